@@ -88,9 +88,9 @@ void CoordinatorLink::send_change(const wire::JobInstance& instance) {
 Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   using wire::FrameType;
   switch (header.type) {
-    case FrameType::kSwitch: {
-      CKPT_TRY(message, wire::decode_switch(body));
-      commands_.switch_message(std::move(message));
+    case FrameType::kCommit: {
+      CKPT_TRY(message, wire::decode_commit(body));
+      commands_.commit_message(std::move(message));
       return ok();
     }
     case FrameType::kWelcome: {

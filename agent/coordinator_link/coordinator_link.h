@@ -35,7 +35,7 @@ class AgentCommands {
   virtual Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) = 0;
   virtual Result<void> set_limits(const wire::SetLimits& limits) = 0;
   virtual void welcome(const wire::Welcome& welcome) = 0;
-  virtual void switch_message(wire::SwitchMessage message) = 0;
+  virtual void commit_message(wire::CommitMessage message) = 0;
 };
 
 class CoordinatorLink : public CoordinatorPort {
@@ -65,7 +65,7 @@ class CoordinatorLink : public CoordinatorPort {
   void send_inventory();
   void send_change(const wire::JobInstance& instance);
 
-  bool send(const wire::SwitchMessage& message) override { return say(message); }
+  bool send(const wire::CommitMessage& message) override { return say(message); }
   bool send(const wire::MigrationProgress& progress) override { return say(progress); }
   bool send(const wire::SourceReport& report) override { return say(report); }
   bool send(const wire::TargetReport& report) override { return say(report); }

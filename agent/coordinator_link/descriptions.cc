@@ -22,7 +22,7 @@ void Descriptions::introduce(wire::AgentHello& hello) const {
   hello.newest_migration = std::max(switches.newest(), gang_moves_.newest());
   for (const auto& [key, job] : switches.open())
     hello.switches.emplace_back(key.migration, job,
-                                key.role == wire::Party::kSource ? wire::Side::kSource : wire::Side::kTarget);
+                                key.role == wire::Role::kSource ? wire::Side::kSource : wire::Side::kTarget);
   for (const wire::OpenSwitch& open : gang_moves_.open_switches()) hello.switches.push_back(open);
   for (const auto& job : jobs_.all()) hello.newest_job = std::max(hello.newest_job, job->id());
 }

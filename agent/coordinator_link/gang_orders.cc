@@ -4,11 +4,6 @@
 namespace ckpt::agent {
 
 GangOrders::GangOrders(CoordinatorLink& link, GangMoves& moves, asio::any_io_executor executor) {
-  link.take(wire::FrameType::kGangSwitch, [&moves](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(message, gang::decode_message(body));
-    moves.driver().on_message(std::move(message));
-    return ok();
-  });
   link.take(wire::FrameType::kAskGroups,
             [&moves, executor = std::move(executor)](std::span<const std::byte> body) -> Result<void> {
               CKPT_TRY(request, wire::decode<gang::AskGroups>(body));

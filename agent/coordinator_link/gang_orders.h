@@ -13,7 +13,7 @@ namespace ckpt::agent {
 class GangLink : public GangPort {
  public:
   explicit GangLink(CoordinatorLink& link) : link_(link) {}
-  bool tell(const gang::GangMessage& message) override { return link_.tell(message); }
+  bool tell(const wire::CommitMessage& message) override { return link_.tell(message); }
   bool tell(const wire::RankGathered& answer) override { return link_.tell(answer); }
   bool tell(const gang::RankGroups& answer) override { return link_.tell(answer); }
   void reply(std::uint64_t request, const Error& why) override { link_.reply(request, why); }

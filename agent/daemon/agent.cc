@@ -191,11 +191,11 @@ Result<void> Agent::open_peers() {
   peer.identity = identity_;
   peer.denied = denied_;
   peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
-  peer.take_of_ranks = [this](const std::string& node, const gang::GangMessage& message) {
+  peer.take_of_ranks = [this](const std::string& node, const wire::CommitMessage& message) {
     return gang_moves_ && gang_moves_->take_of_peer(node, message);
   };
-  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
-             switch_message(std::move(message));
+  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::CommitMessage message) {
+             commit_message(std::move(message));
            }));
   peers_ = std::move(peers);
   return ok();
@@ -524,7 +524,8 @@ void Agent::welcome(const wire::Welcome& welcome) {
   gang_moves_->driver().ask_again();
 }
 
-void Agent::switch_message(wire::SwitchMessage message) {
+void Agent::commit_message(wire::CommitMessage message) {
+  if (message.kind == wire::CommitKind::kGang) return gang_moves_->driver().on_message(std::move(message));
   migrations_->driver().on_message(std::move(message));
 }
 

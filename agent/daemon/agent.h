@@ -57,7 +57,7 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) override;
   Result<void> set_limits(const wire::SetLimits& limits) override;
   void welcome(const wire::Welcome& welcome) override;
-  void switch_message(wire::SwitchMessage message) override;
+  void commit_message(wire::CommitMessage message) override;
 
  private:
   explicit Agent(Config config);

@@ -16,7 +16,7 @@ class Transfers : public CoordinatorPort {
   using Open = std::function<bool(wire::MigrationId)>;  // is open, and this node is its source
   explicit Transfers(CoordinatorPort& coordinator) : coordinator_(coordinator) {}
 
-  bool send(const wire::SwitchMessage& message) override { return coordinator_.send(message); }
+  bool send(const wire::CommitMessage& message) override { return coordinator_.send(message); }
   bool send(const wire::MigrationProgress& progress) override;
   bool send(const wire::SourceReport& report) override { return coordinator_.send(report); }
   bool send(const wire::TargetReport& report) override { return coordinator_.send(report); }

@@ -23,33 +23,27 @@ bool is_port(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536;
 }
 
-Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
-                                              std::span<const std::byte> body) {
-  if (header.type != wire::FrameType::kSwitch) {
+Result<wire::CommitMessage> message_of(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type != wire::FrameType::kCommit) {
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
   }
   if (body.size() > wire::kMaxBetweenAgentsBytes)
     return Error(ErrorCode::kProtocol,
                  "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
-  return wire::decode_switch(body);
-}
-
-Result<gang::GangMessage> rank_message_of(std::span<const std::byte> body) {
-  if (body.size() > gang::kMaxBetweenAgentsBytes)
-    return Error(ErrorCode::kProtocol,
-                 "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
-  CKPT_TRY(message, gang::decode_message(body));
-  const bool is_of_coordinator = message.from == gang::Party() || message.to == gang::Party();
-  if (is_of_coordinator || message.info || message.asks_for_info || message.times)
+  CKPT_TRY(message, wire::decode_commit(body));
+  const bool is_of_coordinator = message.from == wire::Party() || message.to == wire::Party();
+  const bool has_more = message.info || message.asks_for_info || message.times;
+  if (message.kind == wire::CommitKind::kGang && (is_of_coordinator || has_more))
     return Error(ErrorCode::kProtocol, "A message that is the coordinator's does not belong on a peer link");
   return message;
 }
 
 bool speaks_for_itself(const PeerLinks::OtherSide& side, const std::string& node,
-                       const wire::SwitchMessage& message) {
-  const bool between_agents = message.to == wire::Party::kSource || message.to == wire::Party::kTarget;
-  return between_agents && side.node == node && side.party == message.from && message.to != message.from;
+                       const wire::CommitMessage& message) {
+  const bool between_agents =
+      message.to.role == wire::Role::kSource || message.to.role == wire::Role::kTarget;
+  return between_agents && side.node == node && side.party == message.from.role && message.to != message.from;
 }
 
 }  // namespace
@@ -90,8 +84,8 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
   const auto other_side = settings_.identity ? settings_.other_side : nullptr;
   return [receive = receive_, dropped = dropped_, other_side, of_ranks = settings_.take_of_ranks, node](
              const wire::FrameHeader& header, std::span<const std::byte> body) -> Result<void> {
-    if (header.type == wire::FrameType::kGangSwitch) {
-      CKPT_TRY(message, rank_message_of(body));
+    CKPT_TRY(message, message_of(header, body));
+    if (message.kind == wire::CommitKind::kGang) {
       const bool is_taken = !*receive || (of_ranks && of_ranks(node, message));
       if (is_taken) return ok();
       if (const auto left_out = dropped->turn(now_ns()))
@@ -99,14 +93,13 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
                      message.migration, message.from.rank, *left_out);
       return ok();
     }
-    CKPT_TRY(message, switch_message_of(header, body));
     if (!*receive) return ok();
     if (other_side) {
       const auto side = other_side(message.migration);
       if (!side || !speaks_for_itself(*side, node, message)) {
         if (const auto left_out = dropped->turn(now_ns()))
           spdlog::warn("message of a peer dropped: node {} id {} {} from {} left out {}", node,
-                       message.migration, wire::name_of(message.body), wire::to_string(message.from),
+                       message.migration, wire::name_of(message.body), wire::to_string(message.from.role),
                        *left_out);
         return ok();
       }
@@ -196,8 +189,7 @@ void PeerLinks::close_denied() {
   for (const auto& [node, weak] : incoming_) close(weak.lock());
 }
 
-template <class Message>
-bool PeerLinks::send_to(const std::string& node, const Message& message) {
+bool PeerLinks::send(const std::string& node, const wire::CommitMessage& message) {
   for (auto& [key, dialer] : wanted_) {
     if (key.second == node && dialer->connected() && dialer->send(message)) return true;
   }
@@ -207,14 +199,6 @@ bool PeerLinks::send_to(const std::string& node, const Message& message) {
     if (connection && connection->is_open() && connection->send(message)) return true;
   }
   return false;
-}
-
-bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {
-  return send_to(node, message);
-}
-
-bool PeerLinks::send(const std::string& node, const gang::GangMessage& message) {
-  return send_to(node, message);
 }
 
 }  // namespace ckpt::agent

@@ -20,8 +20,8 @@
 #include "libckpt/base/rarely.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
-#include "libckpt/protocol/gang/gang_messages.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/gang/gang_records.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::agent {
 
@@ -29,7 +29,7 @@ class PeerLinks {
  public:
   struct OtherSide {
     std::string node;
-    wire::Party party = wire::Party::kInvalid;
+    wire::Role party = wire::Role::kCoordinator;
   };
   struct Settings {
     std::string node;
@@ -42,9 +42,9 @@ class PeerLinks {
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
     // Takes a message of a move of ranks from that node. False: the node may not speak as that rank. None:
     // all are dropped.
-    std::function<bool(const std::string& node, const gang::GangMessage&)> take_of_ranks;
+    std::function<bool(const std::string& node, const wire::CommitMessage&)> take_of_ranks;
   };
-  using Receive = std::function<void(wire::SwitchMessage)>;
+  using Receive = std::function<void(wire::CommitMessage)>;
   static Result<std::unique_ptr<PeerLinks>> create(asio::any_io_executor executor, Settings settings,
                                                    Receive receive);
   ~PeerLinks();
@@ -62,12 +62,9 @@ class PeerLinks {
   // Ends the connections that showed certificates which are denied by now.
   void close_denied();
   // Sends a message. False if there is no connection with that node.
-  bool send(const std::string& node, const wire::SwitchMessage& message);
-  bool send(const std::string& node, const gang::GangMessage& message);
+  bool send(const std::string& node, const wire::CommitMessage& message);
 
  private:
-  template <class Message>
-  bool send_to(const std::string& node, const Message& message);
   PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive);
   Result<void> listen();
   void accepted(std::shared_ptr<control::Connection> connection, std::string node);

@@ -14,11 +14,11 @@ using migration::Action;
 using migration::Batch;
 using migration::Batches;
 using migration::RecordKind;
-using wire::Party;
+using wire::Role;
 
 // Crash points between taking an event and handing it to its machine.
-void fault_before(const wire::SwitchMessage& message) {
-  if (message.to == Party::kSource && std::holds_alternative<wire::Runs>(message.body)) {
+void fault_before(const wire::CommitMessage& message) {
+  if (message.to.role == Role::kSource && std::holds_alternative<wire::Ran>(message.body)) {
     fault_point(FaultPoint::kSourceReceivedRuns);
   }
 }
@@ -64,12 +64,12 @@ Task<Result<void>> HandoverDriver::restore() {
   co_return ok();
 }
 
-void HandoverDriver::on_message(wire::SwitchMessage message) {
+void HandoverDriver::on_message(wire::CommitMessage message) {
   const wire::MigrationId id = message.migration;
   runner_.enqueue_remote(id, std::move(message));
 }
 
-void HandoverDriver::on_own_message(wire::SwitchMessage message) {
+void HandoverDriver::on_own_message(wire::CommitMessage message) {
   const wire::MigrationId id = message.migration;
   runner_.enqueue(id, std::move(message));
 }
@@ -92,7 +92,7 @@ void HandoverDriver::forget(wire::JobId job) {
 }
 
 Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/, const Event& event) {
-  if (const auto* message = std::get_if<wire::SwitchMessage>(&event)) {
+  if (const auto* message = std::get_if<wire::CommitMessage>(&event)) {
     fault_before(*message);
     const auto* prepare = std::get_if<wire::Prepare>(&message->body);
     if (prepare == nullptr) return runner::as_step(switches_.on_message(*message, now_ns()));
@@ -125,18 +125,18 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
       }});
 }
 
-void HandoverDriver::refuse(const wire::SwitchMessage& prepare, const Error& error) {
+void HandoverDriver::refuse(const wire::CommitMessage& prepare, const Error& error) {
   spdlog::error("migration {} refused: {}", wire::migration_text(prepare.migration), error.to_string());
   const Error why = Error(ErrorCode::kRefused, "The disk has no space for the journal").caused_by(error);
-  const wire::SwitchMessage answer(prepare.migration, prepare.job, prepare.base, prepare.to,
-                                   Party::kCoordinator, wire::SwitchBody(wire::Refused(wire::Reason(why))));
-  effects_.send(migration::SwitchKey{prepare.migration, prepare.to},
+  const wire::CommitMessage answer(prepare.migration, prepare.job, prepare.base, prepare.to.role,
+                                   Role::kCoordinator, wire::Body(wire::Refused(wire::Reason(why))));
+  effects_.send(migration::SwitchKey{prepare.migration, prepare.to.role},
                 migration::SwitchInfo(prepare.migration, prepare.job, prepare.base, {}, {}), answer);
 }
 
 HandoverDriver::Event HandoverDriver::timer_fired(const Key& key, Timer timer) const {
   const migration::TimerFired fired(timer);
-  if (key.role == Party::kSource) return HandoverTypes::OfSource{key, migration::SourceEvent(fired)};
+  if (key.role == Role::kSource) return HandoverTypes::OfSource{key, migration::SourceEvent(fired)};
   return HandoverTypes::OfTarget{key, migration::TargetEvent(fired)};
 }
 
@@ -155,7 +155,7 @@ void HandoverDriver::appended(const Batch& /*batch*/, const Record& record) {
 
 void HandoverDriver::perform(const Batch& batch, const Action& action) {
   if (const auto* send = std::get_if<migration::Send>(&action)) {
-    const wire::SwitchMessage message(batch.info.migration, batch.info.job, batch.info.base, send->from,
+    const wire::CommitMessage message(batch.info.migration, batch.info.job, batch.info.base, send->from,
                                       send->to, send->body);
     return effects_.send(batch.key, batch.info, message);
   }

@@ -27,7 +27,7 @@ class HandoverEffects {
  public:
   virtual ~HandoverEffects() = default;
   virtual void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
-                    const wire::SwitchMessage& message) = 0;
+                    const wire::CommitMessage& message) = 0;
   virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                       const migration::Report& report) = 0;
   // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
@@ -47,7 +47,7 @@ struct HandoverTypes : migration::MachineTypes {
   struct Forget {
     wire::JobId job;
   };
-  using Event = std::variant<wire::SwitchMessage, OfSource, OfTarget, Forget>;
+  using Event = std::variant<wire::CommitMessage, OfSource, OfTarget, Forget>;
 };
 
 class HandoverDriver : private runner::Protocol<HandoverTypes> {
@@ -64,9 +64,9 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
 
   // Takes a message of the coordinator or of a peer. It may be dropped when too many wait
   // (libckpt/runner/remote_messages.h).
-  void on_message(wire::SwitchMessage message);
+  void on_message(wire::CommitMessage message);
   // Takes a message of one machine of this node to another one.
-  void on_own_message(wire::SwitchMessage message);
+  void on_own_message(wire::CommitMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
@@ -96,7 +96,7 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
   // Called when the disk has no space for the migration.
-  void refuse(const wire::SwitchMessage& prepare, const Error& error);
+  void refuse(const wire::CommitMessage& prepare, const Error& error);
 
   migration::Journal journal_;
   migration::AgentSwitches switches_;

@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 using migration::SwitchInfo;
 using migration::SwitchKey;
-using wire::Party;
+using wire::Role;
 
 // The number of closed migrations that are kept: their measurements are sent again after an absence of the
 // coordinator.
@@ -50,7 +50,7 @@ void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return;  // a tombstone: nothing is known of the other side
   const wire::MigrationPlan& known = *plan;
-  const bool is_source = key.role == Party::kSource;
+  const bool is_source = key.role == Role::kSource;
   const std::string& node = is_source ? known.target_node : known.source_node;
   peer_nodes_[key] = node;
   if (node == context_.config.node) return;
@@ -58,19 +58,19 @@ void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
               known.peer_token);
 }
 
-void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::SwitchMessage& message) {
+void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::CommitMessage& message) {
   keep_peer(key, info);
-  if (message.to != Party::kCoordinator) return send_to_agent(key, message);
+  if (message.to.role != Role::kCoordinator) return send_to_agent(key, message);
   send_report_before(message);
   if (const auto* failed = std::get_if<wire::Failed>(&message.body);
-      failed != nullptr && message.from == Party::kSource) {
+      failed != nullptr && message.from.role == Role::kSource) {
     if (auto it = sources_.find(message.migration); it != sources_.end())
       it->second->set_failure_reason(failed->reason.text);
   }
   context_.reports.send(message);
 }
 
-void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
+void Migrations::send_to_agent(const SwitchKey& key, const wire::CommitMessage& message) {
   const auto peer = peer_nodes_.find(key);
   if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
     driver_.on_own_message(message);  // both sides are here
@@ -82,15 +82,15 @@ void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& 
 
 // The coordinator makes its report when it receives the outcome: the measurements go ahead of it on the same
 // connection.
-void Migrations::send_report_before(const wire::SwitchMessage& message) {
+void Migrations::send_report_before(const wire::CommitMessage& message) {
   const bool source_outcome =
-      message.from == Party::kSource && (std::holds_alternative<wire::Released>(message.body) ||
-                                         std::holds_alternative<wire::Resumed>(message.body));
+      message.from.role == Role::kSource && (std::holds_alternative<wire::Released>(message.body) ||
+                                             std::holds_alternative<wire::Resumed>(message.body));
   if (auto it = sources_.find(message.migration); source_outcome && it != sources_.end()) {
     if (const auto& report = it->second->report()) context_.reports.send(*report);
   }
   const bool target_outcome =
-      message.from == Party::kTarget && std::holds_alternative<wire::Runs>(message.body);
+      message.from.role == Role::kTarget && std::holds_alternative<wire::Ran>(message.body);
   if (auto it = targets_.find(message.migration); target_outcome && it != targets_.end()) {
     if (const auto& report = it->second->report()) context_.reports.send(*report);
   }
@@ -105,7 +105,7 @@ void Migrations::report(const SwitchKey& key, const SwitchInfo& info, const migr
 
 void Migrations::perform(const SwitchKey& key, const SwitchInfo& info, const migration::Action& action) {
   keep_peer(key, info);
-  if (key.role == Party::kSource) {
+  if (key.role == Role::kSource) {
     source(info)->perform(action);
   } else {
     target(info)->perform(action);
@@ -192,7 +192,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
       co_return;
     }
     if (job->ended()) {
-      const SwitchKey key{record.migration, Party::kTarget};
+      const SwitchKey key{record.migration, Role::kTarget};
       driver_.on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
                                 ErrorCode::kAborted, "The instance ended while its agent was away"))));
     }
@@ -261,16 +261,16 @@ std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId mig
   const auto plan = wire::decode_plan(source != nullptr ? source->info.plan : target->info.plan);
   if (!plan) return std::nullopt;
   const wire::MigrationPlan& known = *plan;
-  if (source != nullptr) return PeerLinks::OtherSide{known.target_node, Party::kTarget};
-  return PeerLinks::OtherSide{known.source_node, Party::kSource};
+  if (source != nullptr) return PeerLinks::OtherSide{known.target_node, Role::kTarget};
+  return PeerLinks::OtherSide{known.source_node, Role::kSource};
 }
 
 void Migrations::tidy() {
   const auto& switches = driver_.switches();
   std::erase_if(peer_nodes_, [&](const auto& entry) {
     const SwitchKey& key = entry.first;
-    const auto* source = key.role == Party::kSource ? switches.source(key.migration) : nullptr;
-    const auto* target = key.role == Party::kTarget ? switches.target(key.migration) : nullptr;
+    const auto* source = key.role == Role::kSource ? switches.source(key.migration) : nullptr;
+    const auto* target = key.role == Role::kTarget ? switches.target(key.migration) : nullptr;
     const bool open =
         (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
     if (!open) peers_.drop(key.migration);

@@ -36,7 +36,7 @@ class Migrations : public HandoverEffects, public SessionPort {
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
   void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
-            const wire::SwitchMessage& message) override;
+            const wire::CommitMessage& message) override;
   void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
               const migration::Report& report) override;
   void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
@@ -68,8 +68,8 @@ class Migrations : public HandoverEffects, public SessionPort {
   SourcePtr& source(const migration::SwitchInfo& info);
   TargetPtr& target(const migration::SwitchInfo& info);
   void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
-  void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
-  void send_report_before(const wire::SwitchMessage& message);
+  void send_to_agent(const migration::SwitchKey& key, const wire::CommitMessage& message);
+  void send_report_before(const wire::CommitMessage& message);
   struct Settling {
     explicit Settling(const asio::any_io_executor& executor) : done(executor) {}
     std::size_t open = 0;

@@ -25,7 +25,7 @@ SourceSession::SourceSession(MigrationContext& context, SessionPort& events, mig
     : context_(context),
       events_(events),
       info_(std::move(info)),
-      key_{info_.migration, wire::Party::kSource},
+      key_{info_.migration, wire::Role::kSource},
       way_(std::move(way)),
       budget_(context),
       saving_(context.executor),

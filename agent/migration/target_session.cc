@@ -17,7 +17,7 @@ TargetSession::TargetSession(MigrationContext& context, SessionPort& events, mig
     : context_(context),
       events_(events),
       info_(std::move(info)),
-      key_{info_.migration, wire::Party::kTarget},
+      key_{info_.migration, wire::Role::kTarget},
       way_(std::move(way)),
       gate_(context.executor) {
   if (auto job = way_->find()) attach_to(job);

@@ -35,11 +35,7 @@ bool NodeCalls::has_room(const std::string& node) const {
   return entry != nullptr && entry->connected() && entry->connection->queued_bytes() <= kMaxBeforeRelay;
 }
 
-bool NodeCalls::relay(const std::string& node, const wire::SwitchMessage& message) {
-  return has_room(node) && send_now(node, message);
-}
-
-bool NodeCalls::relay(const std::string& node, const gang::GangMessage& message) {
+bool NodeCalls::relay(const std::string& node, const wire::CommitMessage& message) {
   return has_room(node) && send_now(node, message);
 }
 

@@ -21,8 +21,8 @@
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/store_sync.h"
 #include "libckpt/base/clock.h"
-#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -36,13 +36,11 @@ class NodeCalls {
   NodeCalls& operator=(const NodeCalls&) = delete;
 
   // Best effort: false if not connected.
-  bool send(const std::string& node, const wire::SwitchMessage& message) { return send_now(node, message); }
-  bool send(const std::string& node, const gang::GangMessage& message) { return send_now(node, message); }
+  bool send(const std::string& node, const wire::CommitMessage& message) { return send_now(node, message); }
   // A message of another node to that one. Dropped while much waits for it: a node that floods does not end the
   // connection of another one.
   static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
-  bool relay(const std::string& node, const wire::SwitchMessage& message);
-  bool relay(const std::string& node, const gang::GangMessage& message);
+  bool relay(const std::string& node, const wire::CommitMessage& message);
   // Not at all if the store does not become durable: then `not_sent` is called, for callers that would not
   // repeat the message.
   template <class M>

@@ -5,12 +5,14 @@
 // is for frames that no agent sends.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "coordinator/fleet/node.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
 
 namespace ckpt::coordinator {
@@ -30,15 +32,27 @@ class NodeFrames {
            return ok();
          });
   }
+  // Takes the commit messages of one protocol, with the size of each as it came.
+  using CommitHandler = std::function<Result<void>(const Node&, const wire::CommitMessage&, std::size_t)>;
+  void take(wire::CommitKind kind, CommitHandler handler) { commit_handlers_[kind] = std::move(handler); }
   // kProtocol if there is no handler.
   Result<void> handle(const Node& node, wire::FrameType type, std::span<const std::byte> body) const {
+    if (type == wire::FrameType::kCommit) return handle_commit(node, body);
     const auto handler = handlers_.find(type);
     if (handler != handlers_.end()) return handler->second(node, body);
     return Error(ErrorCode::kProtocol, "Frame " + std::string(to_string(type)) + " is not for a coordinator");
   }
 
  private:
+  Result<void> handle_commit(const Node& node, std::span<const std::byte> body) const {
+    CKPT_TRY(message, wire::decode_commit(body));
+    const auto handler = commit_handlers_.find(message.kind);
+    if (handler != commit_handlers_.end()) return handler->second(node, message, body.size());
+    return Error(ErrorCode::kProtocol, "This coordinator does not take part in such a commit");
+  }
+
   std::map<wire::FrameType, Handler> handlers_;
+  std::map<wire::CommitKind, CommitHandler> commit_handlers_;
 };
 
 }  // namespace ckpt::coordinator

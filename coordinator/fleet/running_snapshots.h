@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::coordinator {
 

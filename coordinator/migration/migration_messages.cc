@@ -9,30 +9,28 @@
 namespace ckpt::coordinator {
 namespace {
 
-using wire::Party;
-
-const std::string& node_of(const Migration& m, Party party) {
-  return party == Party::kSource ? m.from.node : m.to.node;
+const std::string& node_of(const Migration& m, wire::Role party) {
+  return party == wire::Role::kSource ? m.from.node : m.to.node;
 }
 
 // A node speaks for its own side. That the source has released is repeated by the target, to the coordinator.
-bool may_state(const Migration& m, const std::string& node, const wire::SwitchMessage& message) {
-  if (message.from != Party::kSource && message.from != Party::kTarget) return false;
-  if (node_of(m, message.from) == node) return true;
-  return message.to == Party::kCoordinator && message.from == Party::kSource && node == m.to.node &&
-         std::holds_alternative<wire::Released>(message.body);
+bool may_state(const Migration& m, const std::string& node, const wire::CommitMessage& message) {
+  if (message.from.role != wire::Role::kSource && message.from.role != wire::Role::kTarget) return false;
+  if (node_of(m, message.from.role) == node) return true;
+  return message.to.role == wire::Role::kCoordinator && message.from.role == wire::Role::kSource &&
+         node == m.to.node && std::holds_alternative<wire::Released>(message.body);
 }
 
 }  // namespace
 
 void MigrationRunner::take_frames() {
   using wire::FrameType;
-  const auto on_switch_frame = [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(message, wire::decode_switch(body));
-    on_switch(node, message, body.size());
-    return ok();
-  };
-  deps_.frames.take(FrameType::kSwitch, on_switch_frame);
+  deps_.frames.take(
+      wire::CommitKind::kSwitch,
+      [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) -> Result<void> {
+        on_switch(node, message, bytes);
+        return ok();
+      });
   deps_.frames.take<wire::MigrationProgress>(
       FrameType::kMigrationProgress,
       [this](const Node& node, const wire::MigrationProgress& progress) { on_progress(node, progress); });
@@ -65,7 +63,7 @@ void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& 
 }
 
 void MigrationRunner::send(const migration::SwitchInfo& info, const migration::Send& sent) {
-  const wire::SwitchMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
+  const wire::CommitMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
   const std::string& node = node_of(entry(info), sent.to);
   const bool left = deps_.calls.send(node, message);
   spdlog::debug("migration {}: {} to {} ({}){}", migration_text(info.migration), wire::name_of(sent.body),
@@ -112,13 +110,14 @@ control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
   co_return forget;
 }
 
-std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire::SwitchMessage& message,
+std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire::CommitMessage& message,
                                                     std::size_t bytes) const {
   const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
     return "it is no part of it";
-  if (!may_state(*m, node.row.name, message)) return "it is not the " + std::string(to_string(message.from));
-  if (message.to == Party::kCoordinator) return std::nullopt;
+  if (!may_state(*m, node.row.name, message))
+    return "it is not the " + std::string(to_string(message.from.role));
+  if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
   if (bytes > wire::kMaxBetweenAgentsBytes)
     return std::to_string(bytes) + " bytes are too many between agents";
   // An agent that was told to forget the job would note a migration that it does not know.
@@ -127,20 +126,20 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   return std::nullopt;
 }
 
-void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& message, std::size_t bytes) {
+void MigrationRunner::on_switch(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   const std::string id = migration_text(message.migration);
   if (const auto reason = refusal(node, message, bytes)) {
     if (const auto left_out = dropped_.turn(now_ns()))
       spdlog::warn("{} of migration {}, sent by node {} for the {}, was dropped: {} ({} left out)",
-                   wire::name_of(message.body), id, node.row.name, to_string(message.from), *reason,
+                   wire::name_of(message.body), id, node.row.name, to_string(message.from.role), *reason,
                    *left_out);
     return;
   }
-  if (message.to != Party::kCoordinator) {
-    deps_.calls.relay(node_of(*deps_.table.find(message.migration), message.to), message);
+  if (message.to.role != wire::Role::kCoordinator) {
+    deps_.calls.relay(node_of(*deps_.table.find(message.migration), message.to.role), message);
     return;
   }
-  spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));
+  spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from.role));
   driver_.on_message(message);
 }
 

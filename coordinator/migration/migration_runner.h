@@ -98,9 +98,9 @@ class MigrationRunner : private SwitchEffects {
   control::Task<> network_checked(MigrationId id);
 
   void take_frames();
-  void on_switch(const Node& node, const wire::SwitchMessage& message, std::size_t bytes);
+  void on_switch(const Node& node, const wire::CommitMessage& message, std::size_t bytes);
   // Why a node's message is not believed or passed on.
-  [[nodiscard]] std::optional<std::string> refusal(const Node& node, const wire::SwitchMessage& message,
+  [[nodiscard]] std::optional<std::string> refusal(const Node& node, const wire::CommitMessage& message,
                                                    std::size_t bytes) const;
   void on_progress(const Node& node, const wire::MigrationProgress& progress);
   void on_source_report(const Node& node, const wire::SourceReport& report);

@@ -27,7 +27,7 @@ void fault_after_record(RecordKind kind) {
   if (kind == RecordKind::kAborted) fault_point(FaultPoint::kCoordinatorAbortedDurable);
 }
 
-void fault_before_message(const wire::SwitchBody& body) {
+void fault_before_message(const wire::Body& body) {
   if (std::holds_alternative<wire::Committed>(body)) fault_point(FaultPoint::kCoordinatorHeardCommitted);
   if (std::holds_alternative<wire::Released>(body)) fault_point(FaultPoint::kCoordinatorHeardReleased);
 }
@@ -81,7 +81,7 @@ Result<void> SwitchDriver::recover(migration::SwitchInfo info) {
   return ok();
 }
 
-void SwitchDriver::on_message(wire::SwitchMessage message) {
+void SwitchDriver::on_message(wire::CommitMessage message) {
   const MigrationId id = message.migration;
   runner_.enqueue_remote(id, std::move(message));
 }
@@ -102,7 +102,7 @@ void SwitchDriver::forget(MigrationId id) {
 }
 
 Result<runner::Step<migration::Batch>> SwitchDriver::step(MigrationId id, const Event& event) {
-  if (const auto* message = std::get_if<wire::SwitchMessage>(&event)) {
+  if (const auto* message = std::get_if<wire::CommitMessage>(&event)) {
     fault_before_message(message->body);
     return runner::as_step(switches_.on_message(*message, now_ns()));
   }

@@ -45,7 +45,7 @@ class SwitchEffects {
 };
 
 struct SwitchTypes : migration::MachineTypes {
-  using Event = std::variant<wire::SwitchMessage, migration::CoordinatorEvent>;
+  using Event = std::variant<wire::CommitMessage, migration::CoordinatorEvent>;
 };
 
 class SwitchDriver : private runner::Protocol<SwitchTypes> {
@@ -66,7 +66,7 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   Result<void> recover(migration::SwitchInfo info);
   // A message of a node. It is dropped while kMaxQueued of them wait for a record of the migration: nodes send it again.
   static constexpr std::size_t kMaxQueued = 32;
-  void on_message(wire::SwitchMessage message);
+  void on_message(wire::CommitMessage message);
   void on_event(migration::MigrationId id, migration::CoordinatorEvent event) {
     runner_.enqueue(id, std::move(event));
   }

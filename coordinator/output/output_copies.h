@@ -17,7 +17,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/asio.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::coordinator {
 

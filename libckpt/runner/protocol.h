@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::runner {
 

@@ -29,7 +29,7 @@ std::set<std::string> read_table() {
 
 void collect(const std::vector<Record>& journal, std::set<std::string>& seen,
              const std::map<MigrationId, std::size_t>& forgotten = {}) {
-  std::map<std::pair<MigrationId, Party>, std::string> last;
+  std::map<std::pair<MigrationId, Role>, std::string> last;
   std::map<MigrationId, std::size_t> unmet = forgotten;
   for (std::size_t i = 0; i < journal.size(); ++i) {
     const Record& record = journal[i];
@@ -50,7 +50,7 @@ void collect(const std::vector<Record>& journal, std::set<std::string>& seen,
 // The grant goes to the source and back (SW-12): three cuts in the right order, too rare for chance.
 void there_and_back(std::set<std::string>& seen) {
   World world({.seed = 1});
-  world.hold("Runs");
+  world.hold("Ran");
   world.migrate(0, 1);
   world.run_for(1'000);
   world.cut(1, 2, true);
@@ -74,7 +74,7 @@ void there_and_back(std::set<std::string>& seen) {
 // lends, and no grant is needed.
 void granted_anew(std::set<std::string>& seen) {
   World world({.seed = 1});
-  world.hold("Runs");
+  world.hold("Ran");
   world.migrate(0, 1);
   world.run_for(1'000);
   world.cut(0, 1, true);

@@ -34,24 +34,24 @@ Timing plain() {
 int node(const std::string& name) {
   return name == "A" ? 0 : name == "B" ? 1 : kCoordinatorNode;
 }
-Party party(const std::string& name) {
-  return name == "source" ? Party::kSource : name == "target" ? Party::kTarget : Party::kCoordinator;
+Role party(const std::string& name) {
+  return name == "source" ? Role::kSource : name == "target" ? Role::kTarget : Role::kCoordinator;
 }
 
-std::optional<wire::SwitchBody> body_of(const std::string& name, Incarnation k) {
+std::optional<wire::Body> body_of(const std::string& name, Incarnation k) {
   if (name == "Prepare") return wire::Prepare{};
   if (name == "Start") return wire::Start{};
   if (name == "Commit") return wire::Commit(k);
   if (name == "Committed") return wire::Committed(k);
-  if (name == "Runs") return wire::Runs(k);
+  if (name == "Ran") return wire::Ran(k);
   if (name == "Released") return wire::Released{};
   if (name == "Relinquished") return wire::Relinquished{};
   if (name == "Aborted") return wire::Aborted{};
-  if (name == "AbortRequest") return wire::AbortRequest{};
+  if (name == "GiveUp") return wire::GiveUp{};
   if (name == "ClosedSource") return wire::Closed(Side::kSource);
   if (name == "ClosedTarget") return wire::Closed(Side::kTarget);
   if (name == "Query") return wire::Query{};
-  if (name == "GiveUp") return wire::Query(wire::Reason(ErrorCode::kTimedOut, "it takes too long"));
+  if (name == "GiveUpQuery") return wire::Query(wire::Reason(ErrorCode::kTimedOut, "it takes too long"));
   return std::nullopt;
 }
 
@@ -154,7 +154,7 @@ class Player {
     if (!body) return false;
     const auto* state = world_.coordinator() ? world_.coordinator()->find(id) : nullptr;
     const Incarnation base = state ? state->info.base : 1;
-    world_.inject(wire::SwitchMessage(id, kJob, base, party(from), party(to), *body));
+    world_.inject(wire::CommitMessage(id, kJob, base, party(from), party(to), *body));
     return true;
   }
 

@@ -67,12 +67,12 @@ Task<Result<void>> GangDriver::restore() {
   co_return ok();
 }
 
-void GangDriver::on_message(gang::GangMessage message) {
+void GangDriver::on_message(wire::CommitMessage message) {
   const wire::MigrationId id = message.migration;
   runner_.enqueue_remote(id, std::move(message));
 }
 
-void GangDriver::on_own_message(gang::GangMessage message) {
+void GangDriver::on_own_message(wire::CommitMessage message) {
   const wire::MigrationId id = message.migration;
   runner_.enqueue(id, std::move(message));
 }
@@ -90,14 +90,14 @@ void GangDriver::forget(std::function<bool(const gang::GangInfo&)> which) {
 }
 
 Result<runner::Step<gang::Batch>> GangDriver::step(wire::MigrationId /*migration*/, const Event& event) {
-  if (const auto* message = std::get_if<gang::GangMessage>(&event)) return take_message(*message);
+  if (const auto* message = std::get_if<wire::CommitMessage>(&event)) return take_message(*message);
   if (const auto* forget = std::get_if<GangTypes::Forget>(&event)) return compact_without(forget->which);
   const auto& own = std::get<GangTypes::OfParty>(event);
   return runner::as_step(parties_.on_event(own.key, own.event, now_ns()));
 }
 
 // If the disk is full the party is not made: the coordinator asks again, and gives up in the end.
-Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessage& message) {
+Result<runner::Step<gang::Batch>> GangDriver::take_message(const wire::CommitMessage& message) {
   const bool is_new = message.info && parties_.find({message.migration, message.to}) == nullptr;
   if (!is_new) return runner::as_step(hand_over(message));
   const std::uint64_t bytes = gang::GangJournal::reserve_for(message.info->plan.size());
@@ -109,7 +109,7 @@ Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessa
     }
     CKPT_TRY(batches, hand_over(message));
     // A move begins once the one before it is over everywhere, so nobody asks about the earlier one.
-    forget([gang = message.gang, now = message.migration](const gang::GangInfo& info) {
+    forget([gang = message.job, now = message.migration](const gang::GangInfo& info) {
       return info.gang == gang && info.migration < now;
     });
     return std::move(batches);
@@ -117,7 +117,7 @@ Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessa
   return Step(runner::DiskWork<Batch>{[this, bytes] { return journal_.reserve(bytes); }, begin});
 }
 
-Result<std::vector<gang::Batch>> GangDriver::hand_over(const gang::GangMessage& message) {
+Result<std::vector<gang::Batch>> GangDriver::hand_over(const wire::CommitMessage& message) {
   CKPT_TRY(batches, parties_.on_message(message, now_ns()));
   if (batches) return std::move(*batches);
   effects_.ask_for_info(message);
@@ -178,7 +178,7 @@ std::chrono::milliseconds GangDriver::duration(const Batch& /*batch*/, const gan
 }
 
 void GangDriver::handled(wire::MigrationId /*migration*/, const Event* event, const Result<void>& outcome) {
-  const auto* message = event == nullptr ? nullptr : std::get_if<gang::GangMessage>(event);
+  const auto* message = event == nullptr ? nullptr : std::get_if<wire::CommitMessage>(event);
   if (!outcome || message == nullptr || !message->asks_for_info || message->from != gang::Party()) return;
   const gang::PartyKey key(message->migration, message->to);
   if (const gang::PartyState* state = parties_.find(key)) effects_.has_stated_all(key, gang::info_of(*state));

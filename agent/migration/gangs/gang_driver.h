@@ -28,7 +28,7 @@ class GangEffects {
   virtual ~GangEffects() = default;
   virtual void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) = 0;
   // Asks the coordinator to describe the move, after a message for an unknown party.
-  virtual void ask_for_info(const gang::GangMessage& message) = 0;
+  virtual void ask_for_info(const wire::CommitMessage& message) = 0;
   // Called when the party has sent all of its records to a coordinator that lost its own record of the move.
   virtual void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) = 0;
   // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
@@ -43,7 +43,7 @@ struct GangTypes : gang::MachineTypes {
   struct Forget {
     std::function<bool(const gang::GangInfo&)> which;
   };
-  using Event = std::variant<gang::GangMessage, OfParty, Forget>;
+  using Event = std::variant<wire::CommitMessage, OfParty, Forget>;
   using Batch = gang::Batch;
 };
 
@@ -61,8 +61,8 @@ class GangDriver : private runner::Protocol<GangTypes> {
   // Rebuilds the machines and executes their actions. Called once, before anything else.
   Task<Result<void>> restore();
   // Takes a message of the coordinator or of a peer. It may be dropped when too many wait: it is sent again.
-  void on_message(gang::GangMessage message);
-  void on_own_message(gang::GangMessage message);
+  void on_message(wire::CommitMessage message);
+  void on_own_message(wire::CommitMessage message);
   void on_event(const gang::PartyKey& key, gang::PartyEvent event);
   void set_lease_term(std::uint32_t term_ms) { parties_.set_lease_term(term_ms); }
   // Sends unanswered messages at once, since the coordinator can be reached again.
@@ -88,8 +88,8 @@ class GangDriver : private runner::Protocol<GangTypes> {
   void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  Result<Step> take_message(const gang::GangMessage& message);
-  Result<Batches> hand_over(const gang::GangMessage& message);
+  Result<Step> take_message(const wire::CommitMessage& message);
+  Result<Batches> hand_over(const wire::CommitMessage& message);
   Step compact_without(const std::function<bool(const gang::GangInfo&)>& which);
 
   gang::GangJournal journal_;

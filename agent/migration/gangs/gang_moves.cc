@@ -135,8 +135,9 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
           }
           emit(key, std::move(event));
         },
-        [this, key, gang = member.gang](Nanos stood_since, Nanos went_on, Nanos groups) {
-          gang::GangMessage message(key.migration, gang, key.party, Party(), gang::Query{});
+        [this, key, gang = member.gang, base = member.gang_base](Nanos stood_since, Nanos went_on,
+                                                                 Nanos groups) {
+          wire::CommitMessage message(key.migration, gang, base, key.party, Party(), gang::Query{});
           message.times.emplace();
           message.times->pause_ns = went_on - stood_since;
           message.times->groups_ns = groups;

@@ -31,7 +31,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
   // Takes a message from another agent. False: that node has no such rank in this move.
-  bool take_of_peer(const std::string& node, const gang::GangMessage& message);
+  bool take_of_peer(const std::string& node, const wire::CommitMessage& message);
   // Takes an order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
   Task<> answer_groups(gang::AskGroups request);
@@ -52,7 +52,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
 
   // GangEffects.
   void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
-  void ask_for_info(const gang::GangMessage& message) override;
+  void ask_for_info(const wire::CommitMessage& message) override;
   void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) override;
   void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
 

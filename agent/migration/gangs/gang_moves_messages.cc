@@ -24,7 +24,7 @@ std::string GangMoves::node_of(const gang::GangPlan& plan, const Party& party) c
 }
 
 void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang::Send& what) {
-  gang::GangMessage message(info.migration, info.gang, key.party, what.to, what.body);
+  wire::CommitMessage message(info, key.party, what.to, what.body);
   if (what.to == Party()) {
     send_report_before(key, what.body);
     link_.tell(message);
@@ -38,7 +38,7 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   link_.tell(message);
 }
 
-bool GangMoves::take_of_peer(const std::string& node, const gang::GangMessage& message) {
+bool GangMoves::take_of_peer(const std::string& node, const wire::CommitMessage& message) {
   const auto plan = plans_.find(message.migration);
   if (plan == plans_.end() || !plan->second || node_of(*plan->second, message.from) != node) return false;
   driver_.on_message(message);
@@ -62,14 +62,15 @@ void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
   }
 }
 
-void GangMoves::ask_for_info(const gang::GangMessage& message) {
-  gang::GangMessage question(message.migration, message.gang, message.to, Party(), gang::Query{});
+void GangMoves::ask_for_info(const wire::CommitMessage& message) {
+  wire::CommitMessage question(message.migration, message.job, message.base, message.to, Party(),
+                               gang::Query{});
   question.asks_for_info = true;
   link_.tell(question);
 }
 
 void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
-  gang::GangMessage answer(info.migration, info.gang, key.party, Party(), gang::Query{});
+  wire::CommitMessage answer(info, key.party, Party(), gang::Query{});
   answer.info = info;
   answer.info->plan.clear();  // it was described before
   link_.tell(answer);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "libckpt/base/result.h"
-#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "libckpt/protocol/wire/image_messages.h"
 
 namespace ckpt::agent {
@@ -13,7 +13,7 @@ namespace ckpt::agent {
 class GangPort {
  public:
   virtual ~GangPort() = default;
-  virtual bool tell(const gang::GangMessage& message) = 0;
+  virtual bool tell(const wire::CommitMessage& message) = 0;
   virtual bool tell(const wire::RankGathered& answer) = 0;
   virtual bool tell(const gang::RankGroups& answer) = 0;
   // Answers a request that has failed.

@@ -5,14 +5,14 @@
 #pragma once
 
 #include "libckpt/protocol/wire/migration_messages.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::agent {
 
 class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;
-  virtual bool send(const wire::SwitchMessage& message) = 0;
+  virtual bool send(const wire::CommitMessage& message) = 0;
   virtual bool send(const wire::MigrationProgress& progress) = 0;
   virtual bool send(const wire::SourceReport& report) = 0;
   // Sends it also once the migration is over.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "agent/io/async.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::agent {
 

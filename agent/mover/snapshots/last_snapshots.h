@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "agent/mover/snapshots/wide_scan.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::mover {
 

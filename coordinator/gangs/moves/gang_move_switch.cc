@@ -39,10 +39,9 @@ bool all_of(const gang::CoordinatorState& state, Role role, Test test) {
 GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing timing,
                      std::function<void(const Error&)> fatal)
     : deps_(std::move(deps)), driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)) {
-  deps_.frames.take(wire::FrameType::kGangSwitch,
-                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-                      CKPT_TRY(message, gang::decode_message(body));
-                      return on_message(node, message, body.size());
+  deps_.frames.take(wire::CommitKind::kGang,
+                    [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
+                      return on_message(node, message, bytes);
                     });
   deps_.table.gang_abort_asked().subscribe(
       [this](MigrationId id, AbortCause cause, const std::string& reason) {
@@ -90,7 +89,7 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
 // ---- messages ----
 
 void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
-  gang::GangMessage message(info.migration, info.gang, Party(), sent.to, sent.body);
+  wire::CommitMessage message(info, Party(), sent.to, sent.body);
   if (std::holds_alternative<gang::Prepare>(sent.body)) message.info = info;
   const gang::CoordinatorState* state = driver_.find(info.migration);
   message.asks_for_info =
@@ -102,10 +101,10 @@ void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
 }
 
 // Also once the move is settled.
-void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
+void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
   Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
-  for (const Job* rank : deps_.jobs.ranks_of(message.gang)) {
+  for (const Job* rank : deps_.jobs.ranks_of(message.job)) {
     const std::uint32_t number = rank->rank_number();
     const bool is_known =
         std::any_of(lead->staying.begin(), lead->staying.end(),
@@ -152,14 +151,14 @@ void GangMoves::measure_skew(MigrationId move) {
 }
 
 // A node speaks for its own parties.
-Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes) {
+Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   if (message.times) {
     on_times(node, message);
     return ok();
   }
   const gang::CoordinatorState* state = driver_.find(message.migration);
   const bool may_state = state != nullptr && node_of(state->info, message.from) == node.row.name;
-  const bool is_large = message.to != Party() && (bytes > gang::kMaxBetweenAgentsBytes || message.info);
+  const bool is_large = message.to != Party() && (bytes > wire::kMaxBetweenAgentsBytes || message.info);
   if (!may_state || is_large) {
     if (const auto left_out = dropped_.turn(now_ns()))
       spdlog::warn("a message of move of ranks {}, sent by node {} for {}, was dropped ({} left out)",
@@ -172,7 +171,7 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
     return ok();
   }
   if (message.asks_for_info) {
-    gang::GangMessage answer(info.migration, info.gang, Party(), message.from, gang::Query{});
+    wire::CommitMessage answer(info, Party(), message.from, gang::Query{});
     answer.info = info;
     answer.asks_for_info = gang::is_asking(*state);
     deps_.calls.send(node.row.name, answer);
@@ -182,10 +181,9 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
     driver_.on_event(message.migration, gang::PartyAnswered(message.from));
     return ok();
   }
-  CKPT_TRY(body, message.body.to_body());
-  spdlog::debug("move of ranks {}: {} from {}", migration_text(info.migration), gang::name_of(body),
+  spdlog::debug("move of ranks {}: {} from {}", migration_text(info.migration), gang::name_of(message.body),
                 gang::to_text(message.from));
-  driver_.on_message(message.migration, message.from, std::move(body));
+  driver_.on_message(message.migration, message.from, message.body);
   return ok();
 }
 

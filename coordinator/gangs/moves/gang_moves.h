@@ -140,9 +140,9 @@ class GangMoves : private GangSwitchEffects {
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);
-  void on_times(const Node& node, const gang::GangMessage& message);
+  void on_times(const Node& node, const wire::CommitMessage& message);
   void measure_skew(MigrationId move);
-  Result<void> on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes);
+  Result<void> on_message(const Node& node, const wire::CommitMessage& message, std::size_t bytes);
   [[nodiscard]] const gang::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);

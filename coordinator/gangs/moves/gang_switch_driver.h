@@ -17,7 +17,7 @@
 #include "coordinator/state/model.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/gang/gang_coordinator.h"
-#include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "libckpt/protocol/gang/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
 

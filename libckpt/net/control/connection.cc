@@ -145,8 +145,8 @@ std::function<void(Error)> Connection::closer() {
   return [self = shared_from_this()](Error error) { self->close(std::move(error)); };
 }
 
-Result<void> Connection::send(const wire::SwitchMessage& message) {
-  CKPT_TRY(frame, wire::make_frame(wire::FrameType::kSwitch, next_sequence_++, wire::encode_switch(message)));
+Result<void> Connection::send(const wire::CommitMessage& message) {
+  CKPT_TRY(frame, wire::make_frame(wire::FrameType::kCommit, next_sequence_++, wire::encode_commit(message)));
   return send_frame(std::move(frame));
 }
 

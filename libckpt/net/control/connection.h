@@ -29,8 +29,8 @@
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/net/control/stream.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
-#include "libckpt/protocol/wire/switch_messages.h"
 
 namespace ckpt::control {
 
@@ -69,7 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     CKPT_TRY(frame, wire::to_frame(message, next_sequence_++));
     return send_frame(std::move(frame));
   }
-  Result<void> send(const wire::SwitchMessage& message);
+  Result<void> send(const wire::CommitMessage& message);
 
   // Ends the connection; what is queued is dropped. on_closed follows from the event loop.
   void close(Error reason);

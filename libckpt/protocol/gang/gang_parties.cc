@@ -126,22 +126,22 @@ Result<std::vector<Batch>> GangParties::restore(std::span<const Record> records,
   return out;
 }
 
-Result<std::vector<Batch>> GangParties::begin(const GangMessage& message, Nanos now) {
+Result<std::vector<Batch>> GangParties::begin(const wire::CommitMessage& message, Nanos now) {
   const PartyKey key(message.migration, message.to);
-  CKPT_TRY(body, message.body.to_body());
-  const bool is_prepare = std::holds_alternative<Prepare>(body) && message.from == Party();
+  const bool is_prepare = std::holds_alternative<Prepare>(message.body) && message.from == Party();
   if (!takes_part(*message.info, message.to))
     return Error(ErrorCode::kProtocol, to_text(message.to) + " takes no part in that move of ranks");
   CKPT_TRY(state, make(*message.info, message.to, nullptr));
   parties_.insert_or_assign(key, std::move(state));
   if (is_prepare) return apply(key, PrepareReceived{}, now);
   CKPT_TRY(batches, apply(key, Restarted{}, now));
-  CKPT_TRY(more, apply(key, Message(message.from, std::move(body)), now));
+  CKPT_TRY(more, apply(key, Message(message.from, message.body), now));
   std::move(more.begin(), more.end(), std::back_inserter(batches));
   return batches;
 }
 
-Result<std::optional<std::vector<Batch>>> GangParties::on_message(const GangMessage& message, Nanos now) {
+Result<std::optional<std::vector<Batch>>> GangParties::on_message(const wire::CommitMessage& message,
+                                                                  Nanos now) {
   const PartyKey key(message.migration, message.to);
   const auto known = parties_.find(key);
   if (known == parties_.end() && !message.info) return std::optional<std::vector<Batch>>();
@@ -149,11 +149,10 @@ Result<std::optional<std::vector<Batch>>> GangParties::on_message(const GangMess
     CKPT_TRY(begun, begin(message, now));
     return std::optional(std::move(begun));
   }
-  if (info_of(known->second).gang != message.gang)
+  if (info_of(known->second).gang != message.job || info_of(known->second).base != message.base)
     return Error(ErrorCode::kProtocol,
                  "Migration " + wire::migration_text(message.migration) + " is not of that job");
-  CKPT_TRY(body, message.body.to_body());
-  CKPT_TRY(batches, apply(key, Message(message.from, std::move(body)), now));
+  CKPT_TRY(batches, apply(key, Message(message.from, message.body), now));
   return std::optional(std::move(batches));
 }
 

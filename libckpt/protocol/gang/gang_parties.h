@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "libckpt/protocol/gang/gang_bystander.h"
-#include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "libckpt/protocol/gang/gang_source.h"
 #include "libckpt/protocol/gang/gang_target.h"
 
@@ -48,7 +48,7 @@ class GangParties {
   // At start, once: all records of this agent's journal, oldest first.
   Result<std::vector<Batch>> restore(std::span<const Record> records, Nanos now);
   // Nothing: the party is not known here, and the message does not describe it.
-  Result<std::optional<std::vector<Batch>>> on_message(const GangMessage& message, Nanos now);
+  Result<std::optional<std::vector<Batch>>> on_message(const wire::CommitMessage& message, Nanos now);
   // kNotFound: there is no such party.
   Result<std::vector<Batch>> on_event(const PartyKey& key, const PartyEvent& event, Nanos now);
   Result<std::vector<Batch>> record_failed(const PartyKey& key, const Reason& reason, Nanos now);
@@ -66,7 +66,7 @@ class GangParties {
  private:
   template <class Event>
   Result<std::vector<Batch>> apply(const PartyKey& key, const Event& event, Nanos now);
-  Result<std::vector<Batch>> begin(const GangMessage& message, Nanos now);
+  Result<std::vector<Batch>> begin(const wire::CommitMessage& message, Nanos now);
   [[nodiscard]] const PartyState* newest_of(JobId gang, std::uint32_t rank) const;
 
   Timing timing_;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/ids.h"
-#include "libckpt/protocol/wire/switch_messages.h"
 
 namespace ckpt::gang {
 

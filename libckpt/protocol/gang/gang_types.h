@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of the machines of the gang commit (docs/adr/0038): parties, messages, records, actions, events.
+// The types of the machines of the gang commit (docs/adr/0038): records, actions, events. Parties and messages are wire's.
 //
 // They have the form of the machines of the switch (handover/switch_types.h): a value and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
@@ -40,143 +40,50 @@ using wire::MigrationId;
 using wire::Reason;
 using wire::Side;
 
-enum class Role : std::uint8_t { kCoordinator = 1, kSource, kTarget, kBystander };
-[[nodiscard]] constexpr bool is_known(Role role) {
-  return role >= Role::kCoordinator && role <= Role::kBystander;
-}
+using wire::check;
+using wire::GangInfo;
+using wire::name_of;
+using wire::Party;
+using wire::Role;
+using wire::to_text;
 
-struct Party {
-  Party() = default;
-  Party(Role which, std::uint32_t number) : role(which), rank(number) {}
-  friend auto operator<=>(const Party&, const Party&) = default;
-  template <class A>
-  decltype(auto) fields(A& a) {
-    return a(role, rank);
-  }
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-
-  Role role = Role::kCoordinator;
-  std::uint32_t rank = 0;  // of the gang; 0 for the coordinator
-};
-[[nodiscard]] std::string to_text(const Party& party);  // "C", "S1", "T1", "U0"
-
-// The facts of a gang's migration that never change.
-struct GangInfo {
-  [[nodiscard]] Party lead() const { return {Role::kTarget, moved.front()}; }
-  // All but the coordinator.
-  [[nodiscard]] std::vector<Party> ranks() const;
-  friend bool operator==(const GangInfo&, const GangInfo&) = default;
-  template <class A>
-  decltype(auto) fields(A& a) {
-    return a(migration, gang, base, moved, staying, overlaps, plan, communicators_ms);
-  }
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-
-  MigrationId migration = 0;
-  JobId gang = 0;
-  Incarnation base = 0;                // n
-  std::vector<std::uint32_t> moved;    // at least one, ascending; the first one's target is the lead
-  std::vector<std::uint32_t> staying;  // ascending
-  // New communicators are made before the ranks are held. Else they are made while all of them are.
-  bool overlaps = true;
-  Bytes plan;                          // the control plane's own
-  std::uint32_t communicators_ms = 0;  // how long making the communicators may take
-};
-// It has ids, its ranks stand in order without repetition, and at least one moves.
-[[nodiscard]] Result<void> check(const GangInfo& info);
-
-// ---- messages. Statements repeat what the party has recorded, and are never withdrawn. ----
-#define CKPT_GANG_BODY(Name)                       \
-  static constexpr std::string_view kName = #Name; \
-  friend bool operator==(const Name&, const Name&) = default
-#define CKPT_GANG_PLAIN(Name) \
-  struct Name {               \
-    CKPT_GANG_BODY(Name);     \
-  }
-#define CKPT_GANG_WITH_K(Name)                                 \
-  struct Name {                                                \
-    Name() = default;                                          \
-    explicit Name(Incarnation incarnation) : k(incarnation) {} \
-    CKPT_GANG_BODY(Name);                                      \
-    Incarnation k = 0;                                         \
-  }
-#define CKPT_GANG_WITH_REASON(Name)                       \
-  struct Name {                                           \
-    Name() = default;                                     \
-    explicit Name(Reason why) : reason(std::move(why)) {} \
-    CKPT_GANG_BODY(Name);                                 \
-    Reason reason;                                        \
-  }
-#define CKPT_GANG_WITH_PAYLOAD(Name)                          \
-  struct Name {                                               \
-    Name() = default;                                         \
-    explicit Name(Bytes bytes) : payload(std::move(bytes)) {} \
-    CKPT_GANG_BODY(Name);                                     \
-    Bytes payload;                                            \
-  }
-
-// By the coordinator. Granted: ranks may be held, and leases for k are given. Returned: n+2 is granted to the sources.
-CKPT_GANG_PLAIN(Prepare);
-CKPT_GANG_WITH_PAYLOAD(Start);
-CKPT_GANG_WITH_K(Granted);
-CKPT_GANG_PLAIN(Withdraw);
-CKPT_GANG_WITH_K(Returned);
-CKPT_GANG_PLAIN(Kept);
-CKPT_GANG_WITH_REASON(Aborted);
-CKPT_GANG_PLAIN(Restore);
-struct Closed {
-  Closed() = default;
-  Closed(Side which, Incarnation incarnation) : side(which), k(incarnation) {}
-  CKPT_GANG_BODY(Closed);
-  Side side = Side::kInvalid;
-  Incarnation k = 0;  // that side's
-};
-// By sources, targets and bystanders. PREPARED of a bystander: it may be held; to a source: another one still copies.
-CKPT_GANG_WITH_PAYLOAD(Prepared);
-CKPT_GANG_WITH_REASON(Failed);  // asks for an abort
-CKPT_GANG_PLAIN(Precopied);
-CKPT_GANG_PLAIN(Verified);
-struct Waiting {  // with BARRIER or HELD_STILL
-  Waiting() = default;
-  explicit Waiting(bool is_dead) : dead(is_dead) {}
-  CKPT_GANG_BODY(Waiting);
-  bool dead = false;  // its process is gone
-};
-CKPT_GANG_WITH_REASON(Never);
-CKPT_GANG_WITH_K(Resumed);
-CKPT_GANG_PLAIN(Released);
-CKPT_GANG_WITH_K(Ready);
-CKPT_GANG_WITH_K(Committed);
-CKPT_GANG_WITH_K(InGate);
-CKPT_GANG_WITH_K(Go);
-CKPT_GANG_WITH_K(Ran);
-CKPT_GANG_WITH_K(Owns);
-struct Relinquished {
-  Relinquished() = default;
-  Relinquished(bool is_veto, Reason why) : veto(is_veto), reason(std::move(why)) {}
-  CKPT_GANG_BODY(Relinquished);
-  bool veto = false;  // without READY or COMMITTED: no GO can follow
-  Reason reason;
-};
-// By bystanders; HeldStill and Fenced also by others.
-CKPT_GANG_WITH_K(Held);
-CKPT_GANG_PLAIN(HeldStill);
-CKPT_GANG_PLAIN(Lifted);
-CKPT_GANG_WITH_K(Gone);
-CKPT_GANG_WITH_K(Old);
-CKPT_GANG_WITH_REASON(Dead);
-CKPT_GANG_PLAIN(Fenced);
-// By anyone: GiveUp asks a target to leave if it still may. Query asks for all statements.
-CKPT_GANG_WITH_REASON(GiveUp);
-CKPT_GANG_PLAIN(Query);
+// ---- messages ----
+using wire::Aborted;
+using wire::Body;
+using wire::Closed;
+using wire::Committed;
+using wire::Dead;
+using wire::Failed;
+using wire::Fenced;
+using wire::GiveUp;
+using wire::Go;
+using wire::Gone;
+using wire::Granted;
+using wire::Held;
+using wire::HeldStill;
+using wire::InGate;
+using wire::Kept;
 using wire::Lease;
 using wire::LeaseRequest;
-
-using Body = std::variant<Prepare, Start, Granted, Withdraw, Returned, Kept, Aborted, Restore, Closed,
-                          Prepared, Failed, Precopied, Verified, Waiting, Never, Resumed, Released, Ready,
-                          Committed, InGate, Go, Ran, Owns, Relinquished, Held, HeldStill, Lifted, Gone, Old,
-                          Dead, Fenced, GiveUp, Query, LeaseRequest, Lease>;
-[[nodiscard]] std::string_view name_of(const Body& body) noexcept;
+using wire::Lifted;
+using wire::Never;
+using wire::Old;
+using wire::Owns;
+using wire::Precopied;
+using wire::Prepare;
+using wire::Prepared;
+using wire::Query;
+using wire::Ran;
+using wire::Ready;
+using wire::Released;
+using wire::Relinquished;
+using wire::Restore;
+using wire::Resumed;
+using wire::Returned;
+using wire::Start;
+using wire::Verified;
+using wire::Waiting;
+using wire::Withdraw;
 
 // ---- records ----
 enum class RecordKind : std::uint8_t {
@@ -236,6 +143,21 @@ struct Record {
 [[nodiscard]] std::string name_of(const Record& record);
 
 // ---- actions ----
+#define CKPT_GANG_BODY(Name)                       \
+  static constexpr std::string_view kName = #Name; \
+  friend bool operator==(const Name&, const Name&) = default
+#define CKPT_GANG_PLAIN(Name) \
+  struct Name {               \
+    CKPT_GANG_BODY(Name);     \
+  }
+#define CKPT_GANG_WITH_K(Name)                                 \
+  struct Name {                                                \
+    Name() = default;                                          \
+    explicit Name(Incarnation incarnation) : k(incarnation) {} \
+    CKPT_GANG_BODY(Name);                                      \
+    Incarnation k = 0;                                         \
+  }
+
 struct Send {
   Send(Party receiver, Body what) : to(receiver), body(std::move(what)) {}
   friend bool operator==(const Send&, const Send&) = default;

@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::uint32_t kRenewalsInATerm = 3;
 
-constexpr Party role_of(const SourceState& /*state*/) {
-  return Party::kSource;
+constexpr Role role_of(const SourceState& /*state*/) {
+  return Role::kSource;
 }
-constexpr Party role_of(const TargetState& /*state*/) {
-  return Party::kTarget;
+constexpr Role role_of(const TargetState& /*state*/) {
+  return Role::kTarget;
 }
 
 Error not_here(SwitchKey key) {
@@ -71,10 +71,10 @@ Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos no
       it->second.state = it->second.before = std::move(state);
       it->second.fresh = false;
     };
-    if (record.party == Party::kSource) {
+    if (record.party == Role::kSource) {
       CKPT_TRY(state, restore_source(record));
       put(sources_, std::move(state));
-    } else if (record.party == Party::kTarget) {
+    } else if (record.party == Role::kTarget) {
       CKPT_TRY(state, restore_target(record));
       put(targets_, std::move(state));
     } else {
@@ -95,7 +95,7 @@ Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos no
   return out;
 }
 
-Result<Batches> AgentSwitches::on_message(const wire::SwitchMessage& message, Nanos now) {
+Result<Batches> AgentSwitches::on_message(const wire::CommitMessage& message, Nanos now) {
   const auto deliver = [&](auto& machines, auto event) -> Result<std::optional<Batches>> {
     const auto it = machines.find(message.migration);
     if (it == machines.end()) return std::optional<Batches>();
@@ -107,11 +107,11 @@ Result<Batches> AgentSwitches::on_message(const wire::SwitchMessage& message, Na
     CKPT_TRYV(apply(it->second, event, now, out));
     return std::optional(std::move(out));
   };
-  if (message.to != Party::kSource && message.to != Party::kTarget)
+  if (message.to.role != Role::kSource && message.to.role != Role::kTarget)
     return Error(ErrorCode::kProtocol, "A message for the coordinator came to an agent");
-  const Message heard(message.from, message.body);
-  CKPT_TRY(delivered, message.to == Party::kSource ? deliver(sources_, SourceEvent(heard))
-                                                   : deliver(targets_, TargetEvent(heard)));
+  const Message heard(message.from.role, message.body);
+  CKPT_TRY(delivered, message.to.role == Role::kSource ? deliver(sources_, SourceEvent(heard))
+                                                       : deliver(targets_, TargetEvent(heard)));
   if (delivered) return std::move(*delivered);
   if (const auto* prepare = std::get_if<wire::Prepare>(&message.body))
     return on_prepare(message, *prepare, now);
@@ -134,9 +134,9 @@ Result<bool> AgentSwitches::end_earlier(JobId job, MigrationId migration, Nanos 
   return clear;
 }
 
-Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, const wire::Prepare& prepare,
+Result<Batches> AgentSwitches::on_prepare(const wire::CommitMessage& message, const wire::Prepare& prepare,
                                           Nanos now) {
-  if (message.from != Party::kCoordinator)
+  if (message.from.role != Role::kCoordinator)
     return Error(ErrorCode::kProtocol, "Prepare not from the coordinator");
   // A migration of this job that began later is known: this one is over, whatever it was (SW-3).
   if (newest_of(message.job) > message.migration) return on_unknown(message);
@@ -144,7 +144,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   CKPT_TRY(clear, end_earlier(message.job, message.migration, now, out));
   if (!clear) return out;  // joins once its own earlier records are closed; the coordinator asks again
   SwitchInfo info(message.migration, message.job, message.base, prepare.ranks, prepare.plan);
-  if (message.to == Party::kSource) {
+  if (message.to.role == Role::kSource) {
     auto& held = sources_[message.migration];
     held.state.info = std::move(info);
     CKPT_TRYV(apply(held, SourceEvent(PrepareReceived{}), now, out));
@@ -158,42 +158,42 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
 
 // SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is
 // stated.
-Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
+Result<Batches> AgentSwitches::on_unknown(const wire::CommitMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
                       "This agent has no record of the migration (it was restarted, or is late)");
   const SwitchInfo info(message.migration, message.job, message.base, {}, {});
   std::vector<Action> actions;
-  if (message.to == Party::kTarget) {
-    Record record(info, Party::kTarget, RecordKind::kRelinquished);
+  if (message.to.role == Role::kTarget) {
+    Record record(info, Role::kTarget, RecordKind::kRelinquished);
     record.reason = reason;
     actions.emplace_back(WriteRecord(record));
-    actions.emplace_back(Send(Party::kTarget, Party::kCoordinator, wire::Relinquished(reason)));
-    actions.emplace_back(Send(Party::kTarget, Party::kSource, wire::Relinquished(reason)));
+    actions.emplace_back(Send(Role::kTarget, Role::kCoordinator, wire::Relinquished(reason)));
+    actions.emplace_back(Send(Role::kTarget, Role::kSource, wire::Relinquished(reason)));
     CKPT_TRY(state, restore_target(record));
     targets_[message.migration] = {state, state, true};
-    return Batches{{{message.migration, Party::kTarget}, info, std::move(actions)}};
+    return Batches{{{message.migration, Role::kTarget}, info, std::move(actions)}};
   }
   const auto* closed = std::get_if<wire::Closed>(&message.body);
-  if (message.from == Party::kTarget || (closed && closed->side == Side::kTarget))
+  if (message.from.role == Role::kTarget || (closed && closed->side == Side::kTarget))
     if (!std::holds_alternative<wire::Query>(message.body) &&
         !std::holds_alternative<wire::Relinquished>(message.body))
       return Error(ErrorCode::kProtocol, "Message " + std::string(name_of(message.body)) +
                                              " about a migration that never had a barrier here");
-  Record record(info, Party::kSource, RecordKind::kResumed, message.base);
+  Record record(info, Role::kSource, RecordKind::kResumed, message.base);
   record.owner = record.never_barrier = true;
   record.reason = reason;
   const wire::Resumed resumed(message.base, true, true);
   actions.emplace_back(WriteRecord(record));
-  actions.emplace_back(Send(Party::kSource, Party::kCoordinator, resumed));
-  actions.emplace_back(Send(Party::kSource, Party::kTarget, resumed));
+  actions.emplace_back(Send(Role::kSource, Role::kCoordinator, resumed));
+  actions.emplace_back(Send(Role::kSource, Role::kTarget, resumed));
   CKPT_TRY(state, restore_source(record));
   sources_[message.migration] = {state, state, true};
-  return Batches{{{message.migration, Party::kSource}, info, std::move(actions)}};
+  return Batches{{{message.migration, Role::kSource}, info, std::move(actions)}};
 }
 
 Result<Batches> AgentSwitches::on_event(SwitchKey key, const SourceEvent& event, Nanos now) {
   const auto it = sources_.find(key.migration);
-  if (key.role != Party::kSource || it == sources_.end()) return not_here(key);
+  if (key.role != Role::kSource || it == sources_.end()) return not_here(key);
   Batches out;
   it->second.fresh = false;
   CKPT_TRYV(apply(it->second, event, now, out));
@@ -202,7 +202,7 @@ Result<Batches> AgentSwitches::on_event(SwitchKey key, const SourceEvent& event,
 
 Result<Batches> AgentSwitches::on_event(SwitchKey key, const TargetEvent& event, Nanos now) {
   const auto it = targets_.find(key.migration);
-  if (key.role != Party::kTarget || it == targets_.end()) return not_here(key);
+  if (key.role != Role::kTarget || it == targets_.end()) return not_here(key);
   Batches out;
   it->second.fresh = false;
   CKPT_TRYV(apply(it->second, event, now, out));
@@ -224,8 +224,8 @@ Result<void> AgentSwitches::fail_record(std::map<MigrationId, Held<State>>& mach
 
 Result<Batches> AgentSwitches::record_failed(SwitchKey key, const Reason& reason, Nanos now) {
   Batches out;
-  CKPT_TRYV(key.role == Party::kSource ? fail_record(sources_, key.migration, reason, now, out)
-                                       : fail_record(targets_, key.migration, reason, now, out));
+  CKPT_TRYV(key.role == Role::kSource ? fail_record(sources_, key.migration, reason, now, out)
+                                      : fail_record(targets_, key.migration, reason, now, out));
   return out;
 }
 
@@ -257,13 +257,13 @@ const TargetState* AgentSwitches::target(MigrationId migration) const {
 
 std::vector<std::pair<SwitchKey, JobId>> AgentSwitches::open() const {
   std::vector<std::pair<SwitchKey, JobId>> found;
-  const auto collect = [&](const auto& machines, Party role) {
+  const auto collect = [&](const auto& machines, Role role) {
     for (const auto& [id, held] : machines) {
       if (!is_closed(held.state)) found.emplace_back(SwitchKey{id, role}, held.state.info.job);
     }
   };
-  collect(sources_, Party::kSource);
-  collect(targets_, Party::kTarget);
+  collect(sources_, Role::kSource);
+  collect(targets_, Role::kTarget);
   return found;
 }
 

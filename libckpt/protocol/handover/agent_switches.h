@@ -18,7 +18,7 @@ namespace ckpt::migration {
 
 struct SwitchKey {
   MigrationId migration = 0;
-  Party role = Party::kInvalid;  // kSource or kTarget; kCoordinator in CoordinatorSwitches
+  Role role = Role::kCoordinator;  // kSource or kTarget; kCoordinator in CoordinatorSwitches
   friend auto operator<=>(const SwitchKey&, const SwitchKey&) = default;
 };
 // The actions of one step of one machine, to be executed in order. Batches of one call are executed in order,
@@ -39,7 +39,7 @@ class AgentSwitches {
 
   // At start, once: all records of this agent's journal, oldest first.
   Result<Batches> restore(std::span<const Record> records, Nanos now);
-  Result<Batches> on_message(const wire::SwitchMessage& message, Nanos now);
+  Result<Batches> on_message(const wire::CommitMessage& message, Nanos now);
   Result<Batches> on_event(SwitchKey key, const SourceEvent& event, Nanos now);
   Result<Batches> on_event(SwitchKey key, const TargetEvent& event, Nanos now);
   Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
@@ -69,8 +69,8 @@ class AgentSwitches {
   template <class State>
   Result<void> fail_record(std::map<MigrationId, Held<State>>& machines, MigrationId id, const Reason& reason,
                            Nanos now, Batches& out);
-  Result<Batches> on_prepare(const wire::SwitchMessage& message, const wire::Prepare& prepare, Nanos now);
-  Result<Batches> on_unknown(const wire::SwitchMessage& message);
+  Result<Batches> on_prepare(const wire::CommitMessage& message, const wire::Prepare& prepare, Nanos now);
+  Result<Batches> on_unknown(const wire::CommitMessage& message);
   // Ends what a later migration of the job supersedes; false if something earlier is not closed yet.
   Result<bool> end_earlier(JobId job, MigrationId migration, Nanos now, Batches& out);
   [[nodiscard]] MigrationId newest_of(JobId job) const;

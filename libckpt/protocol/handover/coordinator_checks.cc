@@ -59,7 +59,7 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
         CKPT_CHECK(granted && lease->k == k, "SW-9: a lease is for what was granted last");
         CKPT_CHECK(is && is->lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
                    "SW-9: the coordinator remembers until when it has lent");
-        CKPT_CHECK(!after.abort_wanted || is->committed != 0 || send->to != Party::kTarget,
+        CKPT_CHECK(!after.abort_wanted || is->committed != 0 || send->to != Role::kTarget,
                    "SW-7: a target is lent nothing while it is asked to give up");
       }
       if (std::holds_alternative<wire::Closed>(send->body))

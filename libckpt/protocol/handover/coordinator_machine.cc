@@ -11,8 +11,8 @@ namespace {
 
 using namespace coordinator;
 
-constexpr std::size_t index_of(Party party) {
-  return party == Party::kSource ? 0 : 1;
+constexpr std::size_t index_of(Role party) {
+  return party == Role::kSource ? 0 : 1;
 }
 constexpr std::size_t index_of(Side side) {
   return side == Side::kSource ? 0 : 1;
@@ -45,19 +45,19 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kCoordinator, to, std::move(body))); }
-  void send_both(const wire::SwitchBody& body) {
-    tell(Party::kSource, body);
-    tell(Party::kTarget, body);
+  void tell(Role to, wire::Body body) { act(Send(Role::kCoordinator, to, std::move(body))); }
+  void send_both(const wire::Body& body) {
+    tell(Role::kSource, body);
+    tell(Role::kTarget, body);
   }
-  void relay(Party stated_by, Party to, wire::SwitchBody body) { act(Send(stated_by, to, std::move(body))); }
-  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Party::kCoordinator, kind, k}; }
-  [[nodiscard]] bool answered_lately(Party party) const {
+  void relay(Role stated_by, Role to, wire::Body body) { act(Send(stated_by, to, std::move(body))); }
+  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kCoordinator, kind, k}; }
+  [[nodiscard]] bool answered_lately(Role party) const {
     const std::size_t i = index_of(party);
     return s_.connected[i] && now_ - s_.last_message[i] <= timing_.silence_ms * kNanosPerMs;
   }
-  [[nodiscard]] Party holder(Incarnation k) const {
-    return ((k - s_.info.base) & 1) != 0 ? Party::kTarget : Party::kSource;
+  [[nodiscard]] Role holder(Incarnation k) const {
+    return ((k - s_.info.base) & 1) != 0 ? Role::kTarget : Role::kSource;
   }
   void remember(const Reason& reason) {
     if (s_.reason.text.empty()) s_.reason = reason;
@@ -73,8 +73,8 @@ class Stepper {
     const Begun& b = std::get<Begun>(s_.phase);
     const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
     // A prepared side is asked instead: one that restarted reports that it knows nothing any more.
-    tell(Party::kSource, b.source_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
-    tell(Party::kTarget, b.target_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
+    tell(Role::kSource, b.source_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
+    tell(Role::kTarget, b.target_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
   }
   void abort(ReportKind kind) {
     Record r = record(RecordKind::kAborted);
@@ -127,7 +127,7 @@ class Stepper {
     if (in<Begun>() && !unsure())
       abort(ReportKind::kAborted);
     else
-      send_both(wire::AbortRequest(s_.reason));
+      send_both(wire::GiveUp(s_.reason));
   }
   void note_committed(Granted& g, Incarnation k) {
     if (k <= g.committed) return;
@@ -140,33 +140,33 @@ class Stepper {
   // SW-12: the holder is silent and its lease is over.
   void advance_if_due() {
     auto* g = in<Granted>();
-    const Party held_by = holder(g->k);
+    const Role held_by = holder(g->k);
     if (answered_lately(held_by) || now_ < g->lease_until) return;
-    const Party other = held_by == Party::kTarget ? Party::kSource : Party::kTarget;
+    const Role other = held_by == Role::kTarget ? Role::kSource : Role::kTarget;
     if (!answered_lately(other)) return;
-    if (other == Party::kSource && !g->source_waits)
-      tell(Party::kSource, wire::AbortRequest(Reason(ErrorCode::kUnavailable, "The target is silent")));
+    if (other == Role::kSource && !g->source_waits)
+      tell(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target is silent")));
     else
       grant(g->k + 1);
   }
   // A wanted abort is asked of the target before it is granted again (SW-7).
   [[nodiscard]] bool withheld(const Granted& g) const {
-    return s_.abort_wanted && g.committed == 0 && holder(g.k) == Party::kTarget;
+    return s_.abort_wanted && g.committed == 0 && holder(g.k) == Role::kTarget;
   }
   // A restarted coordinator that knows too little would lend to one side while the other has a lease.
-  [[nodiscard]] bool may_lend_to(Party party) const {
+  [[nodiscard]] bool may_lend_to(Role party) const {
     return now_ >= s_.unsure_until || s_.answered[1 - index_of(party)];
   }
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
-    if (s_.abort_wanted && g.committed == 0) send_both(wire::AbortRequest(s_.reason));
+    if (s_.abort_wanted && g.committed == 0) send_both(wire::GiveUp(s_.reason));
     if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
     send_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
   }
 
-  void note_answer(Party from) {
+  void note_answer(Role from) {
     s_.answered[index_of(from)] = true;
     auto* g = in<Granted>();
     if (g == nullptr || !g->withheld || holder(g->k) == from) return;
@@ -178,13 +178,13 @@ class Stepper {
   // True if `m` shows that there were records beyond those here.
   [[nodiscard]] bool knows_more(const Message& m) const {
     if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
-    const bool source = m.from == Party::kSource;
+    const bool source = m.from == Role::kSource;
     const auto* g = std::get_if<Granted>(&s_.phase);
     const Incarnation known = g != nullptr ? g->k : s_.info.base;
     if (const auto* r = std::get_if<wire::Resumed>(&m.body))
       return r->k > known || (g == nullptr && !r->never_barrier);
     if (const auto* c = std::get_if<wire::Committed>(&m.body)) return c->k > known;
-    if (const auto* r = std::get_if<wire::Runs>(&m.body)) return r->k > known;
+    if (const auto* r = std::get_if<wire::Ran>(&m.body)) return r->k > known;
     if (const auto* l = std::get_if<wire::LeaseRequest>(&m.body)) return l->k > known;
     if (g != nullptr) return false;
     return std::holds_alternative<wire::Verified>(m.body) || std::holds_alternative<wire::Released>(m.body) ||
@@ -204,7 +204,7 @@ class Stepper {
   }
   // A side that has not gone past its barrier, or committed, leaves. The others report their record.
   void poll_forgotten() {
-    send_both(wire::AbortRequest(s_.reason));
+    send_both(wire::GiveUp(s_.reason));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
   }
   bool receive_forgotten(const Message& m) {
@@ -214,11 +214,11 @@ class Stepper {
       close(Side::kTarget, ReportKind::kClosedTarget);
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       close_for_source();
-    } else if (m.from == Party::kSource) {
+    } else if (m.from == Role::kSource) {
       receive_forgotten_source(f, m);
     } else if (const auto* c = std::get_if<wire::Committed>(&m.body)) {
       f.target_k = std::max(f.target_k, c->k);
-    } else if (const auto* r = std::get_if<wire::Runs>(&m.body)) {
+    } else if (const auto* r = std::get_if<wire::Ran>(&m.body)) {
       f.target_k = std::max(f.target_k, r->k);
     }
     grant_again_if_due();
@@ -247,12 +247,12 @@ class Stepper {
   }
 
   // ---- ABORTED, CLOSED ----
-  void send_outcome(Party to) {
+  void send_outcome(Role to) {
     if (const auto* c = in<Closed>())
       tell(to, wire::Closed(c->side));
     else
       tell(to, wire::Aborted(s_.reason));
-    if (to == Party::kTarget && s_.resumed) relay(Party::kSource, to, *s_.resumed);
+    if (to == Role::kTarget && s_.resumed) relay(Role::kSource, to, *s_.resumed);
   }
   bool closed_for_target() {
     const auto* c = in<Closed>();
@@ -280,7 +280,7 @@ class Stepper {
         act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
         return true;
       }
-      if (e.timeout && g->verified && answered_lately(Party::kTarget)) return true;
+      if (e.timeout && g->verified && answered_lately(Role::kTarget)) return true;
     }
     want_abort(e.reason);
     return true;
@@ -288,13 +288,13 @@ class Stepper {
   bool on(const AgentConnected& e) {
     s_.connected[index_of(e.side)] = true;
     s_.last_message[index_of(e.side)] = now_;
-    const Party party = e.side == Side::kSource ? Party::kSource : Party::kTarget;
+    const Role party = e.side == Side::kSource ? Role::kSource : Role::kTarget;
     if (in<Begun>())
       ask_to_prepare();
     else if (in<Granted>())
       tell(party, wire::Query{});
     else if (in<Forgotten>())
-      tell(party, wire::AbortRequest(s_.reason));
+      tell(party, wire::GiveUp(s_.reason));
     else
       send_outcome(party);
     return true;
@@ -339,7 +339,7 @@ class Stepper {
         return true;
       }
       if (s_.abort_wanted)
-        send_both(wire::AbortRequest(s_.reason));
+        send_both(wire::GiveUp(s_.reason));
       else
         ask_to_prepare();
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
@@ -349,8 +349,8 @@ class Stepper {
       poll_forgotten();
     } else if (!is_settled(s_)) {
       const auto [source_knows, target_knows] = known();
-      if (!*source_knows) send_outcome(Party::kSource);
-      if (!*target_knows) send_outcome(Party::kTarget);
+      if (!*source_knows) send_outcome(Role::kSource);
+      if (!*target_knows) send_outcome(Role::kTarget);
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
     return true;
@@ -377,15 +377,15 @@ class Stepper {
       send_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else {
-      send_outcome(Party::kSource);
-      send_outcome(Party::kTarget);
+      send_outcome(Role::kSource);
+      send_outcome(Role::kTarget);
     }
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     return true;
   }
 
   bool on(const Message& m) {
-    if (m.from == Party::kCoordinator || m.from == Party::kInvalid) return false;
+    if (m.from != Role::kSource && m.from != Role::kTarget) return false;
     s_.last_message[index_of(m.from)] = now_;
     s_.connected[index_of(m.from)] = true;
     if (knows_more(m)) forget();
@@ -399,117 +399,116 @@ class Stepper {
     return receive_closed(m);
   }
 
-  bool receive_begun(Party from, const wire::Prepared& body) {
+  bool receive_begun(Role from, const wire::Prepared& body) {
     auto& b = std::get<Begun>(s_.phase);
     const bool both_before = b.source_payload && b.target_payload;
-    auto& mine = from == Party::kSource ? b.source_payload : b.target_payload;
+    auto& mine = from == Role::kSource ? b.source_payload : b.target_payload;
     mine = body.payload;
     if (!b.source_payload || !b.target_payload) return true;
     // Said again by a side that has not received Start (or has: then it ignores it).
-    if (!both_before || from == Party::kSource) tell(Party::kSource, wire::Start(*b.target_payload));
-    if (!both_before || from == Party::kTarget) tell(Party::kTarget, wire::Start(*b.source_payload));
+    if (!both_before || from == Role::kSource) tell(Role::kSource, wire::Start(*b.target_payload));
+    if (!both_before || from == Role::kTarget) tell(Role::kTarget, wire::Start(*b.source_payload));
     if (!both_before) act(Report(ReportKind::kPrepared));
     return true;
   }
-  bool receive_begun(Party /*from*/, const wire::Refused& body) {
+  bool receive_begun(Role /*from*/, const wire::Refused& body) {
     remember(body.reason);
     abort(ReportKind::kRefused);
     return true;
   }
-  bool receive_begun(Party /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
-  bool receive_begun(Party from, const wire::Relinquished& body) {
-    if (from != Party::kTarget) return false;
+  bool receive_begun(Role /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
+  bool receive_begun(Role from, const wire::Relinquished& body) {
+    if (from != Role::kTarget) return false;
     remember(body.reason);
     abort(ReportKind::kAborted);
     return true;
   }
-  bool receive_begun(Party from, const wire::Resumed& body) {
-    if (from != Party::kSource || !body.owner) return false;
+  bool receive_begun(Role from, const wire::Resumed& body) {
+    if (from != Role::kSource || !body.owner) return false;
     s_.resumed = body;
     const Reason unsaid(ErrorCode::kAborted, "The source left the migration");
     remember(body.reason.text.empty() ? unsaid : body.reason);
     abort(ReportKind::kAborted);
     return true;
   }
-  bool receive_begun(Party from, const wire::Precopied&) {
+  bool receive_begun(Role from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
     // After a restart the coordinator may receive this before the target reported again that it is prepared.
-    if (from != Party::kSource) return false;
+    if (from != Role::kSource) return false;
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
     return true;
   }
   // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort
   // lets it go.
-  bool receive_begun(Party from, const wire::Query&) {
-    if (from == Party::kSource)
-      want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
+  bool receive_begun(Role from, const wire::Query&) {
+    if (from == Role::kSource) want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
     return true;
   }
   template <class Body>
-  bool receive_begun(Party /*from*/, const Body& /*body*/) {
+  bool receive_begun(Role /*from*/, const Body& /*body*/) {
     return false;
   }
 
-  bool receive_granted(Party from, Granted& g, const wire::LeaseRequest& body) {
+  bool receive_granted(Role from, Granted& g, const wire::LeaseRequest& body) {
     if (body.k != g.k || from != holder(g.k)) {
       restate(from, g);
       return true;
     }
     if (withheld(g)) {
-      tell(from, wire::AbortRequest(s_.reason));
+      tell(from, wire::GiveUp(s_.reason));
       return true;
     }
     g.withheld = !may_lend_to(from);
     if (g.withheld) {
-      tell(from == Party::kTarget ? Party::kSource : Party::kTarget, wire::Query{});
+      tell(from == Role::kTarget ? Role::kSource : Role::kTarget, wire::Query{});
       return true;
     }
     g.lease_until = term_from_now();
     tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
-    if (from == Party::kTarget && !g.lent && body.k == s_.info.base + 1)
-      tell(Party::kSource, wire::Granted(body.k));
+    if (from == Role::kTarget && !g.lent && body.k == s_.info.base + 1)
+      tell(Role::kSource, wire::Granted(body.k));
     g.lent = true;
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Precopied&) {
-    if (from != Party::kSource) return false;
+  bool receive_granted(Role from, Granted& g, const wire::Precopied&) {
+    if (from != Role::kSource) return false;
     if (g.lent && g.k == s_.info.base + 1 && now_ < g.lease_until) tell(from, wire::Granted(g.k));
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Verified&) {
-    if (from != Party::kTarget) return false;
+  bool receive_granted(Role from, Granted& g, const wire::Verified&) {
+    if (from != Role::kTarget) return false;
     if (!g.verified) act(Report(ReportKind::kVerified));
     g.verified = true;
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Committed& body) {
-    if (from != Party::kTarget) return false;
+  bool receive_granted(Role from, Granted& g, const wire::Committed& body) {
+    if (from != Role::kTarget) return false;
     note_committed(g, body.k);
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Runs& body) {
-    Incarnation& ran = from == Party::kTarget ? g.ran_target : g.ran_source;
-    if (from == Party::kTarget) note_committed(g, body.k);
+  bool receive_granted(Role from, Granted& g, const wire::Ran& body) {
+    Incarnation& ran = from == Role::kTarget ? g.ran_target : g.ran_source;
+    if (from == Role::kTarget) note_committed(g, body.k);
     if (body.k > ran)
-      act(Report(from == Party::kTarget ? ReportKind::kRunsAtTarget : ReportKind::kRunsAtSource, body.k));
+      act(Report(from == Role::kTarget ? ReportKind::kRunsAtTarget : ReportKind::kRunsAtSource, body.k));
     ran = std::max(ran, body.k);
-    relay(from, from == Party::kTarget ? Party::kSource : Party::kTarget, body);
+    relay(from, from == Role::kTarget ? Role::kSource : Role::kTarget, body);
     return true;
   }
-  bool receive_granted(Party from, Granted& /*g*/, const wire::Released&) {
-    if (from != Party::kSource) return false;
+  bool receive_granted(Role from, Granted& /*g*/, const wire::Released&) {
+    if (from != Role::kSource) return false;
     close(Side::kTarget, ReportKind::kClosedTarget);
     return true;
   }
-  bool receive_granted(Party from, Granted& /*g*/, const wire::Relinquished& body) {
-    if (from != Party::kTarget) return false;
+  bool receive_granted(Role from, Granted& /*g*/, const wire::Relinquished& body) {
+    if (from != Role::kTarget) return false;
     remember(body.reason);
     close_for_source();
     return true;
   }
   // An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED itself.
-  bool receive_granted(Party from, Granted& g, const wire::Resumed& body) {
-    if (from != Party::kSource) return false;
+  bool receive_granted(Role from, Granted& g, const wire::Resumed& body) {
+    if (from != Role::kSource) return false;
     g.source_waits = g.source_waits || !body.owner;
     if (!body.owner) return true;
     s_.resumed = body;
@@ -517,50 +516,50 @@ class Stepper {
     close_for_source();
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Failed& body) {
-    if (from != Party::kSource) return false;
+  bool receive_granted(Role from, Granted& g, const wire::Failed& body) {
+    if (from != Role::kSource) return false;
     if (g.committed == 0) want_abort(body.reason);
     return true;
   }
-  bool receive_granted(Party from, Granted& g, const wire::Query&) {
-    if (from == Party::kSource) g.source_waits = true;
+  bool receive_granted(Role from, Granted& g, const wire::Query&) {
+    if (from == Role::kSource) g.source_waits = true;
     restate(from, g);
     return true;
   }
   // Late: this was settled before the grant.
-  bool receive_granted(Party /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
-  bool receive_granted(Party /*from*/, Granted& /*g*/, const wire::Refused& body) {
+  bool receive_granted(Role /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
+  bool receive_granted(Role /*from*/, Granted& /*g*/, const wire::Refused& body) {
     return want_abort(body.reason), true;
   }
   template <class Body>
-  bool receive_granted(Party /*from*/, Granted& /*g*/, const Body& /*body*/) {
+  bool receive_granted(Role /*from*/, Granted& /*g*/, const Body& /*body*/) {
     return false;
   }
-  void restate(Party to, const Granted& g) {
+  void restate(Role to, const Granted& g) {
     if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
     // Relayed only while its runner is there: RUNS makes the other side free its image.
-    if (to == Party::kSource && g.ran_target != 0 && answered_lately(Party::kTarget))
-      relay(Party::kTarget, to, wire::Runs(g.ran_target));
-    if (to == Party::kTarget && g.ran_source != 0 && answered_lately(Party::kSource))
-      relay(Party::kSource, to, wire::Runs(g.ran_source));
+    if (to == Role::kSource && g.ran_target != 0 && answered_lately(Role::kTarget))
+      relay(Role::kTarget, to, wire::Ran(g.ran_target));
+    if (to == Role::kTarget && g.ran_source != 0 && answered_lately(Role::kSource))
+      relay(Role::kSource, to, wire::Ran(g.ran_source));
   }
 
   bool receive_closed(const Message& m) {
     const auto [source_knows, target_knows] = known();
-    if (const auto* r = std::get_if<wire::Resumed>(&m.body); r && m.from == Party::kSource) {
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body); r && m.from == Role::kSource) {
       if (!r->owner) return send_outcome(m.from), true;
       *source_knows = true;
       const bool news = !s_.resumed;
       s_.resumed = *r;
       if (!closed_for_target()) s_.owner_k = r->k;
-      if (news) relay(Party::kSource, Party::kTarget, *r);
+      if (news) relay(Role::kSource, Role::kTarget, *r);
     } else if (std::holds_alternative<wire::Released>(m.body)) {
       *source_knows = true;
     } else if (const auto* c = std::get_if<wire::Committed>(&m.body); c && closed_for_target()) {
       s_.owner_k = std::max(s_.owner_k, c->k);
       *target_knows = true;
-    } else if (const auto* runs = std::get_if<wire::Runs>(&m.body);
-               runs && m.from == Party::kTarget && closed_for_target()) {
+    } else if (const auto* runs = std::get_if<wire::Ran>(&m.body);
+               runs && m.from == Role::kTarget && closed_for_target()) {
       s_.owner_k = std::max(s_.owner_k, runs->k);
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       *target_knows = true;

@@ -12,14 +12,14 @@ Result<void> CoordinatorSwitches::apply(Held& held, const CoordinatorEvent& even
   held.before = std::exchange(held.state, std::move(next.state));
   if (!next.actions.empty())
     out.push_back(
-        {{held.state.info.migration, Party::kCoordinator}, held.state.info, std::move(next.actions)});
+        {{held.state.info.migration, Role::kCoordinator}, held.state.info, std::move(next.actions)});
   return ok();
 }
 
 Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Nanos now) {
   leases_over_ = now + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
   for (const Record& record : records) {
-    if (record.party != Party::kCoordinator)
+    if (record.party != Role::kCoordinator)
       return Error(ErrorCode::kCorrupt, "A record of an agent in the coordinator's journal");
     CKPT_TRY(state, restore_coordinator(record));
     switches_[record.info.migration] = {state, state, false};
@@ -70,7 +70,7 @@ Result<Batches> CoordinatorSwitches::recover(SwitchInfo info, Nanos now) {
   return out;
 }
 
-Result<Batches> CoordinatorSwitches::on_message(const wire::SwitchMessage& message, Nanos now) {
+Result<Batches> CoordinatorSwitches::on_message(const wire::CommitMessage& message, Nanos now) {
   const auto it = switches_.find(message.migration);
   if (it == switches_.end())
     return Error(ErrorCode::kNotFound,
@@ -78,11 +78,11 @@ Result<Batches> CoordinatorSwitches::on_message(const wire::SwitchMessage& messa
   if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
     return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
                                            " is not of job " + wire::job_text(message.job));
-  if (message.to != Party::kCoordinator)
+  if (message.to.role != Role::kCoordinator)
     return Error(ErrorCode::kProtocol, "A message for an agent is to be relayed, not handled");
   Batches out;
   it->second.fresh = false;
-  CKPT_TRYV(apply(it->second, Message(message.from, message.body), now, out));
+  CKPT_TRYV(apply(it->second, Message(message.from.role, message.body), now, out));
   return out;
 }
 

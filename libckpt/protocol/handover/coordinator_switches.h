@@ -25,7 +25,7 @@ class CoordinatorSwitches {
   Result<Batches> recover(SwitchInfo info, Nanos now);
   // Messages of unknown migrations are an error: the coordinator never forgets one that an agent may still
   // hold.
-  Result<Batches> on_message(const wire::SwitchMessage& message, Nanos now);
+  Result<Batches> on_message(const wire::CommitMessage& message, Nanos now);
   Result<Batches> on_event(MigrationId migration, const CoordinatorEvent& event, Nanos now);
   Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
 

@@ -11,7 +11,7 @@ namespace ckpt::migration {
 
 struct SwitchRecords {
   using Record = migration::Record;
-  using Key = std::pair<MigrationId, Party>;
+  using Key = std::pair<MigrationId, Role>;
   static Key key_of(const Record& record) { return {record.info.migration, record.party}; }
   static Bytes& plan_of(Record& record) { return record.info.plan; }
   static const Bytes& plan_of(const Record& record) { return record.info.plan; }

@@ -6,16 +6,16 @@
 namespace ckpt::migration {
 namespace {
 
-bool fits(Party party, RecordKind kind) {
+bool fits(Role party, RecordKind kind) {
   const auto number = static_cast<unsigned>(kind);
   switch (party) {
-    case Party::kCoordinator:
+    case Role::kCoordinator:
       return number < 10;
-    case Party::kSource:
+    case Role::kSource:
       return number >= 10 && number < 20;
-    case Party::kTarget:
+    case Role::kTarget:
       return number >= 20;
-    case Party::kInvalid:
+    case Role::kBystander:
       break;
   }
   return false;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::migration {
 
@@ -18,9 +18,9 @@ using wire::Bytes;
 using wire::Incarnation;
 using wire::JobId;
 using wire::MigrationId;
-using wire::Party;
 using wire::RankPlace;
 using wire::Reason;
+using wire::Role;
 using wire::Side;
 
 enum class RecordKind : std::uint8_t {
@@ -61,14 +61,14 @@ struct SwitchInfo {
 struct Record {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Record() = default;
-  Record(SwitchInfo of, Party writer, RecordKind what, Incarnation incarnation = 0)
+  Record(SwitchInfo of, Role writer, RecordKind what, Incarnation incarnation = 0)
       : info(std::move(of)), party(writer), kind(what), k(incarnation) {}
   template <class A>
   decltype(auto) fields(A& a);
   friend bool operator==(const Record&, const Record&) = default;
 
   SwitchInfo info;
-  Party party = Party::kInvalid;
+  Role party = Role::kCoordinator;
   RecordKind kind = RecordKind::kInvalid;
   Incarnation k = 0;           // GRANTED, RESUMED, COMMITTED
   bool owner = false;          // RESUMED, COMMITTED: runs without a lease from here on

@@ -38,12 +38,12 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kSource, to, std::move(body))); }
-  void send_both(const wire::SwitchBody& body) {
-    tell(Party::kCoordinator, body);
-    tell(Party::kTarget, body);
+  void tell(Role to, wire::Body body) { act(Send(Role::kSource, to, std::move(body))); }
+  void send_both(const wire::Body& body) {
+    tell(Role::kCoordinator, body);
+    tell(Role::kTarget, body);
   }
-  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Party::kSource, kind, k}; }
+  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kSource, kind, k}; }
   bool before_barrier() { return in<Preparing>() || in<Ready>() || in<Precopy>() || in<Pausing>(); }
 
   void write_never_barrier(const Owner& owner) {
@@ -58,8 +58,8 @@ class Stepper {
   void leave(const Reason& reason, bool own_failure) {
     const bool was_pausing = in<Pausing>() != nullptr;
     const bool was_preparing = in<Preparing>() != nullptr;
-    if (own_failure && !was_preparing) tell(Party::kCoordinator, wire::Failed(reason));
-    if (own_failure && was_preparing) tell(Party::kCoordinator, wire::Refused(reason));
+    if (own_failure && !was_preparing) tell(Role::kCoordinator, wire::Failed(reason));
+    if (own_failure && was_preparing) tell(Role::kCoordinator, wire::Refused(reason));
     act(StopCopy{});
     if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
     Owner owner{s_.info.base, true, true, false, reason};
@@ -114,11 +114,11 @@ class Stepper {
 
   void ask_for(HeldLease& lease, Incarnation k) {
     ask_lease(lease, k, now_);
-    tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
+    tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
   }
 
   // States the record, or the volatile progress, again.
-  void restate(Party to) {
+  void restate(Role to) {
     std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Precopy& p) {
                           tell(to, wire::Prepared(s_.payload));
@@ -127,11 +127,11 @@ class Stepper {
                         [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Barrier&) {
                           // A question is how the coordinator learns that this side waits with BARRIER.
-                          if (to == Party::kCoordinator) tell(to, wire::Query{});
+                          if (to == Role::kCoordinator) tell(to, wire::Query{});
                         },
                         [&](const Leased& p) {
                           tell(to, wire::Resumed(p.k, false, false));
-                          if (p.running) tell(to, wire::Runs(p.k));
+                          if (p.running) tell(to, wire::Ran(p.k));
                         },
                         [&](const Owner& p) {
                           if (p.recorded) tell(to, wire::Resumed(p.k, true, p.never_barrier, p.reason));
@@ -157,7 +157,7 @@ class Stepper {
     if (!in<Preparing>()) return true;
     s_.payload = e.payload;
     s_.phase = Ready{};
-    restate(Party::kCoordinator);
+    restate(Role::kCoordinator);
     return true;
   }
   bool on(const SourceRefused& e) {
@@ -168,7 +168,7 @@ class Stepper {
     auto* p = in<Precopy>();
     if (!p) return !in<Preparing>() && !in<Ready>();
     p->first_round_done = true;
-    tell(Party::kCoordinator, wire::Precopied{});
+    tell(Role::kCoordinator, wire::Precopied{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     return true;
   }
@@ -206,7 +206,7 @@ class Stepper {
       leave(e.reason, true);
     } else if (auto* p = in<Barrier>()) {
       // Only the target knows now whether it has everything; it is asked to give up if not.
-      tell(Party::kCoordinator, wire::Failed(e.reason));
+      tell(Role::kCoordinator, wire::Failed(e.reason));
       give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));
     }
@@ -216,7 +216,7 @@ class Stepper {
     auto* p = in<Leased>();
     if (!p || p->k != e.k || p->running) return true;
     p->running = true;
-    send_both(wire::Runs(e.k));
+    send_both(wire::Ran(e.k));
     act(Report(ReportKind::kRunsAtSource, e.k));
     return true;
   }
@@ -263,8 +263,8 @@ class Stepper {
       case Timer::kLease:
         if (auto* p = in<Leased>()) {
           ask_for(p->lease, std::max(p->k, p->offered));
-          restate(Party::kCoordinator);
-          restate(Party::kTarget);
+          restate(Role::kCoordinator);
+          restate(Role::kTarget);
           act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
         }
         return true;
@@ -279,14 +279,14 @@ class Stepper {
     ask_target(p);
   }
   void ask_target(const Barrier& p) {
-    tell(Party::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
+    tell(Role::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
   }
   void poll() {
     if (const auto* precopy = in<Precopy>()) {
       if (precopy->granted) return;
-      tell(Party::kCoordinator, wire::Precopied{});
+      tell(Role::kCoordinator, wire::Precopied{});
     } else if (auto* p = in<Barrier>()) {
-      tell(Party::kCoordinator, wire::Query{});
+      tell(Role::kCoordinator, wire::Query{});
       if (p->gives_up) ask_target(*p);
       if (p->offered != 0) ask_for(p->lease, p->offered);
     } else {
@@ -301,7 +301,7 @@ class Stepper {
       const bool was_pausing = in<Pausing>() != nullptr;
       s_.phase = Owner{s_.info.base, true, false, false, e.reason};
       // First: the target's mover notices the end by itself, and its message then is not the reason.
-      tell(Party::kCoordinator, wire::Failed(e.reason));
+      tell(Role::kCoordinator, wire::Failed(e.reason));
       act(StopCopy{});
       if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
       act(DisarmTimer(Timer::kPause));
@@ -315,7 +315,7 @@ class Stepper {
     if (before_barrier())
       leave(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), false);
     else if (in<Barrier>() || in<Leased>())
-      tell(Party::kCoordinator, wire::Query{});
+      tell(Role::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
@@ -326,11 +326,11 @@ class Stepper {
       act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
     } else if (auto* p = in<Leased>()) {
       ask_for(p->lease, p->k);
-      restate(Party::kCoordinator);
+      restate(Role::kCoordinator);
       act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     } else if (const auto* o = in<Owner>()) {
       if (!o->never_barrier) act(RunInstance(o->k, std::nullopt));
-      restate(Party::kCoordinator);
+      restate(Role::kCoordinator);
     } else if (in<Released>()) {
       send_both(wire::Released{});
       act(FreeSource{});
@@ -341,42 +341,42 @@ class Stepper {
   bool on(const Message& m) {
     return std::visit([&](const auto& body) { return receive(m.from, body); }, m.body);
   }
-  bool receive(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
-  bool receive(Party from, const wire::Start& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Prepare&) { return restate(from), from == Role::kCoordinator; }
+  bool receive(Role from, const wire::Start& body) {
+    if (from != Role::kCoordinator) return false;
     if (in<Ready>()) {
       s_.phase = Precopy{};
-      act(StartPrecopy(body.peer_payload));
+      act(StartPrecopy(body.payload));
     } else if (in<Owner>() || in<Released>()) {
       restate(from);
     }
     return true;
   }
-  bool receive(Party from, const wire::Granted& body) {
-    if (from != Party::kCoordinator || body.k != s_.info.base + 1) return false;
+  bool receive(Role from, const wire::Granted& body) {
+    if (from != Role::kCoordinator || body.k != s_.info.base + 1) return false;
     if (auto* p = in<Precopy>()) {
       p->granted = true;
       pause_if_due();
     }
     return true;
   }
-  bool receive(Party from, const wire::Query&) {
+  bool receive(Role from, const wire::Query&) {
     restate(from);
     return true;
   }
-  bool receive(Party from, const wire::AbortRequest& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::GiveUp& body) {
+    if (from != Role::kCoordinator) return false;
     if (before_barrier())
       leave(body.reason, false);
     else
       restate(from);
     return true;
   }
-  bool receive(Party from, const wire::Aborted& body) {
-    return from == Party::kCoordinator && ends_here(from, body.reason);
+  bool receive(Role from, const wire::Aborted& body) {
+    return from == Role::kCoordinator && ends_here(from, body.reason);
   }
-  bool receive(Party from, const wire::Closed& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Closed& body) {
+    if (from != Role::kCoordinator) return false;
     if (body.side == Side::kSource)
       return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
     // The source's image is void (SW-15, second half, or RELEASED was received already).
@@ -388,24 +388,24 @@ class Stepper {
       return false;
     return true;
   }
-  bool receive(Party from, const wire::Relinquished& body) {
-    return from == Party::kTarget && ends_here(from, body.reason);
+  bool receive(Role from, const wire::Relinquished& body) {
+    return from == Role::kTarget && ends_here(from, body.reason);
   }
   // ABORTED, CLOSED(source) or RELINQUISHED: all mean that the target never runs (again).
-  bool ends_here(Party from, const Reason& reason) {
+  bool ends_here(Role from, const Reason& reason) {
     if (before_barrier()) {
       leave(reason, false);
     } else if (const auto* b = in<Barrier>()) {
       become_owner(s_.info.base, b->dead, b->gives_up ? *b->gives_up : reason);
     } else if (const auto* l = in<Leased>()) {
       become_owner(l->k, l->dead, reason);
-    } else if (from == Party::kCoordinator) {
+    } else if (from == Role::kCoordinator) {
       restate(from);
     }
     return true;
   }
-  bool receive(Party from, const wire::Runs& body) {
-    if (from != Party::kTarget || before_barrier()) return false;
+  bool receive(Role from, const wire::Ran& body) {
+    if (from != Role::kTarget || before_barrier()) return false;
     if (in<Barrier>()) {
       release();
     } else if (const auto* l = in<Leased>()) {
@@ -413,18 +413,18 @@ class Stepper {
     } else if (const auto* o = in<Owner>()) {
       return body.k < o->k && !o->never_barrier;
     } else {
-      restate(Party::kTarget);
-      restate(Party::kCoordinator);
+      restate(Role::kTarget);
+      restate(Role::kCoordinator);
     }
     return true;
   }
-  bool receive(Party from, const wire::Committed&) {
-    if (from != Party::kTarget || before_barrier()) return false;
+  bool receive(Role from, const wire::Committed&) {
+    if (from != Role::kTarget || before_barrier()) return false;
     if (in<Released>()) restate(from);
     return true;
   }
-  bool receive(Party from, const wire::Commit& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Commit& body) {
+    if (from != Role::kCoordinator) return false;
     if (auto* b = in<Barrier>(); b && body.k > std::max(s_.info.base, b->offered)) {
       b->offered = body.k;
       ask_for(b->lease, body.k);
@@ -437,8 +437,8 @@ class Stepper {
     return true;
   }
   // SW-10. Only a target that has committed asks, and only one whose lease is over.
-  bool receive(Party from, const wire::LeaseRequest& body) {
-    if (from != Party::kTarget || before_barrier()) return false;
+  bool receive(Role from, const wire::LeaseRequest& body) {
+    if (from != Role::kTarget || before_barrier()) return false;
     if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
       b->lent_until = end_of_lending();
       tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lend_term_ms));
@@ -447,8 +447,8 @@ class Stepper {
     }
     return true;
   }
-  bool receive(Party from, const wire::Lease& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Lease& body) {
+    if (from != Role::kCoordinator) return false;
     if (auto* b = in<Barrier>()) {
       const bool may_run = now_ >= b->lent_until && !b->dead;
       if (take_lease(b->lease, body, now_, timing_) && body.k == b->offered && may_run)
@@ -475,7 +475,7 @@ class Stepper {
   }
   // Messages that no source receives.
   template <class Body>
-  bool receive(Party /*from*/, const Body& /*body*/) {
+  bool receive(Role /*from*/, const Body& /*body*/) {
     return false;
   }
 

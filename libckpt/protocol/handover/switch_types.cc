@@ -6,7 +6,7 @@
 namespace ckpt::migration {
 namespace {
 
-std::string describe_body(const wire::SwitchBody& body) {
+std::string describe_body(const wire::Body& body) {
   std::string text(wire::name_of(body));
   if (const auto* r = std::get_if<wire::Resumed>(&body)) {
     text += "(" + std::to_string(r->k) + (r->owner ? ",owner" : "") +

@@ -25,7 +25,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 #include "libckpt/protocol/handover/records.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::migration {
 
@@ -57,12 +57,12 @@ enum class Timer : std::uint8_t {
 // Sends `body` to `to`. `from` is the party that states it; a statement of another party is only relayed. Best
 // effort, never waited for; to the other agent by every path (directly, through the coordinator, or both).
 struct Send {
-  Send(Party stated_by, Party receiver, wire::SwitchBody what)
+  Send(Role stated_by, Role receiver, wire::Body what)
       : from(stated_by), to(receiver), body(std::move(what)) {}
   friend bool operator==(const Send&, const Send&) = default;
-  Party from;
-  Party to;
-  wire::SwitchBody body;
+  Role from;
+  Role to;
+  wire::Body body;
 };
 // Durable before the next action. See above for failure.
 struct WriteRecord {
@@ -179,9 +179,9 @@ struct Step {
 
 // ---- events that several machines take ----
 struct Message {
-  Message(Party stated_by, wire::SwitchBody what) : from(stated_by), body(std::move(what)) {}
-  Party from;
-  wire::SwitchBody body;
+  Message(Role stated_by, wire::Body what) : from(stated_by), body(std::move(what)) {}
+  Role from;
+  wire::Body body;
 };
 struct TimerFired {
   explicit TimerFired(Timer which) : timer(which) {}

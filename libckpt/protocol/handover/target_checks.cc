@@ -50,7 +50,7 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (const auto* committed = std::get_if<wire::Committed>(&send->body))
         CKPT_CHECK(committed->k == k, "SW-2: COMMITTED is written before it is stated");
-      if (const auto* runs = std::get_if<wire::Runs>(&send->body))
+      if (const auto* runs = std::get_if<wire::Ran>(&send->body))
         CKPT_CHECK(runs->k == k, "SW-13: a target states that it runs as what it has committed");
       if (std::holds_alternative<wire::Relinquished>(send->body))
         CKPT_CHECK(given_up, "SW-2: RELINQUISHED is written before it is stated");

@@ -32,10 +32,10 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kTarget, to, std::move(body))); }
-  void send_both(const wire::SwitchBody& body) {
-    tell(Party::kCoordinator, body);
-    tell(Party::kSource, body);
+  void tell(Role to, wire::Body body) { act(Send(Role::kTarget, to, std::move(body))); }
+  void send_both(const wire::Body& body) {
+    tell(Role::kCoordinator, body);
+    tell(Role::kSource, body);
   }
   bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
   // Committed, but not the owner.
@@ -47,7 +47,7 @@ class Stepper {
   // SW-5. `keep_image`: verified bytes stay until the source reports that it continues (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
-    Record r(s_.info, Party::kTarget, RecordKind::kRelinquished);
+    Record r(s_.info, Role::kTarget, RecordKind::kRelinquished);
     r.reason = reason;
     act(WriteRecord(r));
     send_both(wire::Relinquished(reason));
@@ -68,7 +68,7 @@ class Stepper {
   // The commit point: the one fsync on the pause's path.
   void commit() {
     const Incarnation k = s_.offered;
-    act(WriteRecord(Record(s_.info, Party::kTarget, RecordKind::kCommitted, k)));
+    act(WriteRecord(Record(s_.info, Role::kTarget, RecordKind::kCommitted, k)));
     act(RunInstance(k, s_.lease.deadline));
     send_both(wire::Committed(k));
     act(DisarmTimer(Timer::kPoll));
@@ -85,34 +85,34 @@ class Stepper {
       next.owner = true;
     }
     next.released_received = released_received;
-    Record r(s_.info, Party::kTarget, RecordKind::kCommitted, next.k);
+    Record r(s_.info, Role::kTarget, RecordKind::kCommitted, next.k);
     r.owner = true;
     act(WriteRecord(r));
     if (!next.dead) act(RunInstance(next.k, std::nullopt));
     act(DisarmTimer(Timer::kLease));
     act(DisarmTimer(Timer::kPoll));
-    tell(Party::kCoordinator, wire::Committed(next.k));
-    if (released_received) act(Send(Party::kSource, Party::kCoordinator, wire::Released{}));
+    tell(Role::kCoordinator, wire::Committed(next.k));
+    if (released_received) act(Send(Role::kSource, Role::kCoordinator, wire::Released{}));
     s_.phase = next;
   }
 
   void ask_for(Incarnation k) {
     ask_lease(s_.lease, k, now_);
-    tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
+    tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
     // The coordinator may be away: a source that waits can lend, too (SW-10).
     if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
-      tell(Party::kSource, wire::LeaseRequest(k, now_));
+      tell(Role::kSource, wire::LeaseRequest(k, now_));
   }
 
-  void restate(Party to) {
+  void restate(Role to) {
     if (in<Ready>() || in<Receiving>()) {
-      if (to == Party::kCoordinator) tell(to, wire::Prepared(s_.payload));
+      if (to == Role::kCoordinator) tell(to, wire::Prepared(s_.payload));
     } else if (in<Verified>()) {
-      if (to == Party::kCoordinator) tell(to, wire::Verified{});
+      if (to == Role::kCoordinator) tell(to, wire::Verified{});
     } else if (const auto* c = in<Committed>()) {
       tell(to, wire::Committed(c->k));
-      if (c->running) tell(to, wire::Runs(c->k));
-      if (c->released_received && to == Party::kCoordinator) act(Send(Party::kSource, to, wire::Released{}));
+      if (c->running) tell(to, wire::Ran(c->k));
+      if (c->released_received && to == Role::kCoordinator) act(Send(Role::kSource, to, wire::Released{}));
     } else if (const auto* r = in<Relinquished>()) {
       tell(to, wire::Relinquished(r->reason));
     }
@@ -127,12 +127,12 @@ class Stepper {
     if (!in<Preparing>()) return true;
     s_.payload = e.payload;
     s_.phase = Ready{};
-    restate(Party::kCoordinator);
+    restate(Role::kCoordinator);
     return true;
   }
   bool on(const StandbyRefused& e) {
     if (!in<Preparing>()) return true;
-    tell(Party::kCoordinator, wire::Refused(e.reason));
+    tell(Role::kCoordinator, wire::Refused(e.reason));
     relinquish(e.reason, false);
     return true;
   }
@@ -141,7 +141,7 @@ class Stepper {
     s_.phase = Verified{};
     commit_if_due();
     if (in<Verified>()) {
-      tell(Party::kCoordinator, wire::Verified{});
+      tell(Role::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
@@ -158,7 +158,7 @@ class Stepper {
   }
   void state_runs(Committed& p) {
     if (std::exchange(p.running, true)) return;
-    send_both(wire::Runs(p.k));
+    send_both(wire::Ran(p.k));
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
   // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that
@@ -176,7 +176,7 @@ class Stepper {
     if (!p || p->k != e.k) return true;
     p->running = false;
     ask_for(std::max(p->k, s_.offered));
-    tell(Party::kSource, wire::Query{});
+    tell(Role::kSource, wire::Query{});
     act(Report(ReportKind::kWaits, e.k));
     return true;
   }
@@ -200,8 +200,8 @@ class Stepper {
         if (const auto* p = in<Committed>(); p && p->owner) return true;
         if (in<Relinquished>() || s_.offered == 0) return true;
         if (in<Committed>()) {
-          restate(Party::kCoordinator);
-          restate(Party::kSource);
+          restate(Role::kCoordinator);
+          restate(Role::kSource);
         }
         ask_for(s_.offered);
         act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
@@ -222,7 +222,7 @@ class Stepper {
       return;
     }
     if (in<Verified>()) {
-      tell(Party::kCoordinator, wire::Verified{});
+      tell(Role::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
     } else if (const auto* r = in<Relinquished>(); r && r->image) {
       send_both(wire::Query{});
@@ -244,27 +244,27 @@ class Stepper {
     if (uncommitted())
       relinquish(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), true);
     else if (window())
-      tell(Party::kCoordinator, wire::Query{});
+      tell(Role::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
     if (const auto* p = in<Committed>()) {
       if (p->owner) {
         act(RunInstance(p->k, std::nullopt));
-        restate(Party::kCoordinator);
+        restate(Role::kCoordinator);
         return true;
       }
       s_.offered = p->k;
       // First the fact: a coordinator that wants an abort lends to a committed target only.
-      restate(Party::kCoordinator);
-      restate(Party::kSource);
+      restate(Role::kCoordinator);
+      restate(Role::kSource);
       ask_for(p->k);
       send_both(wire::Query{});
       act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     } else if (in<Relinquished>()) {
       act(FreeTarget{});
-      restate(Party::kCoordinator);
-      restate(Party::kSource);
+      restate(Role::kCoordinator);
+      restate(Role::kSource);
     }
     return true;
   }
@@ -276,42 +276,42 @@ class Stepper {
     }
     return std::visit([&](const auto& body) { return receive(m.from, body); }, m.body);
   }
-  bool receive(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
-  bool receive(Party from, const wire::Start& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Prepare&) { return restate(from), from == Role::kCoordinator; }
+  bool receive(Role from, const wire::Start& body) {
+    if (from != Role::kCoordinator) return false;
     if (in<Ready>()) {
       s_.phase = Receiving{};
-      act(StartReceiving(body.peer_payload));
+      act(StartReceiving(body.payload));
     } else if (in<Relinquished>()) {
       restate(from);
     }
     return true;
   }
-  bool receive(Party from, const wire::Query& body) {
-    if (body.give_up && from == Party::kSource && uncommitted())
+  bool receive(Role from, const wire::Query& body) {
+    if (body.give_up && from == Role::kSource && uncommitted())
       relinquish(body.reason, true);
     else
       restate(from);
     return true;
   }
-  bool receive(Party from, const wire::AbortRequest& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::GiveUp& body) {
+    if (from != Role::kCoordinator) return false;
     if (uncommitted())
       relinquish(body.reason, true);
     else
       restate(from);
     return true;
   }
-  bool receive(Party from, const wire::Aborted& body) {
-    if (from != Party::kCoordinator || in<Committed>()) return false;
+  bool receive(Role from, const wire::Aborted& body) {
+    if (from != Role::kCoordinator || in<Committed>()) return false;
     if (uncommitted())
       relinquish(body.reason, true);
     else
       restate(from);
     return true;
   }
-  bool receive(Party from, const wire::Closed& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Closed& body) {
+    if (from != Role::kCoordinator) return false;
     if (body.side == Side::kTarget) return source_is_gone(from, false);
     if (const auto* p = in<Committed>(); p && p->owner) return false;
     if (in<Relinquished>())
@@ -320,10 +320,10 @@ class Stepper {
       relinquish(Reason(ErrorCode::kAborted, "Closed for the source"), true);
     return true;
   }
-  bool receive(Party from, const wire::Released&) {
-    return from == Party::kSource && source_is_gone(from, true);
+  bool receive(Role from, const wire::Released&) {
+    return from == Role::kSource && source_is_gone(from, true);
   }
-  bool source_is_gone(Party from, bool released) {
+  bool source_is_gone(Role from, bool released) {
     if (window() || in<Verified>()) {
       become_owner(released);
     } else if (uncommitted()) {
@@ -332,21 +332,21 @@ class Stepper {
     } else {
       if (auto* p = in<Committed>(); p && released) p->released_received = true;
       // Not all of restate(): the coordinator answers RUNS, and this is an answer.
-      if (from == Party::kCoordinator)
-        tell(from, in<Committed>() ? wire::SwitchBody(wire::Committed(in<Committed>()->k))
-                                   : wire::SwitchBody(wire::Relinquished(in<Relinquished>()->reason)));
+      if (from == Role::kCoordinator)
+        tell(from, in<Committed>() ? wire::Body(wire::Committed(in<Committed>()->k))
+                                   : wire::Body(wire::Relinquished(in<Relinquished>()->reason)));
     }
     return true;
   }
-  bool receive(Party from, const wire::Resumed& body) {
-    if (from != Party::kSource) return false;
+  bool receive(Role from, const wire::Resumed& body) {
+    if (from != Role::kSource) return false;
     // Under a lease the source may run k; only an owner, or RUNS of a later k, ends a committed target.
     if (window()) return !body.owner || source_goes_on();
     if (const auto* p = in<Committed>()) return !body.owner && body.k < p->k;
     return source_goes_on(body.reason);
   }
-  bool receive(Party from, const wire::Runs& body) {
-    if (from != Party::kSource) return false;
+  bool receive(Role from, const wire::Ran& body) {
+    if (from != Role::kSource) return false;
     if (const auto* p = in<Committed>(); p && (p->owner || body.k < p->k)) return body.k < p->k;
     return source_goes_on();
   }
@@ -363,8 +363,8 @@ class Stepper {
     }
     return true;
   }
-  bool receive(Party from, const wire::Commit& body) {
-    if (from != Party::kCoordinator) return false;
+  bool receive(Role from, const wire::Commit& body) {
+    if (from != Role::kCoordinator) return false;
     if (in<Relinquished>()) {
       restate(from);
     } else if (const auto* p = in<Committed>(); p && (p->owner || p->dead || body.k <= p->k)) {
@@ -379,9 +379,9 @@ class Stepper {
     }
     return true;
   }
-  bool receive(Party from, const wire::Lease& body) {
+  bool receive(Role from, const wire::Lease& body) {
     // The source lends for what has been committed; a grant is the coordinator's (SW-6).
-    const bool grants = from == Party::kCoordinator;
+    const bool grants = from == Role::kCoordinator;
     if (!grants && !window()) return true;
     if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;
     if (in<Verified>()) {
@@ -395,7 +395,7 @@ class Stepper {
     return true;
   }
   template <class Body>
-  bool receive(Party /*from*/, const Body& /*body*/) {
+  bool receive(Role /*from*/, const Body& /*body*/) {
     return false;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of the control plane. Two kinds of connection carry them, and the dialer sends first: agent ->
-// coordinator, and agent -> agent. The latter is the peer link: Hello, HelloReply, Ping, Pong and kSwitch
+// coordinator, and agent -> agent. The latter is the peer link: Hello, HelloReply, Ping, Pong and kCommit
 // frames only.
 //
 //   agent                          coordinator                    other agent
@@ -49,7 +49,7 @@
 
 namespace ckpt::wire {
 
-inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlVersion = 2;  // 2: one frame for both commits
 
 struct Hello {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/codec.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/record/names.h"
 
 namespace ckpt::wire {

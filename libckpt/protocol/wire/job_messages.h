@@ -10,7 +10,7 @@
 
 #include "libckpt/base/migration_mode.h"
 #include "libckpt/protocol/wire/codec.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/record/names.h"
 
 namespace ckpt {

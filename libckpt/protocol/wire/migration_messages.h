@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of a migration, its progress, and the measurements of its two sides. The protocol itself is in
-// switch_messages.h; control_messages.h has the order and what holds for all of these messages.
+// commit_messages.h; control_messages.h has the order and what holds for all of these messages.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/pause_terms.h"
-#include "libckpt/protocol/wire/switch_messages.h"
 #include "libckpt/record/names.h"
 
 namespace ckpt::wire {
@@ -79,7 +79,7 @@ constexpr auto fields_of(record::Of<T>) {
 // migration is open: peer address and token are what a committed switch is finished with while the
 // coordinator is away. spec is the running instance, as it was started: command, environment, the incarnation
 // it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
-// incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
+// incarnation base + 1 (base: CommitMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   JobSpec spec;

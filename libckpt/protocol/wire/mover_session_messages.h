@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
 #include "libckpt/protocol/wire/node_messages.h"
-#include "libckpt/protocol/wire/switch_messages.h"
 #include "libckpt/protocol/wire/tensor.h"
 
 namespace ckpt::wire::mover {

@@ -11,7 +11,7 @@
 
 #include "libckpt/base/error.h"
 #include "libckpt/protocol/wire/codec.h"
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 
 namespace ckpt::wire::mover {
 

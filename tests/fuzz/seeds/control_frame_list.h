@@ -4,8 +4,8 @@
 // not compile.
 #pragma once
 
-#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
 #include "libckpt/protocol/wire/health_messages.h"
@@ -37,11 +37,12 @@ using ControlMessages =
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
                 wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
                 wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
-                gang::GangMessage, gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
+                wire::Ping,  // in the place of the gang's own messages, which are kCommit's now
+                gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \
-      wire::FrameType::name == wire::FrameType::kSwitch || ControlMessages::has(wire::FrameType::name), \
+      wire::FrameType::name == wire::FrameType::kCommit || ControlMessages::has(wire::FrameType::name), \
       "append this frame's message to ControlMessages: it would never be fuzzed");
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE

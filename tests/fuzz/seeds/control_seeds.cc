@@ -19,12 +19,12 @@ wire::MigrationPlan migration_plan() {
   return plan;
 }
 
-std::vector<wire::SwitchMessage> switch_messages() {
+std::vector<wire::CommitMessage> switch_messages() {
   using namespace wire;
   const Reason reason(ErrorCode::kTimedOut, "late");
-  const auto c = Party::kCoordinator;
-  const auto s = Party::kSource;
-  const auto t = Party::kTarget;
+  const auto c = Role::kCoordinator;
+  const auto s = Role::kSource;
+  const auto t = Role::kTarget;
   const std::vector<RankPlace> ranks{RankPlace(0, "a", "0", "b", "1")};
   return {{1, 2, 3, c, s, Prepare(ranks, encode(migration_plan()))},
           {1, 2, 3, s, c, Prepared(Bytes(5))},
@@ -38,10 +38,10 @@ std::vector<wire::SwitchMessage> switch_messages() {
           {1, 2, 3, t, c, LeaseRequest(4, 123)},
           {1, 2, 3, c, t, Lease(4, 123, 10'000)},
           {1, 2, 3, t, s, Committed(4)},
-          {1, 2, 3, t, s, Runs(4)},
+          {1, 2, 3, t, s, Ran(4)},
           {1, 2, 3, s, t, Released{}},
           {1, 2, 3, t, s, Relinquished(reason)},
-          {1, 2, 3, c, t, AbortRequest(reason)},
+          {1, 2, 3, c, t, GiveUp(reason)},
           {1, 2, 3, c, t, Aborted(reason)},
           {1, 2, 3, s, c, Resumed(3, true, true)},
           {1, 2, 3, c, s, Closed(Side::kTarget)},
@@ -134,7 +134,7 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
 void add_control_frames(Corpus& corpus) {
   std::uint16_t index = 0;
   for (const auto& message : switch_messages())
-    corpus.add_numbered("control_frames", raw(index) + bytes_text(wire::encode_switch(message)));
+    corpus.add_numbered("control_frames", raw(index) + bytes_text(wire::encode_commit(message)));
   ControlMessages::for_each([&]<class M>() {
     corpus.add_numbered("control_frames", raw(++index) + bytes_text(wire::encode(filled<M>())));
   });
@@ -154,12 +154,12 @@ void add_job_packets(Corpus& corpus) {
 void add_journals(Corpus& corpus) {
   using namespace migration;
   const SwitchInfo info(1, 2, 1, {RankPlace(0, "a", "0", "b", "1")}, wire::encode(migration_plan()));
-  const std::pair<Party, RecordKind> kinds[] = {
-      {Party::kCoordinator, RecordKind::kBegun},   {Party::kCoordinator, RecordKind::kGranted},
-      {Party::kCoordinator, RecordKind::kAborted}, {Party::kCoordinator, RecordKind::kClosed},
-      {Party::kSource, RecordKind::kBarrier},      {Party::kSource, RecordKind::kResumed},
-      {Party::kSource, RecordKind::kReleased},     {Party::kTarget, RecordKind::kCommitted},
-      {Party::kTarget, RecordKind::kRelinquished}};
+  const std::pair<Role, RecordKind> kinds[] = {
+      {Role::kCoordinator, RecordKind::kBegun},   {Role::kCoordinator, RecordKind::kGranted},
+      {Role::kCoordinator, RecordKind::kAborted}, {Role::kCoordinator, RecordKind::kClosed},
+      {Role::kSource, RecordKind::kBarrier},      {Role::kSource, RecordKind::kResumed},
+      {Role::kSource, RecordKind::kReleased},     {Role::kTarget, RecordKind::kCommitted},
+      {Role::kTarget, RecordKind::kRelinquished}};
   for (const auto& [party, kind] : kinds) {
     Record record(info, party, kind, 2);
     record.side = 1;
@@ -189,9 +189,10 @@ void add_gang_messages(Corpus& corpus, const gang::GangInfo& info) {
           if constexpr (requires { what.side; }) what.side = gang::Side::kTarget;
         },
         body);
-    gang::GangMessage message(9, 4, gang::Party(gang::Role::kSource, 2), gang::Party(), body);
+    wire::CommitMessage message(info, gang::Party(gang::Role::kSource, 2), gang::Party(), body);
     if (std::holds_alternative<gang::Prepare>(body)) message.info = info;
-    corpus.add_numbered("gang_bodies", std::string(1, '\0') + bytes_text(wire::encode(message)));
+    if (wire::has_body(message.kind, body))
+      corpus.add_numbered("gang_bodies", std::string(1, '\0') + bytes_text(wire::encode_commit(message)));
     add_gang_messages<I + 1>(corpus, info);
   }
 }

@@ -29,18 +29,18 @@ std::string path_of_file() {
 }
 
 Record record_of(std::uint8_t choice) {
-  using wire::Party;
+  using wire::Role;
   const migration::SwitchInfo info(1 + choice % 3, 2, 1, {wire::RankPlace(0, "a", "0", "b", "1")},
                                    migration::Bytes(choice));
   switch (choice % 4) {
     case 0:
-      return {info, Party::kSource, RecordKind::kBarrier};
+      return {info, Role::kSource, RecordKind::kBarrier};
     case 1:
-      return {info, Party::kSource, RecordKind::kResumed, 1};
+      return {info, Role::kSource, RecordKind::kResumed, 1};
     case 2:
-      return {info, Party::kTarget, RecordKind::kCommitted, 2};
+      return {info, Role::kTarget, RecordKind::kCommitted, 2};
     default:
-      return {info, Party::kCoordinator, RecordKind::kBegun};
+      return {info, Role::kCoordinator, RecordKind::kBegun};
   }
 }
 

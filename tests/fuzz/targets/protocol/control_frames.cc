@@ -3,7 +3,7 @@
 // again, and must not have grown on the way: a message cannot be larger than its bytes.
 #include <vector>
 
-#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/seeds/control_frame_list.h"
 
@@ -32,13 +32,16 @@ void check_plan(Bytes bytes) {
   FUZZ_CHECK(wire::decode_plan(wire::encode(*plan)).has_value());
 }
 
-void check_switch(Bytes body) {
-  const auto decoded = wire::decode_switch(body);
+void check_commit(Bytes body) {
+  const auto decoded = wire::decode_commit(body);
   if (!decoded) return;
-  const wire::SwitchMessage& message = *decoded;
+  const wire::CommitMessage& message = *decoded;
   FUZZ_CHECK(message.migration != 0 && message.job != 0 && message.from != message.to);
-  const auto again = wire::decode_switch(wire::encode_switch(message));
+  const auto again = wire::decode_commit(wire::encode_commit(message));
   FUZZ_CHECK(again.has_value() && *again == message);
+  const bool has_ranks = message.from.rank != 0 || message.to.rank != 0;
+  FUZZ_CHECK(wire::has_body(message.kind, message.body));
+  FUZZ_CHECK(message.kind == wire::CommitKind::kGang || !(has_ranks || message.info || message.times));
   if (const auto* prepare = std::get_if<wire::Prepare>(&message.body)) check_plan(prepare->plan);
 }
 
@@ -46,9 +49,9 @@ struct Kind {
   wire::FrameType type;
   void (*check)(Bytes);
 };
-// The kinds of frames that the first two bytes choose from: the switch, then those of ControlMessages.
+// The kinds of frames that the first two bytes choose from: the commit, then those of ControlMessages.
 std::vector<Kind> all_kinds() {
-  std::vector<Kind> kinds{{wire::FrameType::kSwitch, check_switch}};
+  std::vector<Kind> kinds{{wire::FrameType::kCommit, check_commit}};
   ControlMessages::for_each([&]<class M>() { kinds.push_back({M::kFrame, check_message<M>}); });
   return kinds;
 }

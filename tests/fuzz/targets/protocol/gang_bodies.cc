@@ -3,8 +3,8 @@
 // and what its users rely on holds.
 #include <algorithm>
 
-#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {
@@ -13,15 +13,14 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 void check_message(Bytes bytes) {
-  const auto message = gang::decode_message(bytes);
+  const auto message = wire::decode_commit(bytes);
   if (!message) return;
-  const gang::GangMessage& known = *message;
-  FUZZ_CHECK(known.migration != 0 && known.gang != 0 && known.from != known.to);
-  const auto body = known.body.to_body();
-  FUZZ_CHECK(body.has_value());
-  FUZZ_CHECK(*gang::FlatBody(*body).to_body() == *body);
+  const wire::CommitMessage& known = *message;
+  FUZZ_CHECK(known.migration != 0 && known.job != 0 && known.from != known.to);
+  FUZZ_CHECK(wire::has_body(known.kind, known.body));
   FUZZ_CHECK(!known.info || gang::check(*known.info).has_value());
-  FUZZ_CHECK(gang::decode_message(wire::encode(known)).has_value());
+  const auto again = wire::decode_commit(wire::encode_commit(known));
+  FUZZ_CHECK(again.has_value() && *again == known);
 }
 
 void check_record(Bytes bytes) {

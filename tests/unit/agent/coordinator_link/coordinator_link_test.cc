@@ -243,8 +243,8 @@ TEST_F(CoordinatorLinkTest, SettingsAndMessagesOfMovesReachTheirOwners) {
   wire::Welcome welcome;
   welcome.peer_token = "abc";
   coordinator_->send(welcome);
-  const wire::SwitchMessage start(6, 3, 1, wire::Party::kCoordinator, wire::Party::kSource, wire::Start());
-  coordinator_->send(wire::FrameType::kSwitch, wire::encode_switch(start));
+  const wire::CommitMessage start(6, 3, 1, wire::Role::kCoordinator, wire::Role::kSource, wire::Start());
+  coordinator_->send(wire::FrameType::kCommit, wire::encode_commit(start));
   expect_answer_to_fence(1);
   EXPECT_EQ(commands_.peer_token, "abc");
   EXPECT_THAT(commands_.switches, ElementsAre(start));
@@ -325,7 +325,7 @@ const BadFrame kBadFrames[] = {
     {"ThatIsNoSwitchMessage",
      [] {
        const std::array<std::byte, 3> body{};
-       return wire::make_frame(wire::FrameType::kSwitch, 9, body).value();
+       return wire::make_frame(wire::FrameType::kCommit, 9, body).value();
      }},
 };
 

@@ -61,7 +61,7 @@ class FakeCommands : public AgentCommands {
     return outcome;
   }
   void welcome(const wire::Welcome& welcome) override { peer_token = welcome.peer_token; }
-  void switch_message(wire::SwitchMessage message) override { switches.push_back(std::move(message)); }
+  void commit_message(wire::CommitMessage message) override { switches.push_back(std::move(message)); }
 
   void go_on_with_starts() {
     for (Signal& held : held_) held.notify();
@@ -79,7 +79,7 @@ class FakeCommands : public AgentCommands {
   wire::ProcessFacts facts;
   std::vector<wire::JobId> started, stopped, forgotten;
   std::vector<wire::MigrationId> limited;
-  std::vector<wire::SwitchMessage> switches;
+  std::vector<wire::CommitMessage> switches;
   std::string peer_token;
 
  private:

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 struct Coordinator : CoordinatorPort {
-  bool send(const wire::SwitchMessage&) override { return ++messages != 0; }
+  bool send(const wire::CommitMessage&) override { return ++messages != 0; }
   bool send(const wire::MigrationProgress&) override { return ++messages != 0; }
   bool send(const wire::SourceReport&) override { return ++messages != 0; }
   bool send(const wire::TargetReport&) override { return ++messages != 0; }

@@ -162,23 +162,23 @@ TEST_F(ChildProcessTest, AProgramThatIsNotThereIsNamed) {
 
 class PeerLinksTest : public ::testing::Test {
  protected:
-  std::unique_ptr<PeerLinks> make(const std::string& node, std::vector<wire::SwitchMessage>& heard) {
+  std::unique_ptr<PeerLinks> make(const std::string& node, std::vector<wire::CommitMessage>& heard) {
     PeerLinks::Settings settings;
     settings.node = node;
     settings.listen = "unix:" + (folder_ / (node + ".sock"));
     settings.port_file = folder_ / (node + ".port");
-    auto links = PeerLinks::create(io_.get_executor(), settings, [&heard](wire::SwitchMessage message) {
+    auto links = PeerLinks::create(io_.get_executor(), settings, [&heard](wire::CommitMessage message) {
       heard.push_back(std::move(message));
     });
     EXPECT_TRUE(links);
     return *std::move(links);
   }
-  static wire::SwitchMessage runs(wire::Party from, wire::Party to, wire::Incarnation k) {
-    return wire::SwitchMessage(5, 1, 1, from, to, wire::SwitchBody(wire::Runs(k)));
+  static wire::CommitMessage runs(wire::Role from, wire::Role to, wire::Incarnation k) {
+    return wire::CommitMessage(5, 1, 1, from, to, wire::Body(wire::Ran(k)));
   }
   TemporaryFolder folder_;
   asio::io_context io_;
-  std::vector<wire::SwitchMessage> heard_a_, heard_b_;
+  std::vector<wire::CommitMessage> heard_a_, heard_b_;
 };
 
 TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesBothDirections) {
@@ -186,12 +186,12 @@ TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesBothDirections) {
   auto b = make("b", heard_b_);
   b->on_token("secret");
   a->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
-  EXPECT_TRUE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+  EXPECT_TRUE(b->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 2)));
   run_until(io_, [&] { return !heard_a_.empty(); });
-  EXPECT_EQ(std::get<wire::Runs>(heard_a_[0].body).k, 2u);
-  EXPECT_FALSE(b->send("c", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+  EXPECT_EQ(std::get<wire::Ran>(heard_a_[0].body).k, 2u);
+  EXPECT_FALSE(b->send("c", runs(wire::Role::kTarget, wire::Role::kSource, 2)));
 }
 
 TEST_F(PeerLinksTest, WrongTokenIsRefused) {
@@ -202,13 +202,13 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   a->keep(5, "b", b->address(), "guessed");
   c->keep(5, "b", b->address(), "secret");
   // When c, which dialed later, is through, a has been judged.
-  run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
-  EXPECT_FALSE(a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)));
-  EXPECT_FALSE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+  run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
+  EXPECT_FALSE(a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)));
+  EXPECT_FALSE(b->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 2)));
 }
 
 struct Quiet : HandoverEffects {
-  void send(const migration::SwitchKey&, const migration::SwitchInfo&, const wire::SwitchMessage&) override {
+  void send(const migration::SwitchKey&, const migration::SwitchInfo&, const wire::CommitMessage&) override {
     ++sent;
   }
   void report(const migration::SwitchKey&, const migration::SwitchInfo&, const migration::Report&) override {}
@@ -223,8 +223,8 @@ struct Quiet : HandoverEffects {
 class CertifiedPeerLinksTest : public PeerLinksTest {
  protected:
   std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
-                                  std::vector<wire::SwitchMessage>& heard) {
-    return make(node, certificate, [&heard](wire::SwitchMessage message) { heard.push_back(message); });
+                                  std::vector<wire::CommitMessage>& heard) {
+    return make(node, certificate, [&heard](wire::CommitMessage message) { heard.push_back(message); });
   }
   std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
                                   PeerLinks::Receive receive) {
@@ -237,10 +237,10 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     settings.denied = denied_;
     settings.other_side = [node](wire::MigrationId id) -> std::optional<PeerLinks::OtherSide> {
       if (id != 5) return std::nullopt;
-      if (node == "b") return PeerLinks::OtherSide{"a", wire::Party::kSource};
-      return PeerLinks::OtherSide{"b", wire::Party::kTarget};
+      if (node == "b") return PeerLinks::OtherSide{"a", wire::Role::kSource};
+      return PeerLinks::OtherSide{"b", wire::Role::kTarget};
     };
-    settings.take_of_ranks = [this, node](const std::string& from, const gang::GangMessage& message) {
+    settings.take_of_ranks = [this, node](const std::string& from, const wire::CommitMessage& message) {
       const bool is_its_rank = from == "a" && message.from.rank == 0;
       if (node == "b" && is_its_rank) of_ranks_.push_back(message);
       return is_its_rank;
@@ -250,18 +250,17 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     (*links)->on_token("secret");
     return *std::move(links);
   }
-  static wire::SwitchMessage message(wire::MigrationId id, wire::Party from, wire::Party to,
-                                     wire::SwitchBody body) {
-    return wire::SwitchMessage(id, 1, 1, from, to, std::move(body));
+  static wire::CommitMessage message(wire::MigrationId id, wire::Role from, wire::Role to, wire::Body body) {
+    return wire::CommitMessage(id, 1, 1, from, to, std::move(body));
   }
   tls::Certificates certificates_;
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::map<std::string, std::string> serials_;  // by node
-  std::vector<gang::GangMessage> of_ranks_;     // that b took
+  std::vector<wire::CommitMessage> of_ranks_;   // that b took
 };
 
-gang::GangMessage of_rank(std::uint32_t rank, const gang::Body& body) {
-  return {9, 4, gang::Party(gang::Role::kBystander, rank), gang::Party(gang::Role::kTarget, 1), body};
+wire::CommitMessage of_rank(std::uint32_t rank, const gang::Body& body) {
+  return {9, 4, 1, gang::Party(gang::Role::kBystander, rank), gang::Party(gang::Role::kTarget, 1), body};
 }
 
 TEST_F(CertifiedPeerLinksTest, MessageForAnotherNodesRankIsDropped) {
@@ -276,16 +275,16 @@ TEST_F(CertifiedPeerLinksTest, MessageForAnotherNodesRankIsDropped) {
   EXPECT_TRUE(a->send("b", of_rank(0, gang::Gone(2))));
   run_until(io_, [&] { return !of_ranks_.empty(); });
   ASSERT_EQ(of_ranks_.size(), 1u);
-  EXPECT_EQ(gang::name_of(*of_ranks_[0].body.to_body()), "Gone");
+  EXPECT_EQ(gang::name_of(of_ranks_[0].body), "Gone");
   a->drop(9);
   EXPECT_FALSE(a->send("c", of_rank(0, gang::Gone(2))));
 }
 
 TEST_F(CertifiedPeerLinksTest, CoordinatorMessageFromAPeerEndsTheConnection) {
   const gang::Party rank(gang::Role::kTarget, 1);
-  gang::GangMessage with_info = of_rank(0, gang::Query{});
+  wire::CommitMessage with_info = of_rank(0, gang::Query{});
   with_info.asks_for_info = true;
-  for (const auto& sent : {gang::GangMessage(9, 4, gang::Party(), rank, gang::Withdraw{}), with_info}) {
+  for (const auto& sent : {wire::CommitMessage(9, 4, 1, gang::Party(), rank, gang::Withdraw{}), with_info}) {
     auto a = make("a", "a", heard_a_);
     auto b = make("b", "b", heard_b_);
     a->keep(9, "b", b->address(), "secret");
@@ -296,73 +295,73 @@ TEST_F(CertifiedPeerLinksTest, CoordinatorMessageFromAPeerEndsTheConnection) {
 }
 
 template <std::size_t... I>
-std::vector<wire::SwitchBody> bodies_of(std::index_sequence<I...>) {
-  return {wire::SwitchBody(std::in_place_index<I>)...};
+std::vector<wire::Body> bodies_of(std::index_sequence<I...>) {
+  return {wire::Body(std::in_place_index<I>)...};
 }
 
 // One of each kind of message.
-std::vector<wire::SwitchBody> all_bodies() {
-  auto bodies = bodies_of(std::make_index_sequence<std::variant_size_v<wire::SwitchBody>>());
+std::vector<wire::Body> all_bodies() {
+  auto bodies = bodies_of(std::make_index_sequence<std::variant_size_v<wire::Body>>());
   bodies.emplace_back(wire::Closed(wire::Side::kTarget));
   return bodies;
 }
 
 TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) {
-  using wire::Party;
+  using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
   a->keep(5, "b", b->address(), "secret");
   c->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
-  run_until(io_, [&] { return c->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  run_until(io_, [&] { return a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
+  run_until(io_, [&] { return c->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   ASSERT_TRUE(denied_->replace({serials_.at("a")}));
   b->close_denied();
-  run_until(io_, [&] { return !a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
-  EXPECT_FALSE(b->send("a", runs(Party::kTarget, Party::kSource, 2)));
-  EXPECT_TRUE(b->send("c", runs(Party::kTarget, Party::kSource, 2)));
+  run_until(io_, [&] { return !a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
+  EXPECT_FALSE(b->send("a", runs(Role::kTarget, Role::kSource, 2)));
+  EXPECT_TRUE(b->send("c", runs(Role::kTarget, Role::kSource, 2)));
   // One that dials now; when d, which dialled later, is through, it has been judged.
   auto lost = make("lost", "lost", heard_a_);
   auto d = make("d", "d", heard_a_);
   ASSERT_TRUE(denied_->replace({serials_.at("lost")}));
   lost->keep(5, "b", b->address(), "secret");
   d->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return d->send("b", runs(Party::kSource, Party::kTarget, 3)); });
-  EXPECT_FALSE(b->send("lost", runs(Party::kTarget, Party::kSource, 2)));
+  run_until(io_, [&] { return d->send("b", runs(Role::kSource, Role::kTarget, 3)); });
+  EXPECT_FALSE(b->send("lost", runs(Role::kTarget, Role::kSource, 2)));
 }
 
 TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
-  using wire::Party;
+  using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   a->keep(5, "b", b->address(), "secret");
-  const auto good = runs(Party::kSource, Party::kTarget, 3);
+  const auto good = runs(Role::kSource, Role::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
   // Each kind of message, from and to each party, of this migration and of another; all before one more good
   // one.
   std::size_t forged = 0;
-  for (const wire::SwitchBody& body : all_bodies())
-    for (const Party from : {Party::kCoordinator, Party::kSource, Party::kTarget})
-      for (const Party to : {Party::kCoordinator, Party::kSource, Party::kTarget})
+  for (const wire::Body& body : all_bodies())
+    for (const Role from : {Role::kCoordinator, Role::kSource, Role::kTarget})
+      for (const Role to : {Role::kCoordinator, Role::kSource, Role::kTarget})
         for (const wire::MigrationId id : {5, 6}) {
-          if (id == 5 && from == Party::kSource && to == Party::kTarget) continue;
-          const wire::SwitchMessage sent = message(id, from, to, body);
-          if (!wire::decode_switch(wire::encode_switch(sent))) continue;
+          if (id == 5 && from == Role::kSource && to == Role::kTarget) continue;
+          const wire::CommitMessage sent = message(id, from, to, body);
+          if (!wire::decode_commit(wire::encode_commit(sent))) continue;
           EXPECT_TRUE(a->send("b", sent));
           ++forged;
         }
   EXPECT_GT(forged, 100U);  // the others the decoder refuses
-  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 5)));
+  EXPECT_TRUE(a->send("b", runs(Role::kSource, Role::kTarget, 5)));
   run_until(io_, [&] { return heard_b_.size() >= 2; });
   ASSERT_EQ(heard_b_.size(), 2u);
-  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 3u);
-  EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 5u);
+  EXPECT_EQ(std::get<wire::Ran>(heard_b_[0].body).k, 3u);
+  EXPECT_EQ(std::get<wire::Ran>(heard_b_[1].body).k, 5u);
 }
 
 // The driver of node b, and the flood of node a: about migrations that nobody asked for, and about a known
 // one.
 TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKnownOneGoesOn) {
-  using wire::Party;
+  using wire::Role;
   Quiet effects;
   asio::thread_pool disk(1);
   auto journal = migration::Journal::open(folder_ / "journal");
@@ -373,15 +372,15 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
   ASSERT_TRUE(run_until_done(io_, driver->restore()));
   auto a = make("a", "a", heard_a_);
   std::size_t most_waiting = 0;
-  auto b = make("b", "b", [&](wire::SwitchMessage heard) {
+  auto b = make("b", "b", [&](wire::CommitMessage heard) {
     driver->on_message(std::move(heard));
     most_waiting = std::max(most_waiting, driver->waiting());
   });
   a->keep(5, "b", b->address(), "secret");
-  driver->on_message(message(5, Party::kCoordinator, Party::kTarget, wire::Prepare({}, wire::Bytes(4))));
+  driver->on_message(message(5, Role::kCoordinator, Role::kTarget, wire::Prepare({}, wire::Bytes(4))));
   run_until(io_, [&] { return effects.performed > 0; });
   const auto query = [](wire::MigrationId id) {
-    return message(id, Party::kSource, Party::kTarget, wire::Query());
+    return message(id, Role::kSource, Role::kTarget, wire::Query());
   };
   run_until(io_, [&] { return a->send("b", query(5)); });
   constexpr wire::MigrationId kFlood = 20'000;
@@ -389,14 +388,14 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
     ASSERT_TRUE(a->send("b", query(id)));
     ASSERT_TRUE(a->send("b", query(5)));
   }
-  ASSERT_TRUE(a->send("b", message(5, Party::kSource, Party::kTarget,
+  ASSERT_TRUE(a->send("b", message(5, Role::kSource, Role::kTarget,
                                    wire::Query(wire::Reason(ErrorCode::kAborted, "enough")))));
   // The last one may be dropped; it is repeated as the protocol does.
   run_until(io_, [&] {
     const auto* state = driver->switches().target(5);
     const bool given_up = state != nullptr && migration::is_closed(*state);
     if (!given_up && driver->waiting() == 0)
-      a->send("b", message(5, Party::kSource, Party::kTarget,
+      a->send("b", message(5, Role::kSource, Role::kTarget,
                            wire::Query(wire::Reason(ErrorCode::kAborted, "enough"))));
     return given_up;
   });
@@ -412,16 +411,16 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
 }
 
 TEST_F(CertifiedPeerLinksTest, AMessageTooLargeForAgentsEndsTheConnection) {
-  using wire::Party;
+  using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   a->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  run_until(io_, [&] { return a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   const wire::Reason large(ErrorCode::kAborted, std::string(100'000, 'x'));
-  EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kTarget, wire::Query(large))));
-  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 5)));
-  run_until(io_, [&] { return !a->send("b", runs(Party::kSource, Party::kTarget, 7)); });
-  for (const wire::SwitchMessage& heard : heard_b_) EXPECT_EQ(std::get<wire::Runs>(heard.body).k, 3u);
+  EXPECT_TRUE(a->send("b", message(5, Role::kSource, Role::kTarget, wire::Query(large))));
+  EXPECT_TRUE(a->send("b", runs(Role::kSource, Role::kTarget, 5)));
+  run_until(io_, [&] { return !a->send("b", runs(Role::kSource, Role::kTarget, 7)); });
+  for (const wire::CommitMessage& heard : heard_b_) EXPECT_EQ(std::get<wire::Ran>(heard.body).k, 3u);
 }
 
 TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
@@ -431,13 +430,13 @@ TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
   auto as_a = make("a", "c", heard_a_);  // claims to be a, with the certificate of c
   c->keep(5, "b", b->address(), "secret");
   as_a->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   a->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 5)); });
+  run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 5)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
-  EXPECT_FALSE(as_a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 7)));
+  EXPECT_FALSE(as_a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 7)));
   ASSERT_EQ(heard_b_.size(), 1u);
-  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 5u);
+  EXPECT_EQ(std::get<wire::Ran>(heard_b_[0].body).k, 5u);
 }
 
 TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
@@ -446,8 +445,8 @@ TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
   auto b = make("b", "b", heard_b_);
   a->keep(5, "b", impostor->address(), "secret");
   a->keep(7, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
-  EXPECT_FALSE(impostor->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 3)));
+  run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
+  EXPECT_FALSE(impostor->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 3)));
 }
 
 TEST_F(CertifiedPeerLinksTest, ThePortStaysOverARestart) {

@@ -62,7 +62,7 @@ class FakeHolder : public HolderPort {
 
 class FakeReports : public CoordinatorPort {
  public:
-  bool send(const wire::SwitchMessage& /*message*/) override { return true; }
+  bool send(const wire::CommitMessage& /*message*/) override { return true; }
   bool send(const wire::MigrationProgress& progress) override {
     progresses.push_back(progress);
     return true;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class FakeGangPort : public GangPort {
  public:
-  bool tell(const gang::GangMessage& /*message*/) override { return true; }
+  bool tell(const wire::CommitMessage& /*message*/) override { return true; }
   bool tell(const wire::RankGathered& answer) override {
     gathered.push_back(answer);
     return true;

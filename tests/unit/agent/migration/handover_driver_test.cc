@@ -18,19 +18,19 @@ using migration::SwitchKey;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Not;
-using wire::Party;
+using wire::Role;
 
 constexpr wire::MigrationId kMigration = 7;
 constexpr wire::JobId kJob = 3;
 constexpr wire::Incarnation kBase = 1;
-constexpr SwitchKey kSource{kMigration, Party::kSource};
-constexpr SwitchKey kTarget{kMigration, Party::kTarget};
+constexpr SwitchKey kSource{kMigration, Role::kSource};
+constexpr SwitchKey kTarget{kMigration, Role::kTarget};
 
 class Notes : public HandoverEffects {
  public:
-  void send(const SwitchKey&, const SwitchInfo&, const wire::SwitchMessage& message) override {
+  void send(const SwitchKey&, const SwitchInfo&, const wire::CommitMessage& message) override {
     lines.push_back("send " + std::string(wire::name_of(message.body)) + " to " +
-                    std::string(wire::to_string(message.to)));
+                    std::string(wire::to_string(message.to.role)));
   }
   void report(const SwitchKey&, const SwitchInfo&, const migration::Report&) override {}
   void perform(const SwitchKey&, const SwitchInfo&, const migration::Action& action) override {
@@ -57,14 +57,14 @@ struct Life {
     EXPECT_TRUE(run_until_done(io, driver->restore()));
   }
   ~Life() { disk.join(); }
-  void hear(Party to, wire::SwitchBody body, Party from = Party::kCoordinator) {
-    driver->on_message(wire::SwitchMessage(kMigration, kJob, kBase, from, to, std::move(body)));
+  void hear(Role to, wire::Body body, Role from = Role::kCoordinator) {
+    driver->on_message(wire::CommitMessage(kMigration, kJob, kBase, from, to, std::move(body)));
   }
   void until(const std::string& line) {
     run_until(io, [&] { return notes.has(line); });
     EXPECT_TRUE(notes.has(line)) << line << " did not happen, but " << ::testing::PrintToString(notes.lines);
   }
-  void hear_prepare(Party to) { hear(to, wire::SwitchBody(wire::Prepare({}, wire::Bytes(4)))); }
+  void hear_prepare(Role to) { hear(to, wire::Body(wire::Prepare({}, wire::Bytes(4)))); }
 
   asio::io_context io;
   asio::thread_pool disk{1};
@@ -75,14 +75,14 @@ struct Life {
 
 // The source up to BARRIER.
 void go_to_barrier(Life& agent) {
-  agent.hear_prepare(Party::kSource);
+  agent.hear_prepare(Role::kSource);
   agent.until("do prepare-source");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::SourceReady(wire::Bytes{})));
-  agent.hear(Party::kSource, wire::SwitchBody(wire::Start(wire::Bytes{})));
+  agent.hear(Role::kSource, wire::Body(wire::Start(wire::Bytes{})));
   agent.until("do start-precopy");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::FirstRoundDone{}));
   agent.driver->on_event(kSource, migration::SourceEvent(migration::PrecopyConverged{}));
-  agent.hear(Party::kSource, wire::SwitchBody(wire::Granted(kBase + 1)));
+  agent.hear(Role::kSource, wire::Body(wire::Granted(kBase + 1)));
   agent.until("do pause-job");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
   agent.until("do release-manifest");
@@ -90,17 +90,17 @@ void go_to_barrier(Life& agent) {
 
 // The target up to COMMITTED.
 void go_to_commit(Life& agent) {
-  agent.hear_prepare(Party::kTarget);
+  agent.hear_prepare(Role::kTarget);
   agent.until("do prepare-standby");
   agent.driver->on_event(kTarget, migration::TargetEvent(migration::StandbyReady(wire::Bytes{})));
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Start(wire::Bytes{})));
+  agent.hear(Role::kTarget, wire::Body(wire::Start(wire::Bytes{})));
   agent.until("do start-receiving");
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Commit(kBase + 1)));
+  agent.hear(Role::kTarget, wire::Body(wire::Commit(kBase + 1)));
   agent.until("send LeaseRequest to coordinator");
   const auto* state = agent.driver->switches().target(kMigration);
   ASSERT_NE(state, nullptr);
   ASSERT_FALSE(state->lease.asked.empty());
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
+  agent.hear(Role::kTarget, wire::Body(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
   agent.driver->on_event(kTarget, migration::TargetEvent(migration::FinalVerified{}));
   agent.until("send Committed to source");
 }
@@ -122,7 +122,7 @@ TEST_F(HandoverDriverTest, TheSourceGoesThroughToReleased) {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
     EXPECT_LT(agent.notes.position("do run-final-round"), agent.notes.position("do release-manifest"));
-    agent.hear(Party::kSource, wire::SwitchBody(wire::Runs(kBase + 1)), Party::kTarget);
+    agent.hear(Role::kSource, wire::Body(wire::Ran(kBase + 1)), Role::kTarget);
     agent.until("do free-source");
     EXPECT_TRUE(agent.notes.has("send Released to coordinator"));
     EXPECT_TRUE(agent.notes.has("send Released to target"));
@@ -134,7 +134,7 @@ TEST_F(HandoverDriverTest, TheSourceGoesThroughToReleased) {
 TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
   migration::AgentSwitches switches{migration::Timing{}};
   switches.set_lease_term(900);
-  const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Party::kTarget,
+  const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Role::kTarget,
                                     migration::RecordKind::kCommitted, kBase + 1);
   auto batches = switches.restore(std::span(&committed, 1), now_ns());
   ASSERT_TRUE(batches);
@@ -162,7 +162,7 @@ TEST_F(HandoverDriverTest, TargetReportsRunsOnceItIsRecorded) {
 TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
   {
     Life agent(folder_ / "journal");
-    agent.hear_prepare(Party::kSource);
+    agent.hear_prepare(Role::kSource);
     agent.until("do prepare-source");
   }
   Life agent(folder_ / "journal");
@@ -179,8 +179,8 @@ TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRu
   EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob, kBase));
   EXPECT_TRUE(agent.notes.has("send Query to coordinator"));
   EXPECT_FALSE(agent.notes.has("do run-instance"));
-  agent.hear(Party::kSource, wire::SwitchBody(wire::Relinquished(wire::Reason(ErrorCode::kAborted, "gone"))),
-             Party::kTarget);
+  agent.hear(Role::kSource, wire::Body(wire::Relinquished(wire::Reason(ErrorCode::kAborted, "gone"))),
+             Role::kTarget);
   agent.until("do run-instance");
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
 }
@@ -189,7 +189,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
-    agent.hear(Party::kSource, wire::SwitchBody(wire::Runs(kBase + 1)), Party::kTarget);
+    agent.hear(Role::kSource, wire::Body(wire::Ran(kBase + 1)), Role::kTarget);
     agent.until("do free-source");
   }
   Life agent(folder_ / "journal");
@@ -202,18 +202,18 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
 TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
   {
     Life agent(folder_ / "journal");
-    agent.hear_prepare(Party::kTarget);
+    agent.hear_prepare(Role::kTarget);
     agent.until("do prepare-standby");
   }
   {
     Life agent(folder_ / "journal");
-    agent.hear(Party::kTarget, wire::SwitchBody(wire::Commit(kBase + 1)));
+    agent.hear(Role::kTarget, wire::Body(wire::Commit(kBase + 1)));
     agent.until("send Relinquished to coordinator");
   }
   EXPECT_THAT(recorded(), Contains(migration::RecordKind::kRelinquished));
   Life agent(folder_ / "journal");
-  agent.hear_prepare(Party::kTarget);
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Query{}));
+  agent.hear_prepare(Role::kTarget);
+  agent.hear(Role::kTarget, wire::Body(wire::Query{}));
   run_until(agent.io, [&] { return agent.notes.count("send Relinquished to coordinator") >= 2; });
   EXPECT_FALSE(agent.notes.has("do prepare-standby"));
 }
@@ -228,7 +228,7 @@ TEST_F(HandoverDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   EXPECT_TRUE(agent.notes.has("send LeaseRequest to coordinator"));
   const auto* state = agent.driver->switches().target(kMigration);
   ASSERT_NE(state, nullptr);
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
+  agent.hear(Role::kTarget, wire::Body(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
   agent.until("do run-instance");
 }
 
@@ -246,7 +246,7 @@ TEST_F(HandoverDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
 TEST_F(HandoverDriverTest, ImpossibleEventChangesNothing) {
   Life agent(folder_ / "journal");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
-  agent.hear_prepare(Party::kSource);
+  agent.hear_prepare(Role::kSource);
   agent.until("do prepare-source");
   EXPECT_TRUE(agent.fatal.empty());
 }
@@ -275,7 +275,7 @@ class FullDisk {
 TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
   Life agent(folder_ / "journal");
   const FullDisk full(1);
-  agent.hear_prepare(Party::kSource);
+  agent.hear_prepare(Role::kSource);
   agent.until("send Refused to coordinator");
   EXPECT_FALSE(agent.notes.has("do prepare-source"));
   EXPECT_TRUE(agent.fatal.empty());
@@ -286,21 +286,20 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
 TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn) {
   constexpr wire::MigrationId kFlooded = 5;
   constexpr wire::JobId kOtherJob = 4;
-  const auto flooded = [](wire::MigrationId id, wire::SwitchBody body) {
-    return wire::SwitchMessage(id, kOtherJob, kBase, Party::kCoordinator, Party::kSource, std::move(body));
+  const auto flooded = [](wire::MigrationId id, wire::Body body) {
+    return wire::CommitMessage(id, kOtherJob, kBase, Role::kCoordinator, Role::kSource, std::move(body));
   };
   {
     Life agent(folder_ / "journal");
-    agent.driver->on_message(flooded(kFlooded, wire::SwitchBody(wire::Prepare({}, wire::Bytes(4)))));
+    agent.driver->on_message(flooded(kFlooded, wire::Body(wire::Prepare({}, wire::Bytes(4)))));
     agent.until("do prepare-source");
     agent.notes.lines.clear();
-    agent.hear_prepare(Party::kTarget);  // waits for the disk, since the loop does not run
+    agent.hear_prepare(Role::kTarget);  // waits for the disk, since the loop does not run
     constexpr int kFlood = 100'000;
-    for (int i = 0; i < kFlood; ++i)
-      agent.driver->on_message(flooded(kFlooded, wire::SwitchBody(wire::Query{})));
+    for (int i = 0; i < kFlood; ++i) agent.driver->on_message(flooded(kFlooded, wire::Body(wire::Query{})));
     EXPECT_EQ(agent.driver->waiting(), HandoverDriver::kMaxOfMigration);
     // Own events find their place, and messages of another migration do.
-    agent.driver->on_event({kFlooded, Party::kSource},
+    agent.driver->on_event({kFlooded, Role::kSource},
                            migration::SourceEvent(migration::SourceReady(wire::Bytes{})));
     agent.until("do prepare-standby");
     agent.until("send Prepared to coordinator");

@@ -41,11 +41,11 @@ class PrivatePartsTest : public ApiTest {
   // A job with a secret in its command, a move to another program whose standby wrote one, and a start that failed.
   void make_secrets() {
     two_nodes();
-    b_->instead = [this](const wire::SwitchMessage& m) {
+    b_->instead = [this](const wire::CommitMessage& m) {
       if (!std::holds_alternative<wire::Prepare>(m.body)) return false;
       const std::string said = mark_private(PrivatePart::kOutput, kOutputSecret);
       b_->say(
-          m, wire::Party::kTarget, wire::Party::kCoordinator,
+          m, wire::Role::kTarget, wire::Role::kCoordinator,
           wire::Refused(wire::Reason(ErrorCode::kRefused, "The standby ended; its last output: " + said)));
       return true;
     };

@@ -16,7 +16,6 @@ namespace ckpt::coordinator::test {
 namespace {
 
 using nlohmann::json;
-using wire::Party;
 
 constexpr wire::IdTag kOldTag = 77;
 constexpr JobId kOldJob = wire::make_id(6, kOldTag);
@@ -327,17 +326,17 @@ TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATer
   start();
   open_switch_at_both();
   std::atomic<bool> granted{false};
-  a_->instead = [this](const wire::SwitchMessage& m) {
-    if (std::holds_alternative<wire::AbortRequest>(m.body) || std::holds_alternative<wire::Query>(m.body))
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
-    if (std::holds_alternative<wire::Runs>(m.body) || std::holds_alternative<wire::Closed>(m.body))
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Released());
+  a_->instead = [this](const wire::CommitMessage& m) {
+    if (std::holds_alternative<wire::GiveUp>(m.body) || std::holds_alternative<wire::Query>(m.body))
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
+    if (std::holds_alternative<wire::Ran>(m.body) || std::holds_alternative<wire::Closed>(m.body))
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Released());
     return true;
   };
-  b_->instead = [this, &granted](const wire::SwitchMessage& m) {
+  b_->instead = [this, &granted](const wire::CommitMessage& m) {
     granted = granted || std::holds_alternative<wire::Commit>(m.body);
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Committed(2));
-    if (granted) b_->say(m, Party::kTarget, Party::kCoordinator, wire::Runs(2));
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(2));
+    if (granted) b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
     return true;
   };
   a_->start();
@@ -359,18 +358,18 @@ TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
   start();
   open_switch_at_both();
   b_->inventory.jobs.clear();
-  a_->instead = [this](const wire::SwitchMessage& m) {
+  a_->instead = [this](const wire::CommitMessage& m) {
     const auto* end = std::get_if<wire::Closed>(&m.body);
     if (end != nullptr && end->side == wire::Side::kSource) {
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Resumed(1, true, false));
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
       a_->change(kOldJob, 1, wire::JobPhase::kRunning);
     } else {
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
     }
     return true;
   };
-  b_->instead = [this](const wire::SwitchMessage& m) {
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Relinquished());
+  b_->instead = [this](const wire::CommitMessage& m) {
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Relinquished());
     return true;
   };
   a_->start();
@@ -385,12 +384,12 @@ TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
 TEST_F(RecoveryTest, SwitchKnownToASingleSideStaysOpenUntilResolved) {
   start();
   open_switch_at_both();
-  a_->instead = [this](const wire::SwitchMessage& m) {
+  a_->instead = [this](const wire::CommitMessage& m) {
     if (std::holds_alternative<wire::Closed>(m.body)) {
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Resumed(1, true, false));
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
       a_->change(kOldJob, 1, wire::JobPhase::kRunning);
     } else {
-      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
+      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
     }
     return true;
   };

@@ -189,15 +189,15 @@ TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
 // The finding comes when the job is about to run there: too late to give its move up.
 TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
   FakeAgent& b = node("node-b");
-  wire::SwitchMessage held;
+  wire::CommitMessage held;
   std::promise<void> committed;
-  b.instead = [&](const wire::SwitchMessage& message) {
-    if (message.to != wire::Party::kTarget || !std::holds_alternative<wire::Lease>(message.body))
+  b.instead = [&](const wire::CommitMessage& message) {
+    if (message.to.role != wire::Role::kTarget || !std::holds_alternative<wire::Lease>(message.body))
       return false;
     held = message;
     const wire::Incarnation k = std::get<wire::Lease>(message.body).k;
-    b.say(message, wire::Party::kTarget, wire::Party::kCoordinator, wire::Verified());
-    b.say(message, wire::Party::kTarget, wire::Party::kCoordinator, wire::Committed(k));
+    b.say(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b.say(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
     committed.set_value();
     return true;
   };
@@ -212,7 +212,7 @@ TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
     const wire::Incarnation k = std::get<wire::Lease>(held.body).k;
     b.instead = nullptr;
     b.change(held.job, held.base + 1, wire::JobPhase::kRunning);
-    b.say(held, wire::Party::kTarget, wire::Party::kCoordinator, wire::Runs(k));
+    b.say(held, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
   });
   const json e = wait_for_evacuation("job-a", "moved");
   EXPECT_EQ(e["from"], "node-b:0") << e;

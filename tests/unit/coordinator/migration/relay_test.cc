@@ -11,7 +11,6 @@ namespace ckpt::coordinator::test {
 namespace {
 
 using nlohmann::json;
-using wire::Party;
 
 class RelayTest : public ::testing::Test {
  protected:
@@ -37,7 +36,7 @@ class RelayTest : public ::testing::Test {
               .json();
     return m;
   }
-  static bool is_prepare(const wire::SwitchMessage& m) {
+  static bool is_prepare(const wire::CommitMessage& m) {
     return std::holds_alternative<wire::Prepare>(m.body);
   }
 
@@ -49,14 +48,14 @@ class RelayTest : public ::testing::Test {
 TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
   std::atomic<int> forged_heard{0};
   constexpr wire::Incarnation kForged = 78;  // one that a target may have
-  a_->instead = [this](const wire::SwitchMessage& m) {
+  a_->instead = [this](const wire::CommitMessage& m) {
     if (!is_prepare(m)) return false;
-    a_->say(m, Party::kCoordinator, Party::kTarget, wire::Commit(kForged));
-    a_->say(m, Party::kTarget, Party::kCoordinator,
+    a_->say(m, wire::Role::kCoordinator, wire::Role::kTarget, wire::Commit(kForged));
+    a_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
             wire::Refused(wire::Reason(ErrorCode::kRefused, "forged")));
     return false;
   };
-  b_->instead = [&forged_heard](const wire::SwitchMessage& m) {
+  b_->instead = [&forged_heard](const wire::CommitMessage& m) {
     const auto* commit = std::get_if<wire::Commit>(&m.body);
     if (commit != nullptr && commit->k == kForged) ++forged_heard;
     return commit != nullptr && commit->k == kForged;
@@ -67,12 +66,12 @@ TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
 
 TEST_F(RelayTest, StatementsOfANodeForItselfAreRelayed) {
   std::atomic<int> heard{0};
-  a_->instead = [this](const wire::SwitchMessage& m) {
-    if (is_prepare(m)) a_->say(m, Party::kSource, Party::kTarget, wire::Query());
+  a_->instead = [this](const wire::CommitMessage& m) {
+    if (is_prepare(m)) a_->say(m, wire::Role::kSource, wire::Role::kTarget, wire::Query());
     return false;
   };
-  b_->instead = [&heard](const wire::SwitchMessage& m) {
-    const bool is_query = m.from == Party::kSource && std::holds_alternative<wire::Query>(m.body);
+  b_->instead = [&heard](const wire::CommitMessage& m) {
+    const bool is_query = m.from.role == wire::Role::kSource && std::holds_alternative<wire::Query>(m.body);
     if (is_query) ++heard;
     return is_query;
   };

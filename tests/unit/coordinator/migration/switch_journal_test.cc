@@ -26,7 +26,7 @@ class Heard {
  public:
   // `swallow` is not answered.
   void listen_at(FakeAgent& agent, const std::string& swallow = {}) {
-    agent.instead = [this, swallow](const wire::SwitchMessage& message) {
+    agent.instead = [this, swallow](const wire::CommitMessage& message) {
       const std::string name(wire::name_of(message.body));
       const std::lock_guard lock(mutex_);
       names_.push_back(name);
@@ -174,9 +174,9 @@ TEST_F(SwitchJournalTest, MigrationIsAnnouncedOnceItsBeginIsDurable) {
 
 TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   start();
-  at_source_.listen_at(*a_, "AbortRequest");
+  at_source_.listen_at(*a_, "GiveUp");
   at_target_.listen_at(*b_, "Commit");
-  a_->instead = [this, next = a_->instead](const wire::SwitchMessage& message) {
+  a_->instead = [this, next = a_->instead](const wire::CommitMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().hold(true, kJournal);  // GRANTED is next
     return next(message);
   };
@@ -197,8 +197,7 @@ TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   EXPECT_TRUE(resolve.get());
   EXPECT_EQ(closed("m1")["result"], "interrupted");
   wait_until([&] { return at_target_.story().size() >= 5; });
-  EXPECT_EQ(at_target_.story(),
-            (std::vector<std::string>{"Prepare", "Start", "Commit", "AbortRequest", "Closed"}));
+  EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Commit", "GiveUp", "Closed"}));
 }
 
 TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
@@ -242,7 +241,7 @@ TEST_F(SwitchJournalTest, MigrationThatAFullDiskRefusesIsClosedAndNothingIsTouch
 TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
   start();
   at_target_.listen_at(*b_);
-  a_->instead = [](const wire::SwitchMessage& message) {
+  a_->instead = [](const wire::CommitMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().fail_writes(ENOSPC, kJournal);
     return false;
   };
@@ -296,7 +295,7 @@ TEST_F(SwitchJournalTest, RecordOfUnknownFateIsFatalAndNothingFollowsIt) {
   cluster_.expect_fatal([&](const Error&) { ended.set_value(); });
   start();
   at_target_.listen_at(*b_);
-  a_->instead = [](const wire::SwitchMessage& message) {
+  a_->instead = [](const wire::CommitMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().fail(EIO, kJournal);
     return false;
   };

@@ -39,8 +39,8 @@ TEST(SwitchQueueTest, MessagesThatWaitForARecordAreBounded) {
     ASSERT_TRUE(driver.begin(migration::SwitchInfo(kId, 1, 1, {migration::RankPlace()}, {}), true, true));
     // The loop does not run, so that no record is durable meanwhile.
     for (int i = 0; i < 100'000; ++i)
-      driver.on_message(wire::SwitchMessage(kId, 1, 1, wire::Party::kSource, wire::Party::kCoordinator,
-                                            wire::SwitchBody(wire::Query())));
+      driver.on_message(wire::CommitMessage(kId, 1, 1, wire::Role::kSource, wire::Role::kCoordinator,
+                                            wire::Body(wire::Query())));
     EXPECT_LE(driver.waiting(kId), SwitchDriver::kMaxQueued + 1);
     while (driver.is_busy(kId)) ASSERT_NE(io.run_one_for(std::chrono::seconds(30)), 0U);
     EXPECT_EQ(driver.waiting(kId), 0U);

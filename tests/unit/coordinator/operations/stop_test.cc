@@ -18,7 +18,6 @@ namespace ckpt::coordinator::test {
 namespace {
 
 using nlohmann::json;
-using wire::Party;
 
 constexpr std::chrono::seconds kDeadline{30};
 
@@ -83,11 +82,11 @@ class StopTest : public ::testing::Test {
   // The target runs the job; the source waits at its barrier, and continues from there when the target has
   // reported that it gave up.
   void hold_at_runs() {
-    a_->instead = [this](const wire::SwitchMessage& m) {
-      if (std::holds_alternative<wire::Runs>(m.body)) return true;
+    a_->instead = [this](const wire::CommitMessage& m) {
+      if (std::holds_alternative<wire::Ran>(m.body)) return true;
       const auto* end = std::get_if<wire::Closed>(&m.body);
       if (end != nullptr && end->side == wire::Side::kSource)
-        a_->say(m, Party::kSource, Party::kCoordinator, wire::Resumed(m.base, true, false));
+        a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(m.base, true, false));
       return end != nullptr;
     };
   }
@@ -101,14 +100,14 @@ class StopTest : public ::testing::Test {
 
 TEST_F(StopTest, JobThatGoesOnFromItsBarrierKeepsItsIncarnation) {
   hold_at_runs();
-  b_->instead = [this, gave_up = false](const wire::SwitchMessage& m) mutable {
+  b_->instead = [this, gave_up = false](const wire::CommitMessage& m) mutable {
     if (gave_up || !std::holds_alternative<wire::Lease>(m.body)) return false;
     gave_up = true;
     const auto k = std::get<wire::Lease>(m.body).k;
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Verified());
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Committed(k));
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Runs(k));
-    b_->say(m, Party::kTarget, Party::kCoordinator,
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
             wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
     return true;
   };
@@ -128,9 +127,9 @@ TEST_F(StopTest, JobThatGoesOnFromItsBarrierKeepsItsIncarnation) {
 TEST_F(StopTest, RollbackThatACoordinatorRestartInterruptsIsReportedAsRestored) {
   hold_at_runs();
   std::atomic<bool> gives_up{false};
-  b_->instead = [this, &gives_up](const wire::SwitchMessage& m) {
+  b_->instead = [this, &gives_up](const wire::CommitMessage& m) {
     if (gives_up)
-      b_->say(m, Party::kTarget, Party::kCoordinator,
+      b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
               wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
     return gives_up.load();
   };
@@ -173,13 +172,14 @@ TEST_F(StopTest, StopAbortsAnOpenMigrationAndEndsTheJob) {
 }
 
 TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
-  std::optional<wire::SwitchMessage> lease;
-  b_->instead = [this, &lease](const wire::SwitchMessage& m) {
+  std::optional<wire::CommitMessage> lease;
+  b_->instead = [this, &lease](const wire::CommitMessage& m) {
     if (!std::holds_alternative<wire::Lease>(m.body)) return false;
     if (lease) return true;
     lease = m;
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Verified());
-    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Committed(std::get<wire::Lease>(m.body).k));
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
+            wire::Committed(std::get<wire::Lease>(m.body).k));
     return true;
   };
   told_a_.listen_at(*a_);
@@ -191,7 +191,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   b_->post([this, &lease] {
     b_->change(1, 2, wire::JobPhase::kRunning);
-    b_->say(*lease, Party::kTarget, Party::kCoordinator, wire::Runs(2));
+    b_->say(*lease, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
   });
   EXPECT_TRUE(told_b_.comes());
   EXPECT_EQ(closed(id)["runs_at"], "node-b:0");

@@ -10,7 +10,6 @@ namespace ckpt::coordinator::test {
 namespace {
 
 using wire::FrameType;
-using wire::Party;
 
 constexpr std::uint64_t kStateBytes = 1 << 20;
 
@@ -119,7 +118,7 @@ void FakeAgent::wait_for_settings(std::uint64_t known_number, bool paused) {
 Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());
-  if (header.type == FrameType::kSwitch) on_switch(wire::decode_switch(body).value());
+  if (header.type == FrameType::kCommit) on_switch(wire::decode_commit(body).value());
   if (header.type == FrameType::kHealthSettings) {
     const std::lock_guard lock(settings_mutex_);
     settings_ = wire::decode<wire::HealthSettings>(body).value();
@@ -244,20 +243,20 @@ void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPh
   (void)dialer_->send(message);
 }
 
-void FakeAgent::say(const wire::SwitchMessage& m, Party from, Party to, wire::SwitchBody body) {
-  const wire::SwitchMessage answer(m.migration, m.job, m.base, from, to, std::move(body));
+void FakeAgent::say(const wire::CommitMessage& m, wire::Role from, wire::Role to, wire::Body body) {
+  const wire::CommitMessage answer(m.migration, m.job, m.base, from, to, std::move(body));
   (void)dialer_->send(answer);
 }
 
-void FakeAgent::on_switch(const wire::SwitchMessage& message) {
+void FakeAgent::on_switch(const wire::CommitMessage& message) {
   if (instead && instead(message)) return;
-  if (message.to == Party::kSource) as_source(message);
-  if (message.to == Party::kTarget) as_target(message);
+  if (message.to.role == wire::Role::kSource) as_source(message);
+  if (message.to.role == wire::Role::kTarget) as_target(message);
 }
 
-void FakeAgent::as_source(const wire::SwitchMessage& m) {
-  const auto answer = [&](wire::SwitchBody body) {
-    say(m, Party::kSource, Party::kCoordinator, std::move(body));
+void FakeAgent::as_source(const wire::CommitMessage& m) {
+  const auto answer = [&](wire::Body body) {
+    say(m, wire::Role::kSource, wire::Role::kCoordinator, std::move(body));
   };
   const auto* prepare = std::get_if<wire::Prepare>(&m.body);
   if (prepare != nullptr && !has_plan_) {
@@ -272,8 +271,7 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     answer(wire::Precopied());
   }
   if (std::holds_alternative<wire::Aborted>(m.body)) answer(wire::Resumed(m.base, true, true));
-  if (std::holds_alternative<wire::AbortRequest>(m.body) && !pauses)
-    answer(wire::Resumed(m.base, true, true));
+  if (std::holds_alternative<wire::GiveUp>(m.body) && !pauses) answer(wire::Resumed(m.base, true, true));
   const auto* closed = std::get_if<wire::Closed>(&m.body);
   if (closed != nullptr && closed->side == wire::Side::kSource && !is_closed_) {
     is_closed_ = true;
@@ -281,7 +279,7 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     closed_.set_value();
   }
   if (closed != nullptr && closed->side == wire::Side::kTarget) answer(wire::Released());
-  if (std::holds_alternative<wire::Runs>(m.body)) {
+  if (std::holds_alternative<wire::Ran>(m.body)) {
     if (reads_until_freed == 0) change(m.job, m.base, wire::JobPhase::kMoved);
     wire::SourceReport report;
     report.migration = m.migration;
@@ -304,9 +302,9 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
   }
 }
 
-void FakeAgent::as_target(const wire::SwitchMessage& m) {
-  const auto answer = [&](wire::SwitchBody body) {
-    say(m, Party::kTarget, Party::kCoordinator, std::move(body));
+void FakeAgent::as_target(const wire::CommitMessage& m) {
+  const auto answer = [&](wire::Body body) {
+    say(m, wire::Role::kTarget, wire::Role::kCoordinator, std::move(body));
   };
   if (std::holds_alternative<wire::Prepare>(m.body) && !silent_prepare) {
     if (refuse_prepare)
@@ -331,7 +329,7 @@ void FakeAgent::as_target(const wire::SwitchMessage& m) {
     report.resume_sent_ns = 1'007'000'000;
     report.resumed_ns = 1'008'000'000;
     (void)dialer_->send(report);
-    answer(wire::Runs(lease->k));
+    answer(wire::Ran(lease->k));
   }
   if (std::holds_alternative<wire::Closed>(m.body)) answer(wire::Committed(m.base + 1));
   if (std::holds_alternative<wire::Aborted>(m.body)) answer(wire::Relinquished());

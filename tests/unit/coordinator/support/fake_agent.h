@@ -67,7 +67,7 @@ class FakeAgent {
   std::function<void()> on_hello;
   std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
   // Plays a side of a migration otherwise: true if it has dealt with the message. On its thread.
-  std::function<bool(const wire::SwitchMessage&)> instead;
+  std::function<bool(const wire::CommitMessage&)> instead;
 
   // Ends an instance with that code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
@@ -89,7 +89,7 @@ class FakeAgent {
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase, std::int32_t exit_code = -1,
               std::uint32_t gpu_of_a_new_one = 0);
   // The answer of the side `from` to that message. On its thread.
-  void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
+  void say(const wire::CommitMessage& to_answer, wire::Role from, wire::Role to, wire::Body body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   void report_health(wire::HealthReport report);
   // Waits until the coordinator's newest settings are so.
@@ -104,9 +104,9 @@ class FakeAgent {
   Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   void start_job(const wire::StartJob& message);
   void read_log(const wire::ReadLog& message);
-  void on_switch(const wire::SwitchMessage& message);
-  void as_source(const wire::SwitchMessage& message);
-  void as_target(const wire::SwitchMessage& message);
+  void on_switch(const wire::CommitMessage& message);
+  void as_source(const wire::CommitMessage& message);
+  void as_target(const wire::CommitMessage& message);
   void stop_job(const wire::StopJob& message);
   void check_move(const wire::CheckMove& check);
   void check_target(const wire::CheckTarget& check);

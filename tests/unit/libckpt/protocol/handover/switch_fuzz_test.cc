@@ -82,7 +82,7 @@ void resolve_at_the_survivor(World& world) {
   for (MigrationId id = 1; id <= world.last_migration(); ++id) {
     const auto* state = world.coordinator()->find(id);
     if (state == nullptr || !std::holds_alternative<coordinator::Forgotten>(state->phase)) continue;
-    world.resolve(id, world.lost(world.node_of(id, Party::kSource)) ? Side::kTarget : Side::kSource);
+    world.resolve(id, world.lost(world.node_of(id, Role::kSource)) ? Side::kTarget : Side::kSource);
   }
 }
 
@@ -156,14 +156,14 @@ MigrationId bring_to_barrier(World& world) {
   world.set_auto(false);
   const MigrationId id = world.migrate(0, 1);
   world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(SourceReady(Bytes{})));
-  world.feed(id, Party::kTarget, TargetEvent(StandbyReady(Bytes{})));
+  world.feed(id, Role::kSource, SourceEvent(SourceReady(Bytes{})));
+  world.feed(id, Role::kTarget, TargetEvent(StandbyReady(Bytes{})));
   world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(FirstRoundDone{}));
+  world.feed(id, Role::kSource, SourceEvent(FirstRoundDone{}));
   world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(PrecopyConverged{}));
+  world.feed(id, Role::kSource, SourceEvent(PrecopyConverged{}));
   world.pause_job(0);
-  world.feed(id, Party::kSource, SourceEvent(JobPaused{}));
+  world.feed(id, Role::kSource, SourceEvent(JobPaused{}));
   return id;
 }
 
@@ -175,14 +175,14 @@ std::string late_prepare(Mutant mutant) {
   world.hold("Resumed");
   world.crash(1);
   world.restart(1);
-  world.inject(wire::SwitchMessage(id, kJob, 1, Party::kSource, Party::kTarget, wire::Query(wire::Reason{})));
+  world.inject(wire::CommitMessage(id, kJob, 1, Role::kSource, Role::kTarget, wire::Query(wire::Reason{})));
   world.hold("Relinquished");
   world.run_for(5);
-  world.inject(wire::SwitchMessage(id, kJob, 1, Party::kCoordinator, Party::kTarget, wire::Prepare{}));
-  world.feed(id, Party::kTarget, TargetEvent(StandbyReady(Bytes{})));
-  world.inject(wire::SwitchMessage(id, kJob, 1, Party::kCoordinator, Party::kTarget, wire::Start{}));
+  world.inject(wire::CommitMessage(id, kJob, 1, Role::kCoordinator, Role::kTarget, wire::Prepare{}));
+  world.feed(id, Role::kTarget, TargetEvent(StandbyReady(Bytes{})));
+  world.inject(wire::CommitMessage(id, kJob, 1, Role::kCoordinator, Role::kTarget, wire::Start{}));
   world.give_image(1, id);
-  world.feed(id, Party::kTarget, TargetEvent(FinalVerified{}));
+  world.feed(id, Role::kTarget, TargetEvent(FinalVerified{}));
   world.run_for(1'000);
   return world.first_violation();
 }
@@ -200,7 +200,7 @@ TEST(SwitchReasons, SourcesReasonIsRecordedByTheTarget) {
   const MigrationId id = bring_to_barrier(world);
   world.run_for(10);
   world.hold("Failed");
-  world.feed(id, Party::kSource, SourceEvent(EngineFailed(reason)));
+  world.feed(id, Role::kSource, SourceEvent(EngineFailed(reason)));
   world.run_for(1'000);
   EXPECT_EQ(world.first_violation(), "");
   const auto& journal = world.journal(1);

@@ -62,10 +62,10 @@ std::int64_t World::delay_ms(std::int64_t plain) {
 }
 
 // ---- commands ----
-int World::node_of(MigrationId id, Party role) const {
-  if (role == Party::kCoordinator) return kCoordinatorNode;
+int World::node_of(MigrationId id, Role role) const {
+  if (role == Role::kCoordinator) return kCoordinatorNode;
   const Place& place = places_.at(id);
-  return role == Party::kSource ? place.source : place.target;
+  return role == Role::kSource ? place.source : place.target;
 }
 
 MigrationId World::migrate(int from, int to) {
@@ -99,7 +99,7 @@ void World::abort_migration(MigrationId id, bool timeout) {
   const auto* state = coordinator_->find(id);
   if (options_.mutant == Mutant::kCAbortsAlone &&
       std::holds_alternative<coordinator::Granted>(state->phase)) {
-    Record record(state->info, Party::kCoordinator, RecordKind::kClosed, state->info.base);
+    Record record(state->info, Role::kCoordinator, RecordKind::kClosed, state->info.base);
     record.side = 1;
     journals_[kCoordinatorNode].push_back(record);
     crash(kCoordinatorNode);
@@ -148,16 +148,16 @@ void World::report_switches(int node) {
   for (const auto& [id, place] : places_) {
     const auto* s = place.source == node ? agents_[node]->source(id) : nullptr;
     const auto* t = place.target == node ? agents_[node]->target(id) : nullptr;
-    if (s != nullptr && !is_closed(*s)) recover(id, Party::kSource);
-    if (t != nullptr && !is_closed(*t)) recover(id, Party::kTarget);
+    if (s != nullptr && !is_closed(*s)) recover(id, Role::kSource);
+    if (t != nullptr && !is_closed(*t)) recover(id, Role::kTarget);
   }
 }
 
-void World::recover(MigrationId id, Party role) {
+void World::recover(MigrationId id, Role role) {
   const int node = node_of(id, role);
   if (!up(kCoordinatorNode) || !up(node) || coordinator_->find(id) != nullptr) return;
-  const auto* s = role == Party::kSource ? agents_[node]->source(id) : nullptr;
-  const auto* t = role == Party::kTarget ? agents_[node]->target(id) : nullptr;
+  const auto* s = role == Role::kSource ? agents_[node]->source(id) : nullptr;
+  const auto* t = role == Role::kTarget ? agents_[node]->target(id) : nullptr;
   if (s == nullptr && t == nullptr) return;
   const SwitchInfo& info = s != nullptr ? s->info : t->info;
   if (info.ranks.empty()) return;  // a tombstone
@@ -195,8 +195,7 @@ void World::restart(int node) {
     const auto& [where, instance] = entry;
     if (where.first != node || where.second == 0) return false;
     return std::none_of(journals_[node].begin(), journals_[node].end(), [&](const Record& r) {
-      return r.info.migration == where.second && r.party == Party::kTarget &&
-             r.kind == RecordKind::kCommitted;
+      return r.info.migration == where.second && r.party == Role::kTarget && r.kind == RecordKind::kCommitted;
     });
   });
   execute(node, agents_[node]->restore(journals_[node], now_));
@@ -208,7 +207,7 @@ void World::restart(int node) {
   for (const auto& [id, place] : places_) {
     const auto* target = place.target == node ? agents_[node]->target(id) : nullptr;
     if (target && holds_job(*target) && instance(node, id) == nullptr)
-      later(node, {id, Party::kTarget},
+      later(node, {id, Role::kTarget},
             TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "gone at start"))), 1);
   }
   notify_coordinator(node, true);
@@ -239,22 +238,22 @@ void World::kill_instance(int node) {
   for (auto it = instances_.rbegin(); it != instances_.rend(); ++it) {
     const auto [where, id] = it->first;
     if (where != node || id == 0) continue;
-    const auto newest = [&](Party party) {
+    const auto newest = [&](Role party) {
       const Record* found = nullptr;
       for (const Record& r : journals_[node_of(id, party)])
         if (r.info.migration == id && r.party == party) found = &r;
       return found;
     };
-    const Record* committed = newest(Party::kTarget);
+    const Record* committed = newest(Role::kTarget);
     if (committed && committed->owner) return;
-    const Record* source = newest(Party::kSource);
+    const Record* source = newest(Role::kSource);
     if (source && source->kind == RecordKind::kReleased) job_dead_ = true;
     note(node, "instance dies");
     instance_died_ = true;
     const int before = images();
     instances_.erase(it->first);
     check_image_left(before);
-    later(node, {id, Party::kTarget}, TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "killed"))), 1);
+    later(node, {id, Role::kTarget}, TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "killed"))), 1);
     return;
   }
 }
@@ -264,14 +263,14 @@ void World::finish_instance(int node) {
   const auto it = instances_.find({node, id});
   if (id == 0 || it == instances_.end() || !is_on(it->second) || finished_as_ != 0) return;
   const auto owns = [id](const Record& r) {
-    return r.info.migration == id && r.party == Party::kTarget && r.owner;
+    return r.info.migration == id && r.party == Role::kTarget && r.owner;
   };
   if (std::any_of(journals_[node].begin(), journals_[node].end(), owns)) return;
   note(node, "instance finishes");
   it->second.finished = true;
   it->second.open = false;
   finished_as_ = it->second.k;
-  later(node, {id, Party::kTarget}, TargetEvent(InstanceFinished(finished_as_)), 1);
+  later(node, {id, Role::kTarget}, TargetEvent(InstanceFinished(finished_as_)), 1);
 }
 
 void World::cut(int a, int b, bool is_cut) {
@@ -310,16 +309,16 @@ void World::faults_end() {
   release_held();
 }
 
-void World::feed(MigrationId id, Party role, SourceEvent event) {
+void World::feed(MigrationId id, Role role, SourceEvent event) {
   on_source(node_of(id, role), {id, role}, event);
   check();
 }
-void World::feed(MigrationId id, Party role, TargetEvent event) {
+void World::feed(MigrationId id, Role role, TargetEvent event) {
   on_target(node_of(id, role), {id, role}, event);
   check();
 }
-void World::inject(const wire::SwitchMessage& message) {
-  deliver(-1, node_of(message.migration, message.to), message);
+void World::inject(const wire::CommitMessage& message) {
+  deliver(-1, node_of(message.migration, message.to.role), message);
   check();
 }
 
@@ -395,9 +394,9 @@ void World::arm(int node, SwitchKey key, Timer timer, std::uint32_t ms) {
     const auto it = timers_.find({node, key, timer});
     if (life_[node] != life || !up(node) || it == timers_.end() || it->second != number) return;
     timers_.erase(it);
-    if (key.role == Party::kCoordinator)
+    if (key.role == Role::kCoordinator)
       execute(node, coordinator_->on_event(key.migration, TimerFired(timer), now_));
-    else if (key.role == Party::kSource)
+    else if (key.role == Role::kSource)
       on_source(node, key, TimerFired(timer));
     else
       on_target(node, key, TimerFired(timer));
@@ -407,7 +406,7 @@ void World::arm(int node, SwitchKey key, Timer timer, std::uint32_t ms) {
 // ---- network ----
 void World::send(int node, const Batch& batch, const Send& send) {
   const int to = node_of(batch.key.migration, send.to);
-  const wire::SwitchMessage message(batch.info.migration, batch.info.job, batch.info.base, send.from, send.to,
+  const wire::CommitMessage message(batch.info.migration, batch.info.job, batch.info.base, send.from, send.to,
                                     send.body);
   if (node != kCoordinatorNode && to != kCoordinatorNode && cut_[node][to]) {
     // Through the coordinator instead.
@@ -418,7 +417,7 @@ void World::send(int node, const Batch& batch, const Send& send) {
   transmit(node, to, message);
 }
 
-void World::transmit(int from_node, int to_node, const wire::SwitchMessage& message) {
+void World::transmit(int from_node, int to_node, const wire::CommitMessage& message) {
   if (chance(0.06)) return;
   const int copies = chance(0.15) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
@@ -438,44 +437,44 @@ bool World::of_a_lost_connection(int from_node, int to_node, std::uint64_t coord
          life_[kCoordinatorNode] != coordinator_life;
 }
 
-void World::deliver(int from_node, int to_node, const wire::SwitchMessage& original) {
+void World::deliver(int from_node, int to_node, const wire::CommitMessage& original) {
   if (!up(to_node) || (from_node >= 0 && from_node != to_node && cut_[from_node][to_node])) return;
-  auto decoded = wire::decode_switch(wire::encode_switch(original));
+  auto decoded = wire::decode_commit(wire::encode_commit(original));
   if (!decoded.has_value()) {
     violate("an honest message is refused: " + decoded.error().message());
     return;
   }
-  wire::SwitchMessage message = *std::move(decoded);
+  wire::CommitMessage message = *std::move(decoded);
   if (to_node == kCoordinatorNode) {
-    if (store_lost_) recover(message.migration, message.from);
+    if (store_lost_) recover(message.migration, message.from.role);
     if (!up(kCoordinatorNode)) return;
     execute(to_node, coordinator_->on_message(message, now_));
     return;
   }
   AgentSwitches& agent = *agents_[to_node];
-  if (options_.mutant == Mutant::kNoTombstone && message.to == Party::kTarget &&
+  if (options_.mutant == Mutant::kNoTombstone && message.to.role == Role::kTarget &&
       agent.target(message.migration) == nullptr && !std::holds_alternative<wire::Prepare>(message.body)) {
-    Batch batch{{message.migration, Party::kTarget},
+    Batch batch{{message.migration, Role::kTarget},
                 SwitchInfo(message.migration, message.job, message.base, {}, {}),
                 {}};
-    send(to_node, batch, Send(Party::kTarget, Party::kSource, wire::Relinquished{}));
+    send(to_node, batch, Send(Role::kTarget, Role::kSource, wire::Relinquished{}));
     return;
   }
   const auto* asks = std::get_if<wire::LeaseRequest>(&message.body);
   if (options_.mutant == Mutant::kLendsUnremembered && asks != nullptr) {
-    const Batch batch{{message.migration, Party::kSource},
+    const Batch batch{{message.migration, Role::kSource},
                       SwitchInfo(message.migration, message.job, message.base, {}, {}),
                       {}};
     send(to_node, batch,
-         Send(Party::kSource, Party::kTarget,
+         Send(Role::kSource, Role::kTarget,
               wire::Lease(asks->k, asks->sent_at_ns, options_.timing.lend_term_ms)));
     return;
   }
-  if (message.to == Party::kSource) {
+  if (message.to.role == Role::kSource) {
     const auto* committed = std::get_if<wire::Committed>(&message.body);
-    if (options_.mutant == Mutant::kFreeAtCommit && committed) message.body = wire::Runs(committed->k);
-    const auto* runs = std::get_if<wire::Runs>(&message.body);
-    if (options_.mutant == Mutant::kLateRuns && runs) message.body = wire::Runs(message.base + 1001);
+    if (options_.mutant == Mutant::kFreeAtCommit && committed) message.body = wire::Ran(committed->k);
+    const auto* runs = std::get_if<wire::Ran>(&message.body);
+    if (options_.mutant == Mutant::kLateRuns && runs) message.body = wire::Ran(message.base + 1001);
   }
   execute(to_node, agent.on_message(message, now_));
 }
@@ -513,7 +512,7 @@ std::map<std::pair<int, MigrationId>, Instance>::iterator source_instance(
 
 void World::run_instance(int node, const Batch& batch, const RunInstance& action) {
   const MigrationId id = batch.key.migration;
-  const bool source = batch.key.role == Party::kSource;
+  const bool source = batch.key.role == Role::kSource;
   const auto it = source ? source_instance(instances_, node, id) : instances_.find({node, id});
   if (it == instances_.end()) {
     const InstanceDied died(Reason(ErrorCode::kNotFound, "no such process"));
@@ -540,13 +539,13 @@ void World::run_instance(int node, const Batch& batch, const RunInstance& action
     if (options_.mutant == Mutant::kNoFence) return;
     found->second.open = false;
     const InstanceStopped stopped(found->second.k);
-    key.role == Party::kSource ? later(node, key, SourceEvent(stopped), 1)
-                               : later(node, key, TargetEvent(stopped), 1);
+    key.role == Role::kSource ? later(node, key, SourceEvent(stopped), 1)
+                              : later(node, key, TargetEvent(stopped), 1);
   });
 }
 
 void World::free_instance(int node, SwitchKey key) {
-  const bool source = key.role == Party::kSource;
+  const bool source = key.role == Role::kSource;
   const auto it =
       source ? source_instance(instances_, node, key.migration) : instances_.find({node, key.migration});
   if (it == instances_.end()) return;
@@ -598,7 +597,7 @@ void World::engine(int node, const Batch& batch, const Action& action) {
   const MigrationId id = key.migration;
   const Reason unlucky(ErrorCode::kDevice, "by chance");
   if (std::holds_alternative<FreeSource>(action) || std::holds_alternative<FreeTarget>(action)) {
-    if (key.role == Party::kTarget) target_preparation_.erase(id);
+    if (key.role == Role::kTarget) target_preparation_.erase(id);
     free_instance(node, key);
   } else if (std::holds_alternative<StopCopy>(action)) {
     source_session_.erase(id);
@@ -667,7 +666,7 @@ void World::release_manifest(int node, SwitchKey key) {
              const auto standby = instances_.find({target, id});
              if (standby == instances_.end()) return;  // died; its InstanceDied is on the way
              standby->second.image = true;
-             later(target, {id, Party::kTarget}, TargetEvent(FinalVerified{}), 1);
+             later(target, {id, Role::kTarget}, TargetEvent(FinalVerified{}), 1);
              if (life_[node] == life) later(node, key, SourceEvent(FinalDataAcknowledged{}), 1);
            });
 }
@@ -678,9 +677,9 @@ void World::link_lost(int node) {
   for (const auto& [id, place] : places_) {
     if (place.source == node || place.target == node) {
       if (source_session_.erase(id) != 0 && up(place.source))
-        later(place.source, {id, Party::kSource}, SourceEvent(failed), 3);
+        later(place.source, {id, Role::kSource}, SourceEvent(failed), 3);
       if (target_preparation_.erase(id) != 0 && up(place.target))
-        later(place.target, {id, Party::kTarget}, TargetEvent(failed), 3);
+        later(place.target, {id, Role::kTarget}, TargetEvent(failed), 3);
     }
   }
 }

@@ -79,9 +79,9 @@ class World {
   void fail_records(int node, int count);                 // the next appends fail cleanly
   void hold(std::string body_name);                       // messages of that name wait until release_held()
   void release_held();
-  void feed(MigrationId id, Party role, SourceEvent event);
-  void feed(MigrationId id, Party role, TargetEvent event);
-  void inject(const wire::SwitchMessage& message);
+  void feed(MigrationId id, Role role, SourceEvent event);
+  void feed(MigrationId id, Role role, TargetEvent event);
+  void inject(const wire::CommitMessage& message);
   void pause_job(int node);                      // the ranks stand at the barrier
   void give_image(int node, MigrationId id);     // the final manifest arrived
   void set_auto(bool on) { auto_engine_ = on; }  // engine and keeper answer by themselves
@@ -104,7 +104,7 @@ class World {
   [[nodiscard]] std::string summary() const;
   [[nodiscard]] AgentSwitches* agent(int node) { return agents_[node].get(); }
   [[nodiscard]] CoordinatorSwitches* coordinator() { return coordinator_.get(); }
-  [[nodiscard]] int node_of(MigrationId id, Party role) const;
+  [[nodiscard]] int node_of(MigrationId id, Role role) const;
   std::vector<std::string> take_trace() { return std::exchange(trace_, {}); }
   void trace_on(bool on) { tracing_ = on; }
   std::mt19937_64& random() { return random_; }
@@ -131,8 +131,8 @@ class World {
   bool execute_one(int node, const Batch& batch, const Action& action);
   bool write(int node, const Record& record);
   void send(int node, const Batch& batch, const Send& send);
-  void transmit(int from_node, int to_node, const wire::SwitchMessage& message);
-  void deliver(int from_node, int to_node, const wire::SwitchMessage& message);
+  void transmit(int from_node, int to_node, const wire::CommitMessage& message);
+  void deliver(int from_node, int to_node, const wire::CommitMessage& message);
   void arm(int node, SwitchKey key, Timer timer, std::uint32_t ms);
   void run_instance(int node, const Batch& batch, const RunInstance& action);
   void free_instance(int node, SwitchKey key);
@@ -140,7 +140,7 @@ class World {
   void link_lost(int node);
   void notify_coordinator(int node, bool connected);
   void report_switches(int node);
-  void recover(MigrationId id, Party role);
+  void recover(MigrationId id, Role role);
   [[nodiscard]] Incarnation base_of_next() const;
   [[nodiscard]] bool of_a_lost_connection(int from_node, int to_node, std::uint64_t coordinator_life) const;
   void later(int node, SwitchKey key, SourceEvent event, std::int64_t ms);

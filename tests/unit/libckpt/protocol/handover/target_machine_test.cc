@@ -29,7 +29,7 @@ TargetState finished() {
 
 TEST(TargetMachine, AProgramThatHasFinishedIsNotRunAgainByALaterGrant) {
   const Timing timing;
-  const auto offered = step(finished(), Message(Party::kCoordinator, wire::Commit(kFirst + 1)), kNow, timing);
+  const auto offered = step(finished(), Message(Role::kCoordinator, wire::Commit(kFirst + 1)), kNow, timing);
   ASSERT_TRUE(offered.has_value());
   TargetState asked = offered->state;
   asked.offered = kFirst + 1;
@@ -39,7 +39,7 @@ TEST(TargetMachine, AProgramThatHasFinishedIsNotRunAgainByALaterGrant) {
   lease.k = kFirst + 1;
   lease.sent_at_ns = kNow;
   lease.term_ms = 60'000;
-  const auto lent = step(asked, Message(Party::kCoordinator, lease), kNow, timing);
+  const auto lent = step(asked, Message(Role::kCoordinator, lease), kNow, timing);
   ASSERT_TRUE(lent.has_value());
   EXPECT_FALSE(has<RunInstance>(offered->actions));
   EXPECT_FALSE(has<RunInstance>(lent->actions));

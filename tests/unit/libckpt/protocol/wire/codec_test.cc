@@ -6,20 +6,21 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
+#include "libckpt/protocol/wire/commit_messages.h"
 #include "libckpt/protocol/wire/image_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
-#include "libckpt/protocol/wire/switch_messages.h"
 
 namespace ckpt::wire {
 namespace {
 
-std::vector<SwitchMessage> examples() {
+std::vector<CommitMessage> of_a_switch() {
   const Reason reason(ErrorCode::kTimedOut, "late");
   const Bytes bytes(50, std::byte{9});
-  const auto c = Party::kCoordinator;
-  const auto s = Party::kSource;
-  const auto t = Party::kTarget;
+  const auto c = Role::kCoordinator;
+  const auto s = Role::kSource;
+  const auto t = Role::kTarget;
   return {
       {1, 2, 3, c, s, Prepare({RankPlace(0, "a", "0", "b", "1"), RankPlace(1, "a", "1", "b", "0")}, bytes)},
       {1, 2, 3, s, c, Prepared(bytes)},
@@ -33,10 +34,10 @@ std::vector<SwitchMessage> examples() {
       {1, 2, 3, t, c, LeaseRequest(4, 123)},
       {1, 2, 3, c, t, Lease(4, 123, 10'000)},
       {1, 2, 3, t, s, Committed(4)},
-      {1, 2, 3, t, s, Runs(4)},
+      {1, 2, 3, t, s, Ran(4)},
       {1, 2, 3, s, t, Released{}},
       {1, 2, 3, t, s, Relinquished(reason)},
-      {1, 2, 3, c, t, AbortRequest(reason)},
+      {1, 2, 3, c, t, GiveUp(reason)},
       {1, 2, 3, c, t, Aborted(reason)},
       {1, 2, 3, s, c, Resumed(3, true, true)},
       {1, 2, 3, c, s, Closed(Side::kTarget)},
@@ -44,11 +45,69 @@ std::vector<SwitchMessage> examples() {
   };
 }
 
+// Each body of a gang with all of its members set.
+template <std::size_t I = 0>
+void add_of_a_gang(std::vector<CommitMessage>& messages) {
+  if constexpr (I < std::variant_size_v<Body>) {
+    Body body(std::in_place_index<I>);
+    std::visit(
+        [](auto& what) {
+          if constexpr (requires { what.k; }) what.k = 4;
+          if constexpr (requires { what.side; }) what.side = Side::kTarget;
+          if constexpr (requires { what.dead; }) what.dead = true;
+          if constexpr (requires { what.veto; }) what.veto = true;
+          if constexpr (requires { what.owner; }) what.owner = true;
+          if constexpr (requires { what.never_barrier; }) what.never_barrier = true;
+          if constexpr (requires { what.give_up; }) what.give_up = true;
+          if constexpr (requires { what.reason; }) what.reason = Reason(ErrorCode::kTimedOut, "late");
+          if constexpr (requires { what.payload; }) what.payload = Bytes(50, std::byte{9});
+          if constexpr (requires { what.sent_at_ns; }) what.sent_at_ns = 123;
+          if constexpr (requires { what.term_ms; }) what.term_ms = 10'000;
+        },
+        body);
+    if (has_body(CommitKind::kGang, body))
+      messages.emplace_back(1, 2, 3, Party(Role::kSource, 2), Party(Role::kTarget, 1), std::move(body));
+    add_of_a_gang<I + 1>(messages);
+  }
+}
+
+GangInfo gang_info() {
+  GangInfo info;
+  info.migration = 1;
+  info.gang = 2;
+  info.base = 3;
+  info.moved = {2};
+  info.staying = {0, 1};
+  info.overlaps = false;
+  info.plan = Bytes(7, std::byte{5});
+  info.communicators_ms = 77;
+  return info;
+}
+
+std::vector<CommitMessage> examples() {
+  std::vector<CommitMessage> all = of_a_switch();
+  add_of_a_gang(all);
+  CommitMessage described(gang_info(), Party(), Party(Role::kBystander, 0), Prepare{});
+  described.info = gang_info();
+  all.push_back(described);
+  CommitMessage question(1, 2, 3, Party(Role::kBystander, 0), Party(), Query{});
+  question.asks_for_info = true;
+  all.push_back(question);
+  CommitMessage times(1, 2, 3, Party(Role::kBystander, 0), Party(), Query{});
+  times.times.emplace();
+  times.times->pause_ns = 5;
+  times.times->to_barrier_ns = 6;
+  all.push_back(times);
+  return all;
+}
+
 TEST(Codec, EveryMessageSurvives) {
   const auto all = examples();
-  EXPECT_EQ(all.size(), std::variant_size_v<SwitchBody>);
+  std::set<std::pair<CommitKind, std::size_t>> bodies;
+  for (const auto& message : all) bodies.emplace(message.kind, message.body.index());
+  EXPECT_EQ(bodies.size(), 20U + 35U);
   for (const auto& message : all) {
-    auto again = decode_switch(encode_switch(message));
+    auto again = decode_commit(encode_commit(message));
     ASSERT_TRUE(again.has_value()) << name_of(message.body) << ": " << again.error().to_string();
     EXPECT_EQ(*again, message);
   }
@@ -56,26 +115,28 @@ TEST(Codec, EveryMessageSurvives) {
 
 TEST(Codec, EveryTruncationAndExtensionIsRefused) {
   for (const auto& message : examples()) {
-    auto bytes = encode_switch(message);
+    auto bytes = encode_commit(message);
     for (std::size_t n = 0; n < bytes.size(); ++n)
-      EXPECT_FALSE(decode_switch(std::span(bytes).first(n)).has_value()) << name_of(message.body) << " " << n;
+      EXPECT_FALSE(decode_commit(std::span(bytes).first(n)).has_value()) << name_of(message.body) << " " << n;
     bytes.push_back(std::byte{0});
-    EXPECT_FALSE(decode_switch(bytes).has_value());
+    EXPECT_FALSE(decode_commit(bytes).has_value());
   }
 }
 
 TEST(Codec, MutatedMessagesAreRefusedOrWellFormed) {
   std::mt19937_64 random(7);
+  const auto all = examples();
   for (int round = 0; round < 20'000; ++round) {
-    auto bytes = encode_switch(examples()[random() % std::variant_size_v<SwitchBody>]);
+    auto bytes = encode_commit(all[random() % all.size()]);
     for (std::uint64_t i = 0, n = 1 + random() % 4; i < n; ++i)
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-    auto decoded = decode_switch(bytes);
+    auto decoded = decode_commit(bytes);
     if (!decoded.has_value()) continue;
-    EXPECT_TRUE(is_known(decoded->from));
-    EXPECT_TRUE(is_known(decoded->to));
+    EXPECT_TRUE(is_known(decoded->from.role));
+    EXPECT_TRUE(is_known(decoded->to.role));
+    EXPECT_TRUE(has_body(decoded->kind, decoded->body));
     // Shorter where a mutation claims a newer version: what that may have appended is skipped.
-    EXPECT_LE(encode_switch(*decoded).size(), bytes.size());
+    EXPECT_LE(encode_commit(*decoded).size(), bytes.size());
   }
 }
 
@@ -226,20 +287,40 @@ TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
 }
 
 TEST(Codec, ImpossibleSwitchMessagesAreRefused) {
-  const auto refused = [](const SwitchMessage& m) { return !decode_switch(encode_switch(m)).has_value(); };
-  const auto c = Party::kCoordinator;
-  const auto t = Party::kTarget;
+  const auto refused = [](const CommitMessage& m) { return !decode_commit(encode_commit(m)).has_value(); };
+  const auto c = Role::kCoordinator;
+  const auto t = Role::kTarget;
   EXPECT_TRUE(refused({0, 2, 3, c, t, Commit(4)}));
   EXPECT_TRUE(refused({1, 0, 3, c, t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, t, t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(5)}));  // the source's parity
   EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // before the migration's base
-  EXPECT_TRUE(refused({1, 2, 3, Party::kInvalid, t, Commit(4)}));
+  EXPECT_TRUE(refused({1, 2, 3, static_cast<Role>(0), t, Commit(4)}));
+  EXPECT_TRUE(refused({1, 2, 3, c, Role::kBystander, Query()}));
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // a gang's
+  const auto changed = [&](const auto& change) {
+    CommitMessage m(1, 2, 3, c, t, Commit(4));
+    change(m);
+    return refused(m);
+  };
+  EXPECT_FALSE(changed([](CommitMessage&) {}));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.kind = static_cast<CommitKind>(0); }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.kind = static_cast<CommitKind>(3); }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.kind = CommitKind::kGang; }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.to.rank = 1; }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.from.rank = 1; }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.info = gang_info(); }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.asks_for_info = true; }));
+  EXPECT_TRUE(changed([](CommitMessage& m) { m.times.emplace(); }));
+}
+
+TEST(Frames, FormerFramesOfTheCommitsAreUnknown) {
+  for (const std::uint16_t former : {1, 2}) EXPECT_FALSE(is_known(static_cast<FrameType>(former)));
 }
 
 TEST(Frames, HeadersAreJudgedWithoutTheBody) {
-  const auto body = encode_switch(examples().front());
-  auto frame = make_frame(FrameType::kSwitch, 77, body);
+  const auto body = encode_commit(examples().front());
+  auto frame = make_frame(FrameType::kCommit, 77, body);
   ASSERT_TRUE(frame.has_value());
   auto bytes = *std::move(frame);
   const auto head = std::span(bytes).first(kFrameHeaderBytes);
@@ -264,8 +345,8 @@ TEST(Frames, HeadersAreJudgedWithoutTheBody) {
     EXPECT_FALSE(check_body(*header, damaged).has_value());
   }
   EXPECT_FALSE(parse_header(std::span(bytes).first(23)).has_value());
-  const std::vector<std::byte> too_long(max_body_bytes(FrameType::kSwitch) + 1);
-  EXPECT_FALSE(make_frame(FrameType::kSwitch, 1, too_long).has_value());
+  const std::vector<std::byte> too_long(max_body_bytes(FrameType::kCommit) + 1);
+  EXPECT_FALSE(make_frame(FrameType::kCommit, 1, too_long).has_value());
 }
 
 // A spec of exactly the largest size.
@@ -306,9 +387,9 @@ TEST(Frames, EveryMessageAboutAJobTakesTheLargestSpec) {
   expect_fits(facts);
   MigrationPlan plan;
   plan.spec = spec;
-  const auto encoded = encode(
-      SwitchMessage(1, 2, 3, Party::kCoordinator, Party::kSource, SwitchBody(Prepare({}, encode(plan)))));
-  EXPECT_TRUE(make_frame(FrameType::kSwitch, 1, encoded).has_value());
+  const auto encoded = encode_commit(
+      CommitMessage(1, 2, 3, Role::kCoordinator, Role::kSource, Body(Prepare({}, encode(plan)))));
+  EXPECT_TRUE(make_frame(FrameType::kCommit, 1, encoded).has_value());
 }
 
 TEST(Frames, CrcIsTheStandardCrc32) {
