@@ -530,8 +530,7 @@ void World::enter_gate(const Party& party, Incarnation k) {
 
 void World::open_gate(const Party& party, const OpenGate& action) {
   Instance& instance = instances_.at(party);
-  if (!instance.image || !instance.in_gate) return;
-  if (instance.finished) return violate(to_text(party) + " is run again");
+  if (!instance.image || !instance.in_gate || instance.finished) return;
   const bool late = action.deadline && *action.deadline <= now_;
   if (late && options_.mutant != Mutant::kNoFence) return;
   if (!instance.has_new_communicators) violate(to_text(party) + " runs without communicators");
