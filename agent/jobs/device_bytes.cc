@@ -26,14 +26,14 @@ bool hold_the_same(const RanksOfJobs& a, const RanksOfJobs& b) {
 
 }  // namespace
 
-Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions) {
+Task<RanksOfJobs> ask_at_one_moment(MemorySources& sources) {
   constexpr int kMaxAsks = 3;
-  co_await questions.describe_jobs(false);
+  co_await sources.describe_jobs(false);
   for (int asked = 1;; ++asked) {
-    RanksOfJobs before = questions.ranks();
-    co_await questions.ask_driver();
-    co_await questions.describe_jobs(true);
-    if (asked == kMaxAsks || hold_the_same(before, questions.ranks())) co_return before;
+    RanksOfJobs before = sources.ranks();
+    co_await sources.ask_driver();
+    co_await sources.describe_jobs(true);
+    if (asked == kMaxAsks || hold_the_same(before, sources.ranks())) co_return before;
   }
 }
 

@@ -4,7 +4,6 @@
 // Threads: the event loop. Errors: none.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -31,14 +30,21 @@ void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& p
 // The ranks of each job, by the job's folder.
 using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;
 
-struct MemoryQuestions {
-  std::function<Task<>(bool again)> describe_jobs;  // has each job report what its ranks hold
-  std::function<Task<>()> ask_driver;
-  std::function<RanksOfJobs()> ranks;  // returns the last reports
+// The jobs and the driver, as they are asked for memory.
+// Threads: the event loop. Ownership: it outlives the question. Errors: none; a job that does not answer keeps
+// its last report.
+class MemorySources {
+ public:
+  virtual ~MemorySources() = default;
+  // Has each job report what its ranks hold. `again`: it has been asked a moment ago.
+  virtual Task<> describe_jobs(bool again) = 0;
+  virtual Task<> ask_driver() = 0;
+  // Returns the last reports.
+  [[nodiscard]] virtual RanksOfJobs ranks() const = 0;
 };
 // Returns the ranks at the time of the driver's answer. If a job takes or gives back memory at that moment,
 // both are asked again, up to three times in all. Else memory could be missing in the answer and in every
 // job.
-Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions);
+Task<RanksOfJobs> ask_at_one_moment(MemorySources& sources);
 
 }  // namespace ckpt::agent

@@ -18,11 +18,7 @@ constexpr std::int64_t kStartingMs = 30'000;
 }  // namespace
 
 Task<> JobMemory::look() {
-  MemoryQuestions questions;
-  questions.describe_jobs = [this](bool again) { return describe_jobs(again); };
-  questions.ask_driver = [this] { return inventory_.refresh(); };
-  questions.ranks = [this] { return ranks_of_jobs(); };
-  at_last_look_ = co_await ask_at_one_moment(std::move(questions));
+  at_last_look_ = co_await ask_at_one_moment(*this);
   find_processes();
 }
 
@@ -87,14 +83,18 @@ Task<> JobMemory::describe_jobs(bool again) {
   co_await control::at_once(co_await asio::this_coro::executor, "a job's description", std::move(asked));
 }
 
-RanksOfJobs JobMemory::ranks_of_jobs() const {
-  RanksOfJobs ranks;
+Task<> JobMemory::ask_driver() {
+  return inventory_.refresh();
+}
+
+RanksOfJobs JobMemory::ranks() const {
+  RanksOfJobs found;
   for (const auto& job : jobs_.all()) {
     wire::JobInstance instance = job->instance();
     const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
-    if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
+    if (!gone) found.emplace(job->folder(), std::move(instance.ranks));
   }
-  return ranks;
+  return found;
 }
 
 }  // namespace ckpt::agent

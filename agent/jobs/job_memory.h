@@ -14,7 +14,7 @@
 
 namespace ckpt::agent {
 
-class JobMemory {
+class JobMemory : private MemorySources {
  public:
   // `is_held`: a migration or a snapshot has the job, which is not asked then.
   JobMemory(JobTable& jobs, Inventory& inventory, std::function<bool(wire::JobId)> is_held)
@@ -30,9 +30,11 @@ class JobMemory {
   void count(const Job& job, wire::JobInstance& instance) const;
 
  private:
-  Task<> describe_jobs(bool again);
+  // MemorySources.
+  Task<> describe_jobs(bool again) override;
+  Task<> ask_driver() override;
+  [[nodiscard]] RanksOfJobs ranks() const override;
   static Task<> describe(std::shared_ptr<Job> job);
-  [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
   void find_processes();
   [[nodiscard]] GpuProcesses processes_of(const Job& job) const;
 

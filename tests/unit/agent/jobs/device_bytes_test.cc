@@ -56,31 +56,27 @@ TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
 }
 
 // A job that takes memory while the driver is asked: so many times, one byte each.
-struct BusyNode {
+struct BusyNode : MemorySources {
   explicit BusyNode(int times) : takes(times) {}
-  MemoryQuestions questions() {
-    MemoryQuestions asked;
-    asked.describe_jobs = [this](bool) -> Task<> {
-      reported = held;
-      co_return;
-    };
-    asked.ask_driver = [this]() -> Task<> {
-      if (takes-- > 0) ++held;
-      missing = held;
-      ++asks;
-      co_return;
-    };
-    asked.ranks = [this] { return RanksOfJobs{{"job", holding(reported).ranks}}; };
-    return asked;
+  Task<> describe_jobs(bool /*again*/) override {
+    reported = held;
+    co_return;
   }
+  Task<> ask_driver() override {
+    if (takes-- > 0) ++held;
+    missing = held;
+    ++asks;
+    co_return;
+  }
+  [[nodiscard]] RanksOfJobs ranks() const override { return {{"job", holding(reported).ranks}}; }
   // Returns the bytes of the job in the ranks that belong to the driver's answer.
   std::uint64_t ask() {
     asio::io_context loop;
     std::uint64_t bytes = 0;
-    control::spawn(loop.get_executor(), "ask", [](MemoryQuestions asked, std::uint64_t* out) -> Task<> {
-      const RanksOfJobs ranks = co_await ask_at_one_moment(std::move(asked));
+    control::spawn(loop.get_executor(), "ask", [](MemorySources& asked, std::uint64_t* out) -> Task<> {
+      const RanksOfJobs ranks = co_await ask_at_one_moment(asked);
       *out = ranks.at("job").front().state_bytes;
-    }(questions(), &bytes));
+    }(*this, &bytes));
     loop.run();
     return bytes;
   }
