@@ -26,7 +26,7 @@ void GangProtections::check() {
   for (const Job& job : deps_.jobs.live()) {
     const auto& protection = job.protection;
     if (job.spec.gang.id == 0 || !protection || taking_.contains(job.spec.gang.id)) continue;
-    if (wall_clock_ms() >= protection->begun_ms + protection->every_ms) due.insert(job.spec.gang.id);
+    if (is_set_due(*protection, wall_clock_ms())) due.insert(job.spec.gang.id);
   }
   for (const JobId id : due) {
     const auto gang = find_gang(deps_.jobs, id);
@@ -48,10 +48,9 @@ control::Task<> GangProtections::take(JobId id) {
   taking_.erase(id);
   const auto gang = find_gang(deps_.jobs, id);
   if (!gang || !gang->ranks.front()->protection) co_return;
-  Protection now = *gang->ranks.front()->protection;
+  const Result<void> outcome = taken ? Result<void>(ok()) : Result<void>(taken.error());
+  Protection now = after_snapshot(*gang->ranks.front()->protection, outcome);
   now.begun_ms = protection.begun_ms;
-  now.failures = taken ? 0 : now.failures + 1;
-  now.error = taken ? "" : taken.error().to_string();
   if (auto stored = store(*gang, now); !stored)
     spdlog::error("how images of {} went was not stored: {}", job_text(id), stored.error().to_string());
   if (taken || is_ended(state_of(*gang))) co_return;

@@ -12,20 +12,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kMinTransparentMs = 300'000;
-
-// A snapshot costs it a thin checkpoint and restore in place.
-bool pays_for_host_state(const Job& job) {
-  return job.spec.way != MigrationMode::kCooperative;
-}
-
-std::optional<double> pause_of_last(const Job& job) {
-  // One that the job went to rest with has no pause.
-  if (job.snapshot && job.snapshot->pause_ns > 0)
-    return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
-  return job.last_downtime_ms;
-}
-
 std::string pause_text(const std::optional<double>& pause) {
   return pause ? fmt::format("each snapshot is expected to stop it for {:.1f} ms", *pause)
                : "how long each snapshot stops it is not known yet: one `snapshot` tells";
@@ -69,7 +55,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
   Protected answer;
   answer.expected_pause_ms = pause_of_last(*job);
   if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
-  if (pays_for_host_state(*job) && wish.every_ms < kMinTransparentMs && !wish.force)
+  if (is_too_often(*job, wish.every_ms) && !wish.force)
     return Error(
         ErrorCode::kRefused,
         fmt::format(
@@ -153,8 +139,7 @@ void Protections::note(JobId id, const Result<void>& taken) {
   if (job == nullptr || !job->protection) return;
   if (!taken && !where_now(id)) return;
   Job changed = *job;
-  changed.protection->failures = taken ? 0 : changed.protection->failures + 1;
-  changed.protection->error = taken ? "" : taken.error().to_string();
+  changed.protection = after_snapshot(*changed.protection, taken);
   const unsigned failures = changed.protection->failures;
   if (auto stored = deps_.jobs.replace(std::move(changed)); !stored)
     spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id), stored.error().to_string());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "coordinator/images/snapshots.h"
+#include "coordinator/policies/protection/protection_rules.h"
 #include "coordinator/policies/protection/protection_schedule.h"
 
 namespace ckpt::coordinator {

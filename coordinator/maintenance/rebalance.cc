@@ -58,14 +58,7 @@ Result<const RebalanceRun*> Rebalancer::start(std::uint32_t parallel) {
     return Error(ErrorCode::kRefused,
                  "A rebalance is under way: `gpumigrate rebalance --stop` ends it after its open moves");
   const std::uint64_t revision = run_ ? run_->revision + 1 : 1;
-  run_.emplace();
-  run_->problem = problem();
-  run_->plan = plan_packing(run_->problem);
-  run_->moves.resize(run_->plan.moves.size());
-  run_->parallel = parallel;
-  run_->revision = revision;
-  available_.clear();
-  for (const PackGpu& gpu : run_->problem.gpus) available_.push_back(gpu.available);
+  run_ = new_run(problem(), parallel, revision);
   stopping_ = false;
   deps_.events.add("rebalance-begun", fmt::format("rebalance: {} move(s) to free {} GPU(s)",
                                                   run_->moves.size(), run_->plan.freed.size()));
@@ -83,47 +76,20 @@ void Rebalancer::touch() {
   changed_.notify();
 }
 
-// By the plan's own account; the migration looks at the nodes' before it begins.
-bool Rebalancer::fits_now(std::size_t index) const {
-  const PackMove& move = run_->plan.moves[index];
-  return available_[move.to] >= run_->problem.jobs[move.job].bytes;
-}
-
 control::Task<> Rebalancer::carry_out() {
-  const auto in = [this](MoveState state) {
-    return static_cast<std::size_t>(std::count_if(run_->moves.begin(), run_->moves.end(),
-                                                  [&](const RebalanceMove& m) { return m.state == state; }));
-  };
-  std::size_t next = 0;
-  while (true) {
-    const bool over = stopping_ || in(MoveState::kFailed) > 0 || next == run_->moves.size();
-    const std::size_t moving = in(MoveState::kMoving);
-    if (over && moving == 0) break;
-    if (!over && moving < run_->parallel && (moving == 0 || fits_now(next))) {
-      const PackMove& move_now = run_->plan.moves[next];
-      const std::uint64_t bytes = run_->problem.jobs[move_now.job].bytes;
-      available_[move_now.to] -= std::min(available_[move_now.to], bytes);
-      run_->moves[next].state = MoveState::kMoving;
-      control::spawn(deps_.executor, "rebalance move", move(next));
-      ++next;
+  while (!is_over(*run_, stopping_)) {
+    if (const auto next = begin_next(*run_, stopping_)) {
+      control::spawn(deps_.executor, "rebalance move", move(*next));
       continue;
     }
     co_await changed_.wait_until(std::chrono::steady_clock::now() + kRebalancePollInterval);
   }
-  finish();
+  end_run();
 }
 
 control::Task<> Rebalancer::move(std::size_t index) {
-  auto moved = co_await migrate(index);
-  RebalanceMove& move = run_->moves[index];
-  if (moved) {
-    const PackJob& job = run_->problem.jobs[run_->plan.moves[index].job];
-    available_[job.gpu] += job.bytes;
-    move.state = MoveState::kDone;
-  } else {
-    move.state = MoveState::kFailed;
-    move.error = moved.error().to_string();
-  }
+  const auto moved = co_await migrate(index);
+  end_move(*run_, index, moved);
   touch();
 }
 
@@ -151,21 +117,10 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
   }
 }
 
-void Rebalancer::finish() {
-  bool failed = false;
-  std::size_t done = 0;
-  for (RebalanceMove& move : run_->moves) {
-    failed = failed || move.state == MoveState::kFailed;
-    done += move.state == MoveState::kDone ? 1 : 0;
-    if (move.state == MoveState::kWaiting) move.state = MoveState::kLeft;
-  }
-  const bool whole = done == run_->moves.size();
-  run_->state = failed ? RunState::kFailed : whole ? RunState::kDone : RunState::kStopped;
+void Rebalancer::end_run() {
+  const std::size_t done = finish(*run_);
   deps_.events.add("rebalance-ended", fmt::format("rebalance {}: {} of {} move(s) done",
-                                                  failed  ? "failed"
-                                                  : whole ? "done"
-                                                          : "stopped",
-                                                  done, run_->moves.size()));
+                                                  record::name_of(run_->state), done, run_->moves.size()));
   touch();
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rebalance`: the cluster as a packing problem, its plan, and carrying it out through ordinary migrations, a
-// few at a time.
+// few at a time (policies/rebalance/rebalance_run.h decides which).
 //
 // A run is not stored. A coordinator that restarts carries on the migrations that are under way and has
-// forgotten the rest. Asking again plans again from where the jobs are. The first move that fails ends a run
-// once those beside it are over.
+// forgotten the rest. Asking again plans again from where the jobs are.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused
 // while a run is under way.
 #pragma once
@@ -12,43 +11,10 @@
 #include <optional>
 
 #include "coordinator/operations/moves.h"
-#include "coordinator/placement/rebalance_plan.h"
+#include "coordinator/policies/rebalance/rebalance_run.h"
 #include "coordinator/requests/api_section.h"
-#include "libckpt/record/names.h"
 
 namespace ckpt::coordinator {
-
-enum class MoveState : std::uint8_t { kWaiting = 1, kMoving, kDone, kFailed, kLeft };
-constexpr auto names_of(record::Of<MoveState>) {
-  return record::names<MoveState>({{MoveState::kWaiting, "waiting"},
-                                   {MoveState::kMoving, "moving"},
-                                   {MoveState::kDone, "done"},
-                                   {MoveState::kFailed, "failed"},
-                                   {MoveState::kLeft, "left"}});
-}
-
-enum class RunState : std::uint8_t { kRunning = 1, kDone, kFailed, kStopped };
-constexpr auto names_of(record::Of<RunState>) {
-  return record::names<RunState>({{RunState::kRunning, "running"},
-                                  {RunState::kDone, "done"},
-                                  {RunState::kFailed, "failed"},
-                                  {RunState::kStopped, "stopped"}});
-}
-
-struct RebalanceMove {
-  MoveState state = MoveState::kWaiting;
-  MigrationId migration = 0;  // 0: none has begun
-  std::string error;
-};
-
-struct RebalanceRun {
-  PackProblem problem;
-  PackPlan plan;
-  std::vector<RebalanceMove> moves;  // of the plan
-  RunState state = RunState::kRunning;
-  std::uint32_t parallel = 1;
-  std::uint64_t revision = 1;
-};
 
 class Rebalancer : public ApiSection {
  public:
@@ -77,8 +43,7 @@ class Rebalancer : public ApiSection {
   control::Task<> carry_out();
   control::Task<> move(std::size_t index);
   control::Task<Result<void>> migrate(std::size_t index);
-  [[nodiscard]] bool fits_now(std::size_t index) const;
-  void finish();
+  void end_run();
   void touch();
   control::Task<Result<HttpResponse>> watch(HttpRequest request);
   Result<HttpResponse> post(const HttpRequest& request);
@@ -86,7 +51,6 @@ class Rebalancer : public ApiSection {
   Dependencies deps_;
   Signal changed_;
   std::optional<RebalanceRun> run_;
-  std::vector<std::uint64_t> available_;  // of the run's GPUs, by what has begun and ended
   bool stopping_ = false;
 };
 

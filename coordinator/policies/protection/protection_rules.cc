@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/policies/protection/protection_rules.h"
+
+#include <utility>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kMinTransparentMs = 300'000;
+
+}  // namespace
+
+Protection after_snapshot(Protection protection, const Result<void>& taken) {
+  protection.failures = taken ? 0 : protection.failures + 1;
+  protection.error = taken ? "" : taken.error().to_string();
+  return protection;
+}
+
+bool is_set_due(const Protection& protection, std::int64_t now_ms) {
+  return now_ms >= protection.begun_ms + protection.every_ms;
+}
+
+bool pays_for_host_state(const Job& job) {
+  return job.spec.way != MigrationMode::kCooperative;
+}
+
+bool is_too_often(const Job& job, std::int64_t every_ms) {
+  return pays_for_host_state(job) && every_ms < kMinTransparentMs;
+}
+
+std::optional<double> pause_of_last(const Job& job) {
+  // One that the job went to rest with has no pause.
+  if (job.snapshot && job.snapshot->pause_ns > 0)
+    return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
+  return job.last_downtime_ms;
+}
+
+}  // namespace ckpt::coordinator
