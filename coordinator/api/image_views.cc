@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "coordinator/api/optional_text.h"
-#include "coordinator/placement/gang_placement.h"
+#include "coordinator/policies/placement/gang_placement.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {

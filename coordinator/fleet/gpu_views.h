@@ -6,7 +6,7 @@
 #include <string>
 
 #include "coordinator/fleet/nodes.h"
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 #include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::coordinator {

@@ -11,7 +11,7 @@
 #include "coordinator/images/images.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/preemptor.h"
-#include "coordinator/placement/preemption.h"
+#include "coordinator/policies/placement/preemption.h"
 
 namespace ckpt::coordinator {
 

@@ -9,8 +9,8 @@
 
 #include "coordinator/images/operations/image_requests.h"
 #include "coordinator/maintenance/overcommit.h"
-#include "coordinator/placement/resume_order.h"
 #include "coordinator/policies/resumes/resume_backoff.h"
+#include "coordinator/policies/resumes/resume_order.h"
 
 namespace ckpt::coordinator {
 

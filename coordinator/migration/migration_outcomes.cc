@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 #include "coordinator/state/report.h"
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/protocol/wire/job_messages.h"

@@ -19,7 +19,7 @@
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/migration/switch_driver.h"
-#include "coordinator/placement/networks.h"
+#include "coordinator/policies/placement/networks.h"
 #include "coordinator/state/signal.h"
 #include "libckpt/base/rarely.h"
 #include "libckpt/protocol/wire/migration_messages.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "coordinator/fleet/node_calls.h"
-#include "coordinator/placement/networks.h"
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/networks.h"
+#include "coordinator/policies/placement/placement.h"
 #include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {

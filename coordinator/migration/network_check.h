@@ -9,7 +9,7 @@
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
-#include "coordinator/placement/networks.h"
+#include "coordinator/policies/placement/networks.h"
 #include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {

@@ -16,8 +16,8 @@
 #include "coordinator/fleet/gpu_faults.h"
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
-#include "coordinator/placement/gang_placement.h"
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/gang_placement.h"
+#include "coordinator/policies/placement/placement.h"
 #include "coordinator/settings/config.h"
 
 namespace ckpt::coordinator {

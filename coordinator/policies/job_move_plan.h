@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 #include "coordinator/state/scope.h"
 
 namespace ckpt::coordinator {

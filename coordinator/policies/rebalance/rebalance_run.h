@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/placement/rebalance_plan.h"
+#include "coordinator/policies/rebalance/rebalance_plan.h"
 #include "coordinator/state/model.h"
 #include "libckpt/base/result.h"
 #include "libckpt/record/names.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 
 namespace ckpt::coordinator {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/placement/gang_placement.h"
+#include "coordinator/policies/placement/gang_placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/placement/networks.h"
+#include "coordinator/policies/placement/networks.h"
 #include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {

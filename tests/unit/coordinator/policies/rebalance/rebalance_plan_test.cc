@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/placement/rebalance_plan.h"
+#include "coordinator/policies/rebalance/rebalance_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 
 namespace ckpt::coordinator {
 namespace {

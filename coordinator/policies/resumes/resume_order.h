@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 
 namespace ckpt::coordinator {
 

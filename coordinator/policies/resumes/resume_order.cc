@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/placement/resume_order.h"
+#include "coordinator/policies/resumes/resume_order.h"
 
 #include <algorithm>
 #include <tuple>

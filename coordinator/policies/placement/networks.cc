@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/placement/networks.h"
+#include "coordinator/policies/placement/networks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

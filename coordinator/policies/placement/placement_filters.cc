@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 
 namespace ckpt::coordinator {
 namespace {

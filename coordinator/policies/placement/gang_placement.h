@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/placement/placement.h"
+#include "coordinator/policies/placement/placement.h"
 
 namespace ckpt::coordinator {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/placement/preemption.h"
+#include "coordinator/policies/placement/preemption.h"
 
 #include <gtest/gtest.h>
 
