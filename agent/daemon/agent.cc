@@ -435,7 +435,7 @@ wire::NodeInventory Agent::inventory() const {
 
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(*gpus_, spec));
-  const bool adopts = spec.way == MigrationMode::kAdopted;
+  const bool adopts = spec.mode == MigrationMode::kAdopted;
   // A coordinator that has not received the answer asks again: the instance that runs is this job's own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));

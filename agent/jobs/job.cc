@@ -57,7 +57,7 @@ wire::JobPhase to_wire(local::Phase phase) {
 std::string what_it_lacks(const JobRecord& record, local::Phase phase) {
   if (to_wire(phase) != wire::JobPhase::kStarting) return {};
   const char* lacks = "it has no CUDA context yet";
-  if (record.spec.way == MigrationMode::kCooperative)
+  if (record.spec.mode == MigrationMode::kCooperative)
     lacks = phase == local::Phase::kConnected ? "it has not called ckpt_ready yet"
                                               : "it has not called ckpt_init yet";
   return fmt::format("{} (since {:%F %T} UTC)", lacks,
@@ -284,7 +284,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
 
 void Job::end_orphan() {
   const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
-  const bool orphan = record_.spec.way == MigrationMode::kAdopted && record_.migration == 0 && held;
+  const bool orphan = record_.spec.mode == MigrationMode::kAdopted && record_.migration == 0 && held;
   if (orphan && host::is_process(record_.spec.adopt_pid, record_.spec.adopt_start_ticks))
     host::kill_source(record_.spec.adopt_pid);
 }

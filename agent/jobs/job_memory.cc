@@ -76,7 +76,7 @@ Task<> JobMemory::describe_jobs(bool again) {
     if (!again && job->phase() == local::Phase::kStarting) co_await job->look_for_shim();
     if (job->phase() != local::Phase::kRunning || is_held_(job->id())) continue;
     if (again && job->is_silent()) continue;
-    if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
+    if (job->record().spec.mode == MigrationMode::kAdopted && job->record().migration == 0)
       job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
     asked.push_back(describe(job));
   }

@@ -65,7 +65,7 @@ std::string search_path_of(const std::vector<std::string>& environment) {
 
 Task<> Job::look_for_shim() {
   auto self = shared_from_this();
-  if (record_.spec.way != MigrationMode::kTransparent || ended() || rank_pid_ == 0) co_return;
+  if (record_.spec.mode != MigrationMode::kTransparent || ended() || rank_pid_ == 0) co_return;
   const std::string shim = "/" + std::filesystem::path(environment_.config.shim_library).filename().string();
   const auto look = [spec = record_.spec, root = static_cast<pid_t>(rank_pid_), shim] {
     const std::string found = find_without_shim(root, shim);

@@ -102,7 +102,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   kill_keeper(folder_);
   // An adopted process is no child of its keeper.
   const wire::JobSpec& spec = record_.spec;
-  const bool taken_in = spec.way == MigrationMode::kAdopted && record_.migration == 0;
+  const bool taken_in = spec.mode == MigrationMode::kAdopted && record_.migration == 0;
   if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
 }
 

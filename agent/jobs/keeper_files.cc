@@ -30,7 +30,7 @@ nlohmann::json restore_of(const HostRestore& restore) {
 
 void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& config,
                  const HostRestore* restore) {
-  out["way"] = "adopted";
+  out["mode"] = "adopted";
   if (restore != nullptr) {
     out["init"] = config.init_program;
     out["restore"] = restore_of(*restore);
@@ -42,7 +42,7 @@ void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& con
 
 void add_transparent(nlohmann::json& out, const JobRecord& record, const Config& config,
                      const HostRestore* restore) {
-  out["way"] = "transparent";
+  out["mode"] = "transparent";
   out["preload"] = config.shim_library;
   out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
   if (!config.init_program.empty()) out["init"] = config.init_program;
@@ -82,8 +82,8 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   out["gang"] = record.spec.gang.id != 0;
   out["uid"] = record.spec.uid;
   out["gid"] = record.spec.gid;
-  if (record.spec.way == MigrationMode::kTransparent) add_transparent(out, record, config, restore);
-  if (record.spec.way == MigrationMode::kAdopted) add_adopted(out, record, config, restore);
+  if (record.spec.mode == MigrationMode::kTransparent) add_transparent(out, record, config, restore);
+  if (record.spec.mode == MigrationMode::kAdopted) add_adopted(out, record, config, restore);
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -416,7 +416,7 @@ local::Status Keeper::status() const {
   status.barrier_entry_ns = state_.barrier_entry_ns;
   status.quiesced_ns = state_.quiesced_ns;
   status.resumed_ns = state_.resumed_ns;
-  status.way = parts_.config.way;
+  status.mode = parts_.config.mode;
   status.memory = memory_.memory();
   status.sessions = rank_.count();
   status.session_pid = static_cast<std::uint32_t>(rank_.pid());
@@ -435,7 +435,7 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
     return "This process does not belong to the job of this keeper";
   // It may have connected right before its end; a session would make the job look alive for ever.
   if (state_.phase == Phase::kExited) return "The job's program has ended";
-  if (hello.way != parts_.config.way) return "The job was started for another migration mode";
+  if (hello.mode != parts_.config.mode) return "The job was started for another migration mode";
   if (!is_transparent())
     return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
   const bool awaited = state_.phase == Phase::kDumped;

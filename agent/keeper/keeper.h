@@ -74,7 +74,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   };
   Keeper(Parts parts, Timers timers);
   void take_restored(std::optional<LazyPages> pages);
-  [[nodiscard]] bool is_transparent() const { return parts_.config.way == MigrationMode::kTransparent; }
+  [[nodiscard]] bool is_transparent() const { return parts_.config.mode == MigrationMode::kTransparent; }
 
   Result<void> run_once();
   void accept_peers(local::Listener& listener);

@@ -172,7 +172,7 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
 namespace {
 bool stands_paused(const Job& job) {
   const local::Phase phase = job.phase();
-  const bool dumped = phase == local::Phase::kDumped && job.record().spec.way != MigrationMode::kCooperative;
+  const bool dumped = phase == local::Phase::kDumped && job.record().spec.mode != MigrationMode::kCooperative;
   return !job.ended() && (dumped || phase == local::Phase::kPaused || phase == local::Phase::kPausing);
 }
 }  // namespace
@@ -202,16 +202,16 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id(), job->incarnation()))
     co_return;
   if (!ranks_.may_run_freely(*job)) co_return;
-  if (record.spec.way == MigrationMode::kAdopted) {
+  if (record.spec.mode == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
       spdlog::error("paused process not continued: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());
   }
-  if (record.spec.way == MigrationMode::kTransparent) {
+  if (record.spec.mode == MigrationMode::kTransparent) {
     // Its agent may have ended while it was saved: context and memory are put back where they were.
-    const auto way = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
-    auto back = co_await way->go_back(job);
+    const auto mode = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
+    auto back = co_await mode->go_back(job);
     if (!back)
       spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());

@@ -50,7 +50,7 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
     const PauseEstimate estimate = estimate_pause(work, lines, lines, std::nullopt);
     return estimate.fixed() + std::max(estimate.beside, device_copy);
   };
-  const MigrationMode mode = job->record().spec.way;
+  const MigrationMode mode = job->record().spec.mode;
   if (mode == MigrationMode::kCooperative) {
     const Nanos pause = whole(common_work(PauseKind::kCooperative), copy);
     job->obstacles_are(0);

@@ -37,7 +37,7 @@ namespace {
 std::optional<Error> why_held(const Job& job) {
   const local::Phase phase = job.phase();
   const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
-  if (!is_held || job.record().spec.way == MigrationMode::kCooperative) return std::nullopt;
+  if (!is_held || job.record().spec.mode == MigrationMode::kCooperative) return std::nullopt;
   return Error(
       ErrorCode::kUnavailable,
       "A snapshot of the job is under way: its program can be checked after it. A move would end the "

@@ -21,15 +21,15 @@ SourceSession::SourceSession(MigrationContext& context, SessionPort& events, mig
     : SourceSession(context, events, info, make_source_mode(context, JobOperation::migration(info))) {}
 
 SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
-                             std::unique_ptr<SourceMode> way)
+                             std::unique_ptr<SourceMode> mode)
     : context_(context),
       events_(events),
       info_(std::move(info)),
       key_{info_.migration, wire::Role::kSource},
-      way_(std::move(way)),
+      mode_(std::move(mode)),
       budget_(context),
       saving_(context.executor),
-      host_path_(way_->sends_host_state() ? HostStatePath::kAfterSave : HostStatePath::kNone) {
+      host_path_(mode_->sends_host_state() ? HostStatePath::kAfterSave : HostStatePath::kNone) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
 }
 
@@ -101,7 +101,7 @@ Task<> SourceSession::prepare() {
   if (!prepared) fail(prepared.error());
   if (stage_ == Stage::kPreparing) {
     stage_ = Stage::kPrepared;
-    if (prepared) emit(migration::SourceReady(way_->payload()));
+    if (prepared) emit(migration::SourceReady(mode_->payload()));
     co_return;
   }
   if (stage_ == Stage::kAbandoned) stage_ = Stage::kStopped;
@@ -114,8 +114,8 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  CKPT_CO_TRY(summary, co_await check_source(*way_, job_, info_.job));
-  budget_.set_work(way_->pause_work(*job_, summary), plan->last_pause);
+  CKPT_CO_TRY(summary, co_await check_source(*mode_, job_, info_.job));
+  budget_.set_work(mode_->pause_work(*job_, summary), plan->last_pause);
   auto opened = co_await open_session(job_, *std::move(plan));
   if (!opened) co_return std::move(opened).error();
   MemoryExport::Settings settings;
@@ -162,7 +162,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   auto endpoint = wire::decode<EndpointPayload>(payload);
   if (!endpoint) return fail(endpoint.error());
   if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
-  if (auto fits = way_->check_target(*endpoint); !fits) return fail(fits.error());
+  if (auto fits = mode_->check_target(*endpoint); !fits) return fail(fits.error());
   mover::StartSource start;
   budget_.estimate(endpoint->costs);
   const PauseEstimate& estimate = budget_.estimated();
@@ -179,7 +179,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
 }
 
 Result<void> SourceSession::send_host_state_file(bool target_reads_log) {
-  auto state = way_->growing_host_state(
+  auto state = mode_->growing_host_state(
       [weak = weak_from_this()](std::uint64_t filled, bool whole) {
         if (auto self = weak.lock()) self->host_grew(filled, whole);
       },
@@ -206,7 +206,7 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
-    if (!is_over()) way_->host_state_sent(progress->host_state_bytes);
+    if (!is_over()) mode_->host_state_sent(progress->host_state_bytes);
     mover_estimate_ns_ = progress->estimate_ns;
     report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
@@ -235,7 +235,7 @@ void SourceSession::on_mover(mover::Packet packet) {
 
 // Reports the progress of device memory, with host memory that leaves ahead of the pause.
 void SourceSession::report_progress(const mover::Progress& progress) {
-  const HostProgress host = way_->host_progress();
+  const HostProgress host = mode_->host_progress();
   const std::uint64_t host_left = host.total_bytes - host.done_bytes;
   wire::MigrationProgress out;
   out.migration = info_.migration;
@@ -261,9 +261,9 @@ void SourceSession::report_progress(const mover::Progress& progress) {
 // job writes, and the mover has estimated the copy again.
 Task<> SourceSession::converge() {
   auto self = shared_from_this();
-  co_await way_->settle_host_state();
+  co_await mode_->settle_host_state();
   if (is_over() || !job_) co_return;
-  budget_.revise(way_->pause_work(*job_, job_->summary()));
+  budget_.revise(mode_->pause_work(*job_, job_->summary()));
   const wire::PauseFacts pause = budget_.with_copy(mover_estimate_ns_);
   if (budget_.gives_up() && budget_.has_work() && pause.ns.total() > budget_.limit())
     co_return fail(
@@ -353,7 +353,7 @@ Task<> SourceSession::save() {
   auto self = shared_from_this();
   const Turn::Held turn = co_await saving_.take();
   if (is_over() || !paused_ || !report_) co_return;
-  auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
+  auto saved = co_await mode_->save(job_, std::move(*paused_), *report_);
   if (is_over()) co_return;
   // The error is no refusal, whatever its cause is: the job has been paused.
   if (!saved) {
@@ -425,7 +425,7 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
     // A save under way ends first: CRIU must not meet a process that goes on.
     const Turn::Held turn = co_await saving_.take();
-    auto back = co_await way_->go_back(job_);
+    auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // its listener has reported it
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
@@ -462,7 +462,7 @@ Task<> SourceSession::release_memory() {
   if (memory) memory->close_descriptors();
   // A save under way still writes into that file.
   const Turn::Held turn = co_await saving_.take();
-  co_await way_->let_go();
+  co_await mode_->let_go();
 }
 
 Task<> SourceSession::free() {
@@ -474,7 +474,7 @@ Task<> SourceSession::free() {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   if (report_ && verified_received_ns_ != 0) budget_.learn(*report_, verified_received_ns_);
-  if (job_) co_await way_->leave(job_);
+  if (job_) co_await mode_->leave(job_);
   co_await release_memory();
 }
 

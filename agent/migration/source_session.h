@@ -43,7 +43,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   // `events` takes what the session finds out.
   SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
   SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
-                std::unique_ptr<SourceMode> way);
+                std::unique_ptr<SourceMode> mode);
   ~SourceSession();
 
   void perform(const migration::Action& action);
@@ -98,7 +98,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   SessionPort& events_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
-  std::unique_ptr<SourceMode> way_;
+  std::unique_ptr<SourceMode> mode_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;

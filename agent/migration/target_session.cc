@@ -13,14 +13,14 @@ TargetSession::TargetSession(MigrationContext& context, SessionPort& events, mig
     : TargetSession(context, events, info, make_target_mode(context, JobOperation::migration(info))) {}
 
 TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
-                             std::unique_ptr<TargetMode> way)
+                             std::unique_ptr<TargetMode> mode)
     : context_(context),
       events_(events),
       info_(std::move(info)),
       key_{info_.migration, wire::Role::kTarget},
-      way_(std::move(way)),
+      mode_(std::move(mode)),
       gate_(context.executor) {
-  if (auto job = way_->find()) attach_to(job);
+  if (auto job = mode_->find()) attach_to(job);
 }
 
 TargetSession::~TargetSession() {
@@ -115,7 +115,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session(process, migration_plan));
-  if (way_->has_memory()) {
+  if (mode_->has_memory()) {
     CKPT_CO_TRYV(co_await export_memory());
   }
   CKPT_CO_TRY(addresses, co_await session_->listen());
@@ -135,14 +135,14 @@ Result<void> TargetSession::check_plan(const wire::MigrationPlan& plan) const {
 }
 
 Task<Result<void>> TargetSession::start_instance() {
-  CKPT_CO_TRY(job, co_await way_->start());
+  CKPT_CO_TRY(job, co_await mode_->start());
   if (is_over()) {
-    co_await way_->end(job);
-    co_await way_->free(job);
+    co_await mode_->end(job);
+    co_await mode_->free(job);
     co_return Error(ErrorCode::kAborted, "The migration was given up");
   }
   if (job) attach_to(job);
-  co_return co_await way_->ready(job);
+  co_return co_await mode_->ready(job);
 }
 
 Task<Result<void>> TargetSession::export_memory() {
@@ -170,7 +170,7 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
   request.session_token = plan.session_token;
   request.network = plan.network;
   request.paths = plan.paths;
-  request.makes_memory = !way_->has_memory();
+  request.makes_memory = !mode_->has_memory();
   request.is_new_program = !plan.options.new_argv.empty();
   request.allowed_differences = plan.options.allowed_differences;
   MoverSession::Handlers handlers;
@@ -226,11 +226,11 @@ Task<> TargetSession::take_arrived() {
 Task<Result<void>> TargetSession::take(mover::Packet packet) {
   if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
     auto regions = std::move(made->regions);
-    co_return co_await way_->take_memory(job_, std::move(regions), std::move(packet.fds));
+    co_return co_await mode_->take_memory(job_, std::move(regions), std::move(packet.fds));
   }
   auto gone = std::get<mover::DroppedRegions>(std::move(packet.message)).regions;
   let_go_ += gone.size();
-  CKPT_CO_TRYV(co_await way_->drop_memory(job_, std::move(gone)));
+  CKPT_CO_TRYV(co_await mode_->drop_memory(job_, std::move(gone)));
   mover::RegionsLetGo told;
   told.regions = let_go_;
   if (!session_) co_return ok();
@@ -241,7 +241,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;
-  if (auto kept = way_->keep(job_, std::move(state)); !kept) {
+  if (auto kept = mode_->keep(job_, std::move(state)); !kept) {
     return fail(
         Error(ErrorCode::kRefused, "The host state cannot be kept").caused_by(std::move(kept).error()));
   }
@@ -257,7 +257,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
 
 Task<> TargetSession::compare(wire::Bytes payload) {
   auto self = shared_from_this();
-  auto same = co_await way_->compare(std::move(payload));
+  auto same = co_await mode_->compare(std::move(payload));
   // Refused: the stage stays, so that VERIFIED is never stated.
   if (!same) co_return fail(same.error());
   if (stage_ == Stage::kComparing) stage_ = Stage::kReceiving;
@@ -315,7 +315,7 @@ Task<> TargetSession::run_orders() {
 
 Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   if (!job_) {
-    CKPT_CO_TRY(brought, co_await way_->bring());
+    CKPT_CO_TRY(brought, co_await mode_->bring());
     attach_to(brought);
     if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
   }
@@ -327,10 +327,10 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
   // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
   // one more region.
-  if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
+  if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report =
       report_ ? &*report_ : nullptr;  // outside of the co_await: g++ 12 computes both branches there
-  CKPT_CO_TRYV(co_await way_->run(job_, order, report));
+  CKPT_CO_TRYV(co_await mode_->run(job_, order, report));
   learn();
   // The memory is the instance's own from here on; nothing may hold regions that it frees.
   control::spawn(context_.executor, "target release", release_memory());
@@ -342,7 +342,7 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
   const Turn::Held turn = co_await gate_.take();
   if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
   if (!job_) {
-    CKPT_CO_TRY(brought, co_await way_->bring());
+    CKPT_CO_TRY(brought, co_await mode_->bring());
     attach_to(brought);
   }
   co_await job_->known();
@@ -353,7 +353,7 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
   if (job_->ended() || !job_->keeper())
     co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
   if (job_->record().ran && job_->incarnation() >= k) co_return ok();
-  co_return co_await way_->enter_gate(job_, k, epoch);
+  co_return co_await mode_->enter_gate(job_, k, epoch);
 }
 
 Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline) {
@@ -402,7 +402,7 @@ void TargetSession::learn() {
   reach(PauseTerm::kFill, r.memory_filled_ns);
   reach(PauseTerm::kMap, r.resume_sent_ns);
   reach(PauseTerm::kResume, r.resumed_ns);
-  const PauseWork work = way_->pause_work(*job_);
+  const PauseWork work = mode_->pause_work(*job_);
   if (const PauseWork::Part& host = work[PauseTerm::kHostRestore]; host.on)
     report_->host_write_bytes_per_second =
         faster(context_.pauses->costs().memory().write, host.bytes, took[PauseTerm::kHostRestore]);
@@ -423,10 +423,10 @@ Task<> TargetSession::free() {
   stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
   // Ends an instance that is still starting first: the coroutine that waits for it then cleans up.
   auto job = job_;
-  co_await way_->end(job);
+  co_await mode_->end(job);
   if (stage_ == Stage::kAbandoned) co_return;
   co_await release_memory();
-  co_await way_->free(job);
+  co_await mode_->free(job);
 }
 
 }  // namespace ckpt::agent

@@ -43,7 +43,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   // `events` takes what the session finds out.
   TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
   TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
-                std::unique_ptr<TargetMode> way);
+                std::unique_ptr<TargetMode> mode);
   ~TargetSession();
 
   void perform(const migration::Action& action);
@@ -103,7 +103,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   SessionPort& events_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
-  std::unique_ptr<TargetMode> way_;
+  std::unique_ptr<TargetMode> mode_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;

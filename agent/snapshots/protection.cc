@@ -77,8 +77,8 @@ Result<VaultPlace> Protection::place_of(const std::string& folder) const {
   if (!place.path.starts_with('/'))
     return Error(ErrorCode::kInvalidArgument, "A vault's folder must be an absolute path, not " + folder);
   if (folder.empty()) {
-    place.way.memory = parts_.context.config.vault_memory_folder();
-    place.way.memory_limit_bytes = parts_.context.config.vault_memory_limit_mib << 20;
+    place.access.memory = parts_.context.config.vault_memory_folder();
+    place.access.memory_limit_bytes = parts_.context.config.vault_memory_limit_mib << 20;
   }
   return place;
 }
@@ -91,8 +91,8 @@ Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::V
   VaultPlace place;
   place.path = peer.node;
   place.limit_bytes = peer.limit_bytes;
-  place.way.peer_address = peer.address;
-  place.way.peer_token = peer.token;
+  place.access.peer_address = peer.address;
+  place.access.peer_token = peer.token;
   return place;
 }
 
@@ -125,7 +125,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.gang.id != 0 && request.set == 0)
     co_return Error(ErrorCode::kNotSupported, name + " is one of several ranks: they are stored together");
-  if (job->record().spec.way == MigrationMode::kAdopted)
+  if (job->record().spec.mode == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   const wire::JobId id = request.job;
@@ -200,7 +200,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   CKPT_CO_TRYV(check_spec(parts_.context.gpus, request.spec));
-  if (request.spec.way == MigrationMode::kAdopted)
+  if (request.spec.mode == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
   const Instance instance(request.spec.job, request.spec.incarnation);
   if (restores_.contains(instance))
@@ -294,7 +294,7 @@ Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
   vault_server::VaultOrder order;
   order.job = request.vault_job;
   order.writes = request.writes;
-  order.into_memory = request.writes && !request.durable && place.way.memory_limit_bytes > 0;
+  order.into_memory = request.writes && !request.durable && place.access.memory_limit_bytes > 0;
   order.lasts_ms = request.lasts_ms;
   order.limit_bytes = grant.limit_bytes;
   CKPT_CO_TRY(made, co_await parts_.server->grant(std::move(order)));

@@ -61,14 +61,14 @@ Task<Result<void>> RestoreSession::restore() {
   stored_ = std::move(stored);
   CKPT_CO_TRYV(co_await check(stored_));
   CKPT_CO_TRYV(add_rendezvous(request_.spec));
-  way_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
+  mode_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
   CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(check_is_wanted());
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session());
-  if (way_->has_memory()) {
+  if (mode_->has_memory()) {
     CKPT_CO_TRYV(co_await export_memory());
   }
   CKPT_CO_TRYV(co_await fill());
@@ -77,11 +77,11 @@ Task<Result<void>> RestoreSession::restore() {
 
 Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
   const wire::JobSpec& spec = stored.job.spec;
-  if (spec.way != request_.spec.way)
-    co_return Error(ErrorCode::kRefused, "The image is of a " + std::string(to_string(spec.way)) +
+  if (spec.mode != request_.spec.mode)
+    co_return Error(ErrorCode::kRefused, "The image is of a " + std::string(to_string(spec.mode)) +
                                              " job, and the job to start is a " +
-                                             std::string(to_string(request_.spec.way)) + " one");
-  if (spec.way == MigrationMode::kCooperative) co_return ok();
+                                             std::string(to_string(request_.spec.mode)) + " one");
+  if (spec.mode == MigrationMode::kCooperative) co_return ok();
   CKPT_CO_TRY(model, context_.base.gpus.model_of(request_.spec.ranks.front().gpu_index));
   if (model == stored.job.gpu_model) co_return ok();
   co_return Error(ErrorCode::kRefused, "The image's GPU context needs a " + stored.job.gpu_model +
@@ -91,17 +91,17 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
 }
 
 Task<Result<void>> RestoreSession::start_instance() {
-  CKPT_CO_TRY(job, co_await way_->start());
+  CKPT_CO_TRY(job, co_await mode_->start());
   job_ = std::move(job);
   fault_point(FaultPoint::kRestoreStarted);
-  co_return co_await way_->ready(job_);
+  co_return co_await mode_->ready(job_);
 }
 
 Task<Result<void>> RestoreSession::open_session() {
   CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
   CKPT_CO_TRY(request,
               session_order(mover::Purpose::kRestore, wire::Side::kTarget, request_.spec.incarnation));
-  request.makes_memory = !way_->has_memory();
+  request.makes_memory = !mode_->has_memory();
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));
@@ -144,7 +144,7 @@ Task<Result<void>> RestoreSession::fill() {
   start.folder = place_.path;
   start.vault_job = request_.vault_job;
   start.version = request_.version;
-  start.way = place_.way;
+  start.access = place_.access;
   const Nanos began = now_ns();
   CKPT_CO_TRYV(session_->send(std::move(start)));
   while (!done_) {
@@ -169,21 +169,21 @@ Task<Result<void>> RestoreSession::fill() {
   }
   for (const std::string& skipped : done_->skipped)
     spdlog::warn("damaged image skipped: job {} {}", wire::job_text(request_.spec.job), skipped);
-  if (request_.spec.way != MigrationMode::kCooperative) {
-    CKPT_CO_TRYV(co_await way_->compare(stored_.job.payload));
+  if (request_.spec.mode != MigrationMode::kCooperative) {
+    CKPT_CO_TRYV(co_await mode_->compare(stored_.job.payload));
   }
-  co_return way_->keep(job_, std::move(host_state_));
+  co_return mode_->keep(job_, std::move(host_state_));
 }
 
 Task<Result<void>> RestoreSession::take(mover::Packet packet) {
   if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
     auto regions = std::move(made->regions);
-    co_return co_await way_->take_memory(job_, std::move(regions), std::move(packet.fds));
+    co_return co_await mode_->take_memory(job_, std::move(regions), std::move(packet.fds));
   }
   if (auto* gone = std::get_if<mover::DroppedRegions>(&packet.message)) {
     auto regions = std::move(gone->regions);
     let_go_ += regions.size();
-    CKPT_CO_TRYV(co_await way_->drop_memory(job_, std::move(regions)));
+    CKPT_CO_TRYV(co_await mode_->drop_memory(job_, std::move(regions)));
     mover::RegionsLetGo told;
     told.regions = let_go_;
     co_return session_->send(std::move(told));
@@ -215,10 +215,10 @@ Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
   // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
   // one more region.
-  if (!way_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
+  if (!mode_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   CKPT_CO_TRYV(check_is_wanted());
   if (!job_) {
-    CKPT_CO_TRY(brought, co_await way_->bring());
+    CKPT_CO_TRY(brought, co_await mode_->bring());
     job_ = std::move(brought);
   }
   // The report is written before the instance runs: the message that it runs names its image.
@@ -226,7 +226,7 @@ Task<Result<void>> RestoreSession::run_instance() {
   CKPT_CO_TRYV(check_is_wanted());
   RunOrder order;
   order.k = request_.spec.incarnation;
-  CKPT_CO_TRYV(co_await way_->run(job_, order, nullptr));
+  CKPT_CO_TRYV(co_await mode_->run(job_, order, nullptr));
   job_->runs_as(order.k);
   co_return ok();
 }
@@ -240,9 +240,9 @@ Task<> RestoreSession::release_memory() {
 }
 
 Task<> RestoreSession::clean_up() {
-  if (!way_) co_return;
-  co_await way_->end(job_);
-  co_await way_->free(job_);
+  if (!mode_) co_return;
+  co_await mode_->end(job_);
+  co_await mode_->free(job_);
 }
 
 }  // namespace ckpt::agent::protect

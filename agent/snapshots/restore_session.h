@@ -47,7 +47,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   wire::RestoreImage request_;
   const VaultPlace place_;
   StoredVersion stored_;
-  std::unique_ptr<TargetMode> way_;
+  std::unique_ptr<TargetMode> mode_;
   std::shared_ptr<Job> job_;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;

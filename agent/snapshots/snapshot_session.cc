@@ -127,7 +127,7 @@ Task<Result<void>> SnapshotSession::take(bool full) {
   report_.host_bytes = done_->host_bytes;
   if (request_.end_after) {
     left_ = true;
-    co_await way_->leave(job_);
+    co_await mode_->leave(job_);
   }
   co_return ok();
 }
@@ -139,9 +139,9 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
   if (!description.summary.movable)
     co_return Error(ErrorCode::kRefused,
                     "The job cannot be stored: " + std::string(description.summary.reason.str()));
-  way_ = make_source_mode(context_.base, JobOperation::snapshot(job_->record().spec, job_->incarnation()));
-  CKPT_CO_TRYV(co_await way_->check(job_));
-  co_await way_->let_go();  // its mover reads host state once all of it is there
+  mode_ = make_source_mode(context_.base, JobOperation::snapshot(job_->record().spec, job_->incarnation()));
+  CKPT_CO_TRYV(co_await mode_->check(job_));
+  co_await mode_->let_go();  // its mover reads host state once all of it is there
   CKPT_CO_TRYV(co_await open_session());
   CKPT_CO_TRYV(co_await export_memory());
   CKPT_CO_TRYV(start_copy(full));
@@ -190,7 +190,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   stored.spec.incarnation = job_->incarnation();
   stored.spec.ranks = job_->record().spec.ranks;
   stored.node = context_.base.config.node;
-  stored.payload = way_->payload();
+  stored.payload = mode_->payload();
   stored.sequence = request_.sequence;
   stored.set = request_.set;
   CKPT_TRY(model, context_.base.gpus.model_of(job_->gpu()));
@@ -204,7 +204,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   start.keep = request_.keep;
   start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
   start.vault_limit_bytes = place_.limit_bytes;
-  start.way = place_.way;
+  start.access = place_.access;
   start.slowdown_permille = stays() ? 0 : kSlowdownPermille;
   start.full = full;
   start.first_version = request_.first_version;
@@ -396,7 +396,7 @@ Task<Result<void>> SnapshotSession::save() {
   round.paused_ns = now_ns();
   CKPT_CO_TRYV(session_->send(std::move(round)));
   wire::SourceReport ignored;  // a snapshot's report has the sum alone
-  CKPT_CO_TRY(state, co_await way_->save(job_, std::move(*paused_), ignored));
+  CKPT_CO_TRY(state, co_await mode_->save(job_, std::move(*paused_), ignored));
   mover::SnapshotHost host;
   host.host_state_bytes = state.bytes;
   std::vector<UniqueFd> descriptors;
@@ -418,7 +418,7 @@ Task<Result<void>> SnapshotSession::go_on() {
     const auto ended =
         Error(ErrorCode::kUnavailable, "The job ended while it was paused: " + job_->end_reason());
     if (job_->ended() || !job_->keeper()) co_return ended;
-    auto back = co_await way_->go_back(job_);
+    auto back = co_await mode_->go_back(job_);
     const auto keeper = job_->keeper();
     if (!keeper) co_return ended;
     if (back) {

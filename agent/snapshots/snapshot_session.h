@@ -83,7 +83,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   const wire::TakeSnapshot request_;
   const VaultPlace place_;
   std::shared_ptr<Job> job_;
-  std::unique_ptr<SourceMode> way_;
+  std::unique_ptr<SourceMode> mode_;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;
   std::unique_ptr<KeeperLink::Exchange> pausing_;

@@ -57,7 +57,7 @@ Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::
                        std::span<wire::ImageRow> rows) {
   vault::Tiers tiers;
   tiers.disk = place.path;
-  tiers.memory = place.way.memory;
+  tiers.memory = place.access.memory;
   CKPT_TRY(resident, vault::TieredFiles(std::move(tiers)).packs_in_memory(job));
   CKPT_TRY(uses, vault.uses(job));
   for (wire::ImageRow& row : rows) {
@@ -76,7 +76,7 @@ Result<void> list_job(const VaultPlace& place, vault::Vault& vault, const std::s
   CKPT_TRY(list, vault.list_versions(job));
   const std::size_t before = rows.size();
   for (const auto& version : list.versions) rows.push_back(row_of(*version));
-  if (!place.way.memory.empty()) {
+  if (!place.access.memory.empty()) {
     CKPT_TRYV(add_tiers(place, vault, job, std::span(rows).subspan(before)));
   }
   for (const vault::DamagedVersion& version : list.damaged) {
@@ -163,17 +163,17 @@ vault::Route VaultPlace::route() const {
   vault::Route route;
   route.folder = path;
   route.limit_bytes = limit_bytes;
-  route.memory = way.memory;
-  route.memory_limit_bytes = way.memory_limit_bytes;
-  route.peer_address = way.peer_address;
-  route.peer_token = way.peer_token;
+  route.memory = access.memory;
+  route.memory_limit_bytes = access.memory_limit_bytes;
+  route.peer_address = access.peer_address;
+  route.peer_token = access.peer_token;
   return route;
 }
 
 Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job) {
   vault::Tiers tiers;
   tiers.disk = place.path;
-  tiers.memory = place.way.memory;
+  tiers.memory = place.access.memory;
   vault::TieredFiles files(std::move(tiers));
   std::uint64_t bytes = 0;
   auto jobs = files.list(place.path + "/jobs");

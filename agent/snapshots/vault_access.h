@@ -20,7 +20,7 @@ struct VaultPlace {
   std::string path;  // of another node: its name
   std::string word;  // the coordinator's name for it; empty: the node's own
   std::uint64_t limit_bytes = 0;
-  wire::mover::VaultWay way;
+  wire::mover::VaultAccess access;
 
   [[nodiscard]] vault::Route route() const;
 };

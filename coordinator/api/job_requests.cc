@@ -89,7 +89,8 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.to = body.text("to").value_or("auto");
   migrate.network = body.text("network").value_or("");
   migrate.ranks = body.numbers("ranks", kMaxRanks - 1).value_or(std::vector<std::uint32_t>());
-  migrate.options.mode = body.named<wire::MigrateMode>("mode").value_or(wire::MigrateMode::kLive);
+  migrate.options.strategy =
+      body.named<wire::MigrateStrategy>("strategy").value_or(wire::MigrateStrategy::kLive);
   migrate.communicators = body.named<wire::Communicators>("communicators");
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
   // A limit that is named binds, unless the request has the other.
@@ -129,14 +130,14 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
       static_cast<std::int32_t>(body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   submit.preempt = body.boolean("preempt").value_or(false);
   dry_run = body.boolean("dry_run").value_or(false);
-  const std::string way = body.text("way").value_or("cooperative");
+  const std::string mode = body.text("mode").value_or("cooperative");
   CKPT_TRYV(body.finish());
   CKPT_TRYV(gang);
   submit.gang = *gang;
   const auto usage = [](const std::string& reason) { return Error(ErrorCode::kInvalidArgument, reason); };
-  if (way != "cooperative" && way != "transparent")
-    return usage("Field way is neither cooperative nor transparent");
-  submit.spec.way = way == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
+  if (mode != "cooperative" && mode != "transparent")
+    return usage("Field mode is neither cooperative nor transparent");
+  submit.spec.mode = mode == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
     return usage("Field argv must name a command");
   if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");

@@ -99,12 +99,13 @@ void add_migrations(JobId job, const MigrationTable& migrations, api::JobDetail&
     const Migration& migration = *migrations.find(id);
     view.migrations.push_back(migration_text(id));
     if (!migration.open()) continue;
-    view.open_migration = api::OpenMigration{.id = migration_text(id),
-                                             .state = std::string(state_text(migration)),
-                                             .from = to_text(migration.from),
-                                             .to = to_text(migration.to),
-                                             .mode = std::string(record::name_of(migration.options.mode)),
-                                             .options = options_view(migration.options)};
+    view.open_migration =
+        api::OpenMigration{.id = migration_text(id),
+                           .state = std::string(state_text(migration)),
+                           .from = to_text(migration.from),
+                           .to = to_text(migration.to),
+                           .strategy = std::string(record::name_of(migration.options.strategy)),
+                           .options = options_view(migration.options)};
   }
 }
 
@@ -139,7 +140,7 @@ std::string reason_of_gang(const Gang& gang, const JobStates& states, const Job*
   }
   std::string reason = reason_of(gang);
   if (!reason.empty() || is_ended(state_of(gang)) || stays == nullptr) return reason;
-  return stays->spec.way == MigrationMode::kCooperative
+  return stays->spec.mode == MigrationMode::kCooperative
              ? stays->reason
              : "ranks that do not call ckpt_barrier cannot be moved";
 }
@@ -163,7 +164,7 @@ api::Job job_view(const Job& job, const JobStates& states) {
   }
   view.incarnation = job.incarnation;
   view.unconfirmed = job.unconfirmed;
-  view.way = to_string(job.spec.way);
+  view.mode = to_string(job.spec.mode);
   view.movable = !ended && !parked && obstacle.empty();
   view.reason = text_if_any(obstacle);
   if (!ended && !parked && job.obstacles >= 0) view.obstacles = job.obstacles;
@@ -215,7 +216,7 @@ api::Job gang_view(const Gang& gang, const JobStates& states) {
     one_node = one_node && rank->node() == first.node();
   }
   const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
-    return !rank->movable || rank->spec.way != MigrationMode::kCooperative;
+    return !rank->movable || rank->spec.mode != MigrationMode::kCooperative;
   });
   view.id = job_text(gang.id);
   view.name = gang.name;

@@ -142,7 +142,7 @@ api::MigrationReport report_view(const Migration& m) {
   view.error = text_if_any(m.error);
   view.from = to_text(m.from);
   view.to = to_text(m.to);
-  view.mode = record::name_of(m.options.mode);
+  view.strategy = record::name_of(m.options.strategy);
   view.codec = record::name_of(m.options.codec);
   view.network = text_if_any(m.network);
   view.transport = text_if_any(m.transport);
@@ -172,7 +172,7 @@ api::Migration migration_view(const Migration& m) {
   view.open = m.open();
   view.from = to_text(m.from);
   view.to = to_text(m.to);
-  view.mode = record::name_of(m.options.mode);
+  view.strategy = record::name_of(m.options.strategy);
   view.options = options_view(m.options);
   if (m.expected_pause_ms > 0) view.expected_pause_ms = m.expected_pause_ms;
   view.reason = text_if_any(m.reason);

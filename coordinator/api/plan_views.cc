@@ -90,13 +90,13 @@ api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan, const wire
   std::optional<ExpectedPause> pause;
   if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
   // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
-  const bool is_adopted = job.spec.way == MigrationMode::kAdopted;
+  const bool is_adopted = job.spec.mode == MigrationMode::kAdopted;
   api::MovePlan view;
   view.job = job_text(job.id);
   view.job_name = job.spec.name;
   view.from = to_text(job.ranks.front().place);
   if (plan.to) view.to = to_text(*plan.to);
-  view.mode = record::name_of(is_adopted ? wire::MigrateMode::kStopCopy : options.mode);
+  view.strategy = record::name_of(is_adopted ? wire::MigrateStrategy::kStopCopy : options.strategy);
   view.options = options_view(options);
   view.state_bytes = job.state_bytes();
   view.expected_pause_ms = pause_ms_if_any(pause);
@@ -123,7 +123,7 @@ api::MovePlan move_plan_view(const Gang& gang, const GangMovePlan& plan,
   }
   view.from = fmt::format("{}", fmt::join(from, ","));
   view.to = text_if_any(fmt::format("{}", fmt::join(texts_of(plan.places), ",")));
-  view.mode = record::name_of(options.mode);
+  view.strategy = record::name_of(options.strategy);
   view.options = options_view(options);
   view.possible = !plan.places.empty();
   view.reason = text_if_any(plan.reason);

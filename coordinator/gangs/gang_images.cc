@@ -53,9 +53,9 @@ std::string GangImages::why_none(const Gang& gang) const {
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
     const std::uint32_t number = rank->rank_number();
-    if (rank->spec.way != MigrationMode::kCooperative)
+    if (rank->spec.mode != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at one step", number,
-                         to_string(rank->spec.way));
+                         to_string(rank->spec.mode));
     if (const std::string reason = deps_.snapshots.why_none(*rank); !reason.empty())
       return fmt::format("of rank {} none can be taken: {}", number, reason);
   }
@@ -68,7 +68,7 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   if (!gang) co_return gang_was_removed(id);
   std::vector<JobId> ranks;  // a job may be removed while another one is waited for
   for (const Job* rank : gang->ranks) {
-    if (rank->spec.way != MigrationMode::kCooperative) break;  // why_none() has the reason
+    if (rank->spec.mode != MigrationMode::kCooperative) break;  // why_none() has the reason
     ranks.push_back(rank->id);
   }
   for (const JobId rank : ranks) {

@@ -64,11 +64,11 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
   if (is_ended(state_of(gang)))
     return Error(ErrorCode::kRefused, "Job " + gang.name + " is " + std::string(to_string(state_of(gang))));
   for (const Job* rank : gang.ranks) {
-    if (rank->spec.way != MigrationMode::kCooperative)
+    if (rank->spec.mode != MigrationMode::kCooperative)
       return Error(ErrorCode::kRefused,
                    fmt::format("Rank {} of job {} is {}: only ranks that call ckpt_barrier can stop "
                                "at one step",
-                               rank->rank_number(), gang.name, to_string(rank->spec.way)));
+                               rank->rank_number(), gang.name, to_string(rank->spec.mode)));
   }
   CKPT_TRY(destination, destination_of(wish.to, deps_.nodes));
   Protected answer;

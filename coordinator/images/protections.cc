@@ -44,7 +44,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
   if (is_ended(job->state))
     return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
   CKPT_TRYV(check_has_images(*job));
-  if (job->spec.way == MigrationMode::kAdopted)
+  if (job->spec.mode == MigrationMode::kAdopted)
     return Error(
         ErrorCode::kRefused,
         "Job " + job->spec.name + " was adopted, and has no images: start it with `run` to protect it");
@@ -61,7 +61,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
         fmt::format(
             "Job {} is {}: a snapshot saves and restores its context and its process, and {}. Every 5m "
             "at most, or --force",
-            job->spec.name, to_string(job->spec.way), answer.note));
+            job->spec.name, to_string(job->spec.mode), answer.note));
   if (destination.folder.empty() && vault_node(*job, destination) == job->node())
     answer.note += fmt::format(
         "{}its images are in the vault of {}, where it runs: they are of no use when that node is "

@@ -97,7 +97,7 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
   const PackMove& planned = run_->plan.moves[index];
   MigrateRequest request;
   request.to = to_text(run_->problem.gpus[planned.to].place);
-  request.options.mode = wire::MigrateMode::kLive;
+  request.options.strategy = wire::MigrateStrategy::kLive;
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = kMoveTimeoutMs;
   request.reason = "rebalance: " + why_move(run_->problem, run_->plan, index);

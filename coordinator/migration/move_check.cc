@@ -20,7 +20,7 @@ struct Asked {
   std::vector<TargetAnswer> answers;
 
   [[nodiscard]] bool leaves_node(const Place& to) const { return to.node != question.from.node; }
-  [[nodiscard]] bool takes_program_along() const { return question.spec.way != MigrationMode::kCooperative; }
+  [[nodiscard]] bool takes_program_along() const { return question.spec.mode != MigrationMode::kCooperative; }
 };
 
 Error not_asked(const std::string& node, const Error& error) {

@@ -55,7 +55,7 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   spec.cwd = found.facts.cwd;
   spec.uid = found.facts.uid;
   spec.gid = found.facts.gid;
-  spec.way = MigrationMode::kAdopted;
+  spec.mode = MigrationMode::kAdopted;
   spec.adopt_pid = request.pid;
   spec.adopt_start_ticks = found.facts.start_ticks;
   wire::RankSpec rank;

@@ -86,7 +86,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
 bool JobStates::lacks_context(const Job& job) const {
   // Until its node has reported it, it may come to run at any moment.
   const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
-  return is_reported && job.spec.way == MigrationMode::kTransparent && of(job) == "starting" &&
+  return is_reported && job.spec.mode == MigrationMode::kTransparent && of(job) == "starting" &&
          wall_clock_ms() - job.started_ms > kMakesContextMs;
 }
 

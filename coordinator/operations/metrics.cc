@@ -34,7 +34,7 @@ constexpr std::array kResults = {MigrationResult::kDone,     MigrationResult::kF
 constexpr std::array kOpenPhases = {MigrationPhase::kPreparing, MigrationPhase::kPrecopy,
                                     MigrationPhase::kGranted,   MigrationPhase::kVerified,
                                     MigrationPhase::kCommitted, MigrationPhase::kClosing};
-constexpr std::array kModes = {wire::MigrateMode::kLive, wire::MigrateMode::kStopCopy};
+constexpr std::array kStrategies = {wire::MigrateStrategy::kLive, wire::MigrateStrategy::kStopCopy};
 constexpr std::array kMigrationModes = {MigrationMode::kCooperative, MigrationMode::kTransparent,
                                         MigrationMode::kAdopted};
 
@@ -49,8 +49,8 @@ std::vector<double> round_bounds() {
   return {1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50};
 }
 
-std::string mode_text(wire::MigrateMode mode) {
-  return mode == wire::MigrateMode::kStopCopy ? "stop_copy" : "live";
+std::string strategy_text(wire::MigrateStrategy strategy) {
+  return strategy == wire::MigrateStrategy::kStopCopy ? "stop_copy" : "live";
 }
 std::string communicators_label(wire::Communicators when) {
   return when == wire::Communicators::kInPause ? "in_pause" : "overlap";
@@ -71,7 +71,7 @@ Metrics::Metrics(Tables tables)
                                     "Answers of the HTTP API, by the class of their status.", {"code"})),
       migrations(registry_.counter("gpumigrate_migrations_total",
                                    "Migrations that have ended, by how (docs/api.md: result).",
-                                   {"mode", "way", "result"})),
+                                   {"strategy", "mode", "result"})),
       sent_bytes(registry_.counter(
           "gpumigrate_sent_bytes_total",
           "Bytes that ended migrations carried, before encoding: chunks of device memory, the "
@@ -91,14 +91,14 @@ Metrics::Metrics(Tables tables)
                                       "Chunks that arrived with a wrong fingerprint and were sent again.")),
       migration_seconds(registry_.histogram("gpumigrate_migration_duration_seconds",
                                             "From the request to the end of a migration that was done.",
-                                            {"mode", "way"}, duration_bounds())),
+                                            {"strategy", "mode"}, duration_bounds())),
       setup_seconds(registry_.histogram("gpumigrate_setup_seconds",
-                                        "From the request until both sides were ready to copy.", {"way"},
+                                        "From the request until both sides were ready to copy.", {"mode"},
                                         duration_bounds())),
       downtime_seconds(
           registry_.histogram("gpumigrate_downtime_seconds",
                               "From the job's entry into the barrier until it ran again elsewhere.",
-                              {"mode", "way"}, pause_bounds())),
+                              {"strategy", "mode"}, pause_bounds())),
       downtime_pieces(registry_.histogram(
           "gpumigrate_downtime_piece_seconds",
           "The downtime split along its critical path (docs/architecture.md).", {"piece"}, pause_bounds())),
@@ -130,9 +130,9 @@ Metrics::Metrics(Tables tables)
 
 // Shown as 0 from the start: a series that begins with its first event has no rate then.
 void Metrics::prepare_series() {
-  for (const wire::MigrateMode mode : kModes) {
+  for (const wire::MigrateStrategy strategy : kStrategies) {
     for (const MigrationMode with : kMigrationModes) {
-      const Values labels = {mode_text(mode), std::string(to_string(with))};
+      const Values labels = {strategy_text(strategy), std::string(to_string(with))};
       migration_seconds.prepare(labels);
       downtime_seconds.prepare(labels);
       for (const MigrationResult result : kResults)
@@ -310,9 +310,9 @@ void Metrics::observe_transfer(const char* name, const char* help,
   });
 }
 
-std::string Metrics::way_of(JobId id) const {
+std::string Metrics::mode_of(JobId id) const {
   const Job* job = tables_.jobs.find(id);
-  return job == nullptr ? "unknown" : std::string(to_string(job->spec.way));
+  return job == nullptr ? "unknown" : std::string(to_string(job->spec.mode));
 }
 
 void Metrics::answered(unsigned status) {
@@ -326,7 +326,7 @@ void Metrics::take(const Event& event) {
   if (event.kind == "migration-begun") preparing_.insert(m->id);
   if (m->phase != MigrationPhase::kPreparing && preparing_.erase(m->id) != 0 &&
       m->phase == MigrationPhase::kPrecopy)
-    setup_seconds.add({way_of(m->job)}, seconds(wall_clock_ms() - m->started_ms));
+    setup_seconds.add({mode_of(m->job)}, seconds(wall_clock_ms() - m->started_ms));
   if (event.kind == "migration-ended") ended(*m);
   if (event.kind == "ranks-measured") ranks_measured(*m);
   if (event.kind == "memory-arrived" && m->target_report)
@@ -334,7 +334,7 @@ void Metrics::take(const Event& event) {
 }
 
 void Metrics::ended(const Migration& m) {
-  const Values labels = {mode_text(m.options.mode), way_of(m.job)};
+  const Values labels = {strategy_text(m.options.strategy), mode_of(m.job)};
   migrations.add({labels[0], labels[1], std::string(to_string(m.result))});
   if (m.source_report) count(*m.source_report);
   if (m.result != MigrationResult::kDone) return;

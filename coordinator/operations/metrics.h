@@ -50,15 +50,15 @@ class Metrics {
  public:
   metrics::Counters events;       // kind
   metrics::Counters api_answers;  // code: 2xx, 4xx, ...
-  metrics::Counters migrations;   // mode, way, result
+  metrics::Counters migrations;   // strategy, mode, result
   metrics::Counters sent_bytes;   // kind: chunks, host, context
   metrics::Counters final_bytes;
   metrics::Counters wire_bytes;
   metrics::Counters dirty_bytes;
   metrics::Counters resent_chunks;
-  metrics::Histograms migration_seconds;  // mode, way
-  metrics::Histograms setup_seconds;      // way
-  metrics::Histograms downtime_seconds;   // mode, way
+  metrics::Histograms migration_seconds;  // strategy, mode
+  metrics::Histograms setup_seconds;      // mode
+  metrics::Histograms downtime_seconds;   // strategy, mode
   metrics::Histograms downtime_pieces;    // piece
   metrics::Histograms rounds;
   metrics::Histograms memory_follows_seconds;
@@ -79,7 +79,7 @@ class Metrics {
   void ended(const Migration& migration);
   void ranks_measured(const Migration& lead);
   void count(const wire::SourceReport& report);
-  [[nodiscard]] std::string way_of(JobId id) const;
+  [[nodiscard]] std::string mode_of(JobId id) const;
 
   Tables tables_;
   std::set<MigrationId> preparing_;  // begun, and not known to be ready yet

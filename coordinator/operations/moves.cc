@@ -53,8 +53,8 @@ Result<std::string> reason_of(const Result<void>& answer) {
 }
 
 Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
-  if (options.new_argv.empty() || job.spec.way == MigrationMode::kCooperative) return ok();
-  return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.way)) +
+  if (options.new_argv.empty() || job.spec.mode == MigrationMode::kCooperative) return ok();
+  return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.mode)) +
                                         ": only a cooperative job can go on as another program");
 }
 

@@ -182,7 +182,7 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
     wanted.driver = view.driver;
   }
   // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
-  wanted.same_model = wanted.host_process = job.spec.way != MigrationMode::kCooperative;
+  wanted.same_model = wanted.host_process = job.spec.mode != MigrationMode::kCooperative;
   return wanted;
 }
 
@@ -235,7 +235,7 @@ PlacementRequest Planner::request_for(const Job& job, const Image& image) const 
   wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
   wanted.margin_bytes = static_cast<std::uint64_t>(deps_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
-  wanted.same_model = wanted.host_process = job.spec.way != MigrationMode::kCooperative;
+  wanted.same_model = wanted.host_process = job.spec.mode != MigrationMode::kCooperative;
   return wanted;
 }
 

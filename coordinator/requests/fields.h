@@ -78,9 +78,9 @@ inline constexpr std::array kFields = {
     Field{"shadow_memory_bytes"},
     Field{"slowdown_percent"},
     Field{"start_ticks", Effect::kStartsProgram},
+    Field{"strategy"},
     Field{"timeout_ms"},
     Field{"to", Effect::kNamesFolder, true},
-    Field{"way"},
 };
 
 [[nodiscard]] constexpr const Field* find_field(std::string_view name) {

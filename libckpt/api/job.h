@@ -89,7 +89,7 @@ struct Job {
   std::vector<JobRank> ranks;
   std::uint64_t incarnation = 0;
   bool unconfirmed = false;  // taken in by its node's word
-  std::string way;           // cooperative, transparent, adopted
+  std::string mode;          // cooperative, transparent, adopted
   bool movable = false;
   std::optional<std::string> reason;      // why it is not
   std::optional<std::int32_t> obstacles;  // to another node
@@ -111,7 +111,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("silent_node", &T::silent_node), record::field("trouble", &T::trouble),
       record::field("node", &T::node), record::field("gpu", &T::gpu), record::field("ranks", &T::ranks),
       record::field("incarnation", &T::incarnation), record::field("unconfirmed", &T::unconfirmed),
-      record::field("way", &T::way), record::field("movable", &T::movable),
+      record::field("mode", &T::mode), record::field("movable", &T::movable),
       record::field("reason", &T::reason), record::field("obstacles", &T::obstacles),
       record::field("state_bytes", &T::state_bytes), record::field("priority", &T::priority),
       record::field("memory", &T::memory), record::field("expected_bytes", &T::expected_bytes),
@@ -195,14 +195,14 @@ struct OpenMigration {
   std::string state;
   std::string from;
   std::string to;
-  std::string mode;
+  std::string strategy;
   MigrateOptions options;
 };
 template <std::same_as<OpenMigration> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("id", &T::id), record::field("state", &T::state),
                         record::field("from", &T::from), record::field("to", &T::to),
-                        record::field("mode", &T::mode), record::field("options", &T::options));
+                        record::field("strategy", &T::strategy), record::field("options", &T::options));
 }
 
 // One job of one rank by itself, and not in a list.

@@ -123,7 +123,7 @@ struct MigrationReport {
   std::optional<std::string> error;
   std::string from;
   std::string to;
-  std::string mode;
+  std::string strategy;
   std::optional<std::string> codec;
   std::optional<std::string> network;
   std::optional<std::string> transport;
@@ -163,7 +163,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("id", &T::id), record::field("job", &T::job), record::field("result", &T::result),
       record::field("error", &T::error), record::field("from", &T::from), record::field("to", &T::to),
-      record::field("mode", &T::mode), record::field("codec", &T::codec),
+      record::field("strategy", &T::strategy), record::field("codec", &T::codec),
       record::field("network", &T::network), record::field("transport", &T::transport),
       record::field("rounds", &T::rounds), record::field("state_bytes", &T::state_bytes),
       record::field("sent_bytes", &T::sent_bytes), record::field("wire_bytes", &T::wire_bytes),
@@ -196,7 +196,7 @@ struct Migration {
   bool open = false;
   std::string from;
   std::string to;
-  std::string mode;
+  std::string strategy;
   MigrateOptions options;
   std::optional<double> expected_pause_ms;  // before it began
   std::optional<std::string> reason;
@@ -217,7 +217,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("id", &T::id), record::field("revision", &T::revision), record::field("job", &T::job),
       record::field("job_name", &T::job_name), record::field("state", &T::state),
       record::field("open", &T::open), record::field("from", &T::from), record::field("to", &T::to),
-      record::field("mode", &T::mode), record::field("options", &T::options),
+      record::field("strategy", &T::strategy), record::field("options", &T::options),
       record::field("expected_pause_ms", &T::expected_pause_ms), record::field("reason", &T::reason),
       record::field("started", &T::started), record::field("ended", &T::ended),
       record::field("abort_requested", &T::abort_requested), record::field("progress", &T::progress),

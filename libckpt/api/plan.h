@@ -85,7 +85,7 @@ struct MovePlan {
   std::optional<std::vector<std::uint32_t>> ranks;  // that move; null for a job of one rank
   std::string from;                                 // the places of these ranks, with commas
   std::optional<std::string> to;                    // null: not possible
-  std::string mode;
+  std::string strategy;
   MigrateOptions options;
   std::uint64_t state_bytes = 0;
   std::optional<double> expected_pause_ms;
@@ -100,7 +100,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("dry_run", &T::dry_run), record::field("job", &T::job),
                         record::field("job_name", &T::job_name), record::field("ranks", &T::ranks),
                         record::field("from", &T::from), record::field("to", &T::to),
-                        record::field("mode", &T::mode), record::field("options", &T::options),
+                        record::field("strategy", &T::strategy), record::field("options", &T::options),
                         record::field("state_bytes", &T::state_bytes),
                         record::field("expected_pause_ms", &T::expected_pause_ms),
                         record::field("expected_pause_from", &T::expected_pause_from),

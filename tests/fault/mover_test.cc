@@ -41,7 +41,7 @@ class Move {
     source.attach(source_, key_);
     target.attach(target_, key_);
   }
-  void start(wire::MigrateMode mode, Nanos max_downtime = 10'000'000'000,
+  void start(wire::MigrateStrategy mode, Nanos max_downtime = 10'000'000'000,
              wire::NotConverged otherwise = wire::NotConverged::kSwitch) {
     messages::StartTarget listen;
     listen.session = key_;
@@ -49,7 +49,7 @@ class Move {
     messages::StartSource start;
     start.session = key_;
     start.addresses = target_.expect<messages::Listening>().addresses;
-    start.options.mode = mode;
+    start.options.strategy = mode;
     start.options.max_downtime_ns = max_downtime;
     start.options.if_not_converged = otherwise;
     source_.send(start);
@@ -152,7 +152,7 @@ TEST_F(MoverTest, stop_copy_moves_tensors_by_name_and_leaves_nothing_behind) {
   MoverProcess target(1, "b");
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
-  move.start(wire::MigrateMode::kStopCopy);
+  move.start(wire::MigrateStrategy::kStopCopy);
   const auto accepted = source.expect<messages::PlanAccepted>();
   EXPECT_EQ(accepted.state_bytes, 3'600'000u + 2'000'000u + 12u) << "tied and viewed tensors are sent once";
   source.expect<messages::FirstRoundDone>();
@@ -197,7 +197,7 @@ TEST_F(MoverTest, live_moves_under_a_writing_job) {
         source_memory->write("weights", random() % 3'500'000, data);
       }
     });
-    move.start(wire::MigrateMode::kLive);
+    move.start(wire::MigrateStrategy::kLive);
     source.expect<messages::FirstRoundDone>();
     const auto converged = source.expect<messages::Converged>();
     EXPECT_GE(converged.rounds, 2u);
@@ -222,8 +222,8 @@ TEST_F(MoverTest, two_sessions_at_a_time_do_not_meet) {
   Move second(source, target, 2);
   first.attach(*source_memory, *target_memory);
   second.attach(other_source, other_target);
-  first.start(wire::MigrateMode::kLive);
-  second.start(wire::MigrateMode::kLive);
+  first.start(wire::MigrateStrategy::kLive);
+  second.start(wire::MigrateStrategy::kLive);
   source.expect<messages::Converged>();
   source.expect<messages::Converged>();
   first.finish({});
@@ -241,7 +241,7 @@ TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
     if (tensor.name == "moments") tensor.shape = {500, 1000};
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
-  move.start(wire::MigrateMode::kLive);
+  move.start(wire::MigrateStrategy::kLive);
   const auto failed = source.expect<messages::SessionFailed>();
   EXPECT_EQ(failed.failure.code, ErrorCode::kRefused);
   EXPECT_NE(
@@ -255,7 +255,7 @@ TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
   name_tensors(*target_memory, true);
   Move again(source, target, 8);
   again.attach(*source_memory, *target_memory);
-  again.start(wire::MigrateMode::kStopCopy);
+  again.start(wire::MigrateStrategy::kStopCopy);
   source.expect<messages::Converged>();
   again.finish({});
   expect_equal(*source_memory, *target_memory);
@@ -271,7 +271,7 @@ TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmatio
   source_memory->write("cache", 0, test::random_bytes(32'000'000, 5));
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
-  move.start(wire::MigrateMode::kLive);
+  move.start(wire::MigrateStrategy::kLive);
   source.expect<messages::PlanAccepted>();
   messages::DropRegions drop;
   drop.session = move.key();
@@ -301,7 +301,7 @@ TEST_F(MoverTest, memory_that_was_named_before_it_was_exported_arrives) {
   named.session = move.key();
   named.tensors = {source_memory->tensor("late")};
   source.send(named);
-  move.start(wire::MigrateMode::kLive);
+  move.start(wire::MigrateStrategy::kLive);
   source.expect<messages::PlanAccepted>();
   const std::uint64_t there = target_memory->add_region(2 * kMiB);
   target_memory->add_tensor("late", there, 0, 1000);
@@ -324,7 +324,7 @@ TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by
   const std::uint64_t region = source_memory->add_region(2 * kMiB);
   source_memory->add_tensor("late", region, 0, 1000);
   source_memory->write("late", 0, test::random_bytes(4000, 8));
-  move.start(wire::MigrateMode::kLive);
+  move.start(wire::MigrateStrategy::kLive);
   source.expect<messages::Converged>();
   {
     JobMemory& target_job = *target_memory;
@@ -365,7 +365,7 @@ TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end)
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
   RewritingJob job(*source_memory);
-  move.start(wire::MigrateMode::kLive, 1, wire::NotConverged::kAbort);
+  move.start(wire::MigrateStrategy::kLive, 1, wire::NotConverged::kAbort);
   const auto lost = source.expect<messages::DidNotConverge>();
   job.stop();
   EXPECT_NE(lost.reason.find("the limit is"), std::string::npos);
@@ -389,7 +389,7 @@ TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
   grew.session = move.key();
   grew.filled = kHostBytes / 2;
   source.send(grew);
-  move.start(wire::MigrateMode::kLive, 1, wire::NotConverged::kAbort);
+  move.start(wire::MigrateStrategy::kLive, 1, wire::NotConverged::kAbort);
   const auto converged = source.expect<messages::Converged>();  // the agent decides by the whole pause
   job.stop();
   EXPECT_FALSE(converged.within_limit);
@@ -402,7 +402,7 @@ TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_wor
     MoverProcess source(0, "a");
     Move move(source, keeper_of_gpu1, 1);
     move.attach(*source_memory, *target_memory);
-    move.start(wire::MigrateMode::kLive);
+    move.start(wire::MigrateStrategy::kLive);
     source.expect<messages::Converged>();
     source.kill();
     EXPECT_TRUE(source.wait_killed());
@@ -414,7 +414,7 @@ TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_wor
     MoverProcess target(1, "c");
     Move move(source, target, 2);
     move.attach(*source_memory, *target_memory);
-    move.start(wire::MigrateMode::kLive);
+    move.start(wire::MigrateStrategy::kLive);
     source.expect<messages::Converged>();
     target.kill();
     EXPECT_TRUE(target.wait_killed());
@@ -423,7 +423,7 @@ TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_wor
   }
   Move move(source, keeper_of_gpu1, 3);
   move.attach(*source_memory, *target_memory);
-  move.start(wire::MigrateMode::kStopCopy);
+  move.start(wire::MigrateStrategy::kStopCopy);
   source.expect<messages::Converged>();
   move.finish({});
   expect_equal(*source_memory, *target_memory);
@@ -446,7 +446,7 @@ TEST_P(CrashPoint, kills_that_mover_and_fails_the_other_side) {
     try {
       Move move(source, target, 1);
       move.attach(*source_memory, *target_memory);
-      move.start(wire::MigrateMode::kLive);
+      move.start(wire::MigrateStrategy::kLive);
       source.expect<messages::Converged>();
       move.finish({});
     } catch (const std::exception&) {  // the socket of the killed one, or the failure of the other

@@ -46,7 +46,7 @@ class Protect : public testing::Test {
   [[nodiscard]] bool at(const std::string& node) const { return coordinator_->connected(node); }
 
   [[nodiscard]] std::vector<std::string> command(int steps) const {
-    if (way_ == MigrationMode::kTransparent)
+    if (mode_ == MigrationMode::kTransparent)
       return {CKPT_EXAMPLES "/charlm-plain", "--params", "60000", "--seed", "5", "--step-ms", "8", "--steps",
               std::to_string(steps)};
     return {CKPT_EXAMPLES "/hotset",
@@ -91,7 +91,7 @@ class Protect : public testing::Test {
     spec.gid = ::getgid();
     spec.incarnation = incarnation;
     spec.ranks.resize(1);
-    spec.way = way_;
+    spec.mode = mode_;
     spec.env.push_back("GPUMIGRATE_TEST_HURRY=" + folder_ + "/end");
     return spec;
   }
@@ -150,7 +150,7 @@ class Protect : public testing::Test {
 
   const std::string folder_ = testing::TempDir() + "protect-" + std::to_string(::getpid());
   int steps_ = 1500;
-  MigrationMode way_ = MigrationMode::kCooperative;
+  MigrationMode mode_ = MigrationMode::kCooperative;
   std::optional<FakeCoordinator> coordinator_;
   std::optional<AgentNode> a_, b_;
 };
@@ -181,7 +181,7 @@ class ProtectTransparent : public Protect {
     GTEST_SKIP() << "a sanitizer's memory is not for dumps, nor for a shim that comes first";
 #endif
     if (::geteuid() != 0) GTEST_SKIP() << "a process is stored as root only";
-    way_ = MigrationMode::kTransparent;
+    mode_ = MigrationMode::kTransparent;
     steps_ = 500;
     Protect::SetUp();
   }

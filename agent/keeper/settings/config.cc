@@ -110,11 +110,11 @@ Result<void> read_stopped(const Json& restore, Config::Restore& out) {
 }
 
 Result<void> read_transparent(const Json& document, Config& config) {
-  const Json way = document.value("way", Json("cooperative"));
-  if (way != "cooperative" && way != "transparent" && way != "adopted")
+  const Json mode = document.value("mode", Json("cooperative"));
+  if (mode != "cooperative" && mode != "transparent" && mode != "adopted")
     return bad("'way' must be cooperative, transparent or adopted");
-  config.adopted = way == "adopted";
-  config.way = way == "cooperative" ? MigrationMode::kCooperative : MigrationMode::kTransparent;
+  config.adopted = mode == "adopted";
+  config.mode = mode == "cooperative" ? MigrationMode::kCooperative : MigrationMode::kTransparent;
   CKPT_TRY(preload, optional_path(document, "preload"));
   CKPT_TRY(init, optional_path(document, "init"));
   CKPT_TRY(context_program, optional_path(document, "context_program"));
@@ -132,7 +132,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
   CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
-  if (config.way != MigrationMode::kTransparent) return bad("'restore' is for the transparent mode");
+  if (config.mode != MigrationMode::kTransparent) return bad("'restore' is for the transparent mode");
   const Json timeout = restore.value("timeout_ms", Json(60000u));
   constexpr std::uint64_t kMaxMs = 3'600'000;
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)
@@ -170,7 +170,7 @@ Result<Config> parse_config(const std::string& json) {
   config.cwd = cwd;
   const Json gang = document.value("gang", Json(false));
   if (!gang.is_boolean()) return bad("'gang' must be true or false");
-  config.gang = gang.get<bool>() && config.way == MigrationMode::kCooperative;
+  config.gang = gang.get<bool>() && config.mode == MigrationMode::kCooperative;
   const Json ranks = document.value("ranks", Json(1));
   if (ranks != Json(1)) return bad("'ranks' must be 1: jobs of several ranks are not supported yet");
   CKPT_TRY(uid, id_of(document, "uid"));

@@ -4,7 +4,7 @@
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby",
 //     "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
-//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
+//     "mode": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
 //     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }
@@ -45,7 +45,7 @@ struct Config {
   std::string cwd;
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
-  MigrationMode way = MigrationMode::kCooperative;
+  MigrationMode mode = MigrationMode::kCooperative;
   std::string preload;
   std::uint64_t gpu_memory_quota = 0;
   std::string init;

@@ -43,8 +43,8 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return made;
   wire::MigrationPlan& known = *plan;
-  made.pause_kind_ = pause_kind_of(known.spec.way, wire::is_swap(known));
-  made.copies_ahead_ = known.options.mode == wire::MigrateMode::kLive;
+  made.pause_kind_ = pause_kind_of(known.spec.mode, wire::is_swap(known));
+  made.copies_ahead_ = known.options.strategy == wire::MigrateStrategy::kLive;
   if (known.options.if_not_converged == wire::NotConverged::kAbort)
     made.pause_limit_ = known.options.max_downtime_ns;
   made.spec_ = std::move(known.spec);
@@ -58,7 +58,7 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
 
 JobOperation JobOperation::snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation) {
   JobOperation made(Kind::kSnapshot, 0, spec.job, incarnation);
-  made.pause_kind_ = pause_kind_of(spec.way, false);
+  made.pause_kind_ = pause_kind_of(spec.mode, false);
   made.spec_ = spec;
   return made;
 }
@@ -66,13 +66,13 @@ JobOperation JobOperation::snapshot(const wire::JobSpec& spec, wire::Incarnation
 JobOperation JobOperation::checked(const wire::JobSpec& spec, wire::Incarnation incarnation,
                                    bool leaves_node) {
   JobOperation made = snapshot(spec, incarnation);
-  made.pause_kind_ = pause_kind_of(spec.way, !leaves_node);
+  made.pause_kind_ = pause_kind_of(spec.mode, !leaves_node);
   return made;
 }
 
 JobOperation JobOperation::restore(const wire::JobSpec& spec) {
   JobOperation made(Kind::kRestore, next_restore_number(), spec.job, spec.incarnation - 1);
-  made.pause_kind_ = pause_kind_of(spec.way, false);
+  made.pause_kind_ = pause_kind_of(spec.mode, false);
   made.spec_ = spec;
   made.target_ranks_ = spec.ranks;
   return made;

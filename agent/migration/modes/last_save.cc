@@ -60,7 +60,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   const auto pid = static_cast<pid_t>(status.session_pid);
   CKPT_CO_TRY(state, co_await context.contexts.state(pid));
   if (state == context::ProcessState::kCheckpointed) co_return ok();
-  if (job->record().spec.way != MigrationMode::kTransparent)
+  if (job->record().spec.mode != MigrationMode::kTransparent)
     co_return co_await save_plain(context.contexts, pid, state);
   std::unique_ptr<KeeperLink::Exchange> exported;
   if (status.phase == local::Phase::kRunning) {

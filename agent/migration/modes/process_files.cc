@@ -81,7 +81,7 @@ Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const h
 
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job) {
   const wire::JobSpec& spec = job->record().spec;
-  if (spec.way == MigrationMode::kCooperative) co_return 0;
+  if (spec.mode == MigrationMode::kCooperative) co_return 0;
   const auto criu = co_await find_criu(context);
   const auto keeper = job->keeper();
   if (!criu || !keeper) co_return std::nullopt;
@@ -89,7 +89,7 @@ Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, st
   if (!status) co_return std::nullopt;
   const local::Status& known = *status;
   const auto root = static_cast<pid_t>(known.rank_pid);
-  const bool adopted = spec.way == MigrationMode::kAdopted;
+  const bool adopted = spec.mode == MigrationMode::kAdopted;
   const bool shares_namespace = !adopted && known.session_pid == known.rank_pid;
   const host::FileRules rules = adopted ? rules_of_adopted(context, *job, known, *criu)
                                         : rules_of_transparent(context, *job, known, *criu);

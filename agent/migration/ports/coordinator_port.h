@@ -4,8 +4,8 @@
 // if the coordinator is away.
 #pragma once
 
-#include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/commit_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::agent {
 

@@ -237,7 +237,7 @@ Result<void> SourceTransfer::move() {
     options.beside = request_.beside_copy_ns;
     convergence_.emplace(options, static_cast<double>(measures_.link_rate()));
   }
-  if (request_.options.mode == wire::MigrateMode::kStopCopy) {
+  if (request_.options.strategy == wire::MigrateStrategy::kStopCopy) {
     CKPT_TRYV(stop_copy());
   } else {
     CKPT_TRYV(precopy());

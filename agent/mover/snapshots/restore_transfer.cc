@@ -65,9 +65,9 @@ Result<void> RestoreTransfer::restore() {
   params_ = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
   vault::Route route;
   route.folder = request_.folder;
-  route.memory = request_.way.memory;
-  route.peer_address = request_.way.peer_address;
-  route.peer_token = request_.way.peer_token;
+  route.memory = request_.access.memory;
+  route.peer_address = request_.access.peer_address;
+  route.peer_token = request_.access.peer_token;
   CKPT_TRY(opened, vault::open_vault(route, false));
   std::optional<std::uint64_t> version;
   if (request_.version != 0) version = request_.version;

@@ -48,10 +48,10 @@ vault::Route route_of(const messages::StartSnapshot& request) {
   vault::Route route;
   route.folder = request.folder;
   route.limit_bytes = request.vault_limit_bytes;
-  route.memory = request.way.memory;
-  route.memory_limit_bytes = request.way.memory_limit_bytes;
-  route.peer_address = request.way.peer_address;
-  route.peer_token = request.way.peer_token;
+  route.memory = request.access.memory;
+  route.memory_limit_bytes = request.access.memory_limit_bytes;
+  route.peer_address = request.access.peer_address;
+  route.peer_token = request.access.peer_token;
   return route;
 }
 

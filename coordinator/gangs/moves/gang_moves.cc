@@ -76,9 +76,9 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
     const std::uint32_t number = rank->rank_number();
-    if (rank->spec.way != MigrationMode::kCooperative)
+    if (rank->spec.mode != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at one step", number,
-                         to_string(rank->spec.way));
+                         to_string(rank->spec.mode));
     if (const Migration* open = deps_.table.open_of(rank->id))
       return fmt::format("migration {} of rank {} is open", migration_text(open->id), number);
     if (rank->operation) return fmt::format("rank {} is on its way into or out of an image", number);

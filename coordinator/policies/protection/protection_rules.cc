@@ -23,7 +23,7 @@ bool is_set_due(const Protection& protection, std::int64_t now_ms) {
 }
 
 bool pays_for_host_state(const Job& job) {
-  return job.spec.way != MigrationMode::kCooperative;
+  return job.spec.mode != MigrationMode::kCooperative;
 }
 
 bool is_too_often(const Job& job, std::int64_t every_ms) {

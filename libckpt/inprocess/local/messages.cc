@@ -91,7 +91,7 @@ const char* problem(const RegionKey& region) {
 
 const char* problem(const Hello& body) {
   if (body.pid == 0) return "no pid";
-  if (!body.way.is_known()) return "the way";
+  if (!body.mode.is_known()) return "the mode";
   return is_flag(body.restored) ? nullptr : "a flag";
 }
 
@@ -105,7 +105,7 @@ const char* problem(const Welcome& body) {
 const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.phase > Phase::kDumped) return "the phase";
-  if (!body.way.is_known()) return "the way";
+  if (!body.mode.is_known()) return "the mode";
   if (body.memory > MemoryState::kMapping) return "the memory's state";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
   if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)

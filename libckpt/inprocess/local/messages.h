@@ -251,7 +251,7 @@ struct Hello {
   static constexpr auto kType = MessageType::kHello;
   std::uint32_t pid = 0;
   std::uint32_t abi = 0;
-  ModeNumber way;
+  ModeNumber mode;
   std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
 };
 struct Welcome {  // 1 descriptor: the control page; with counts_barriers a 2nd: the page of barriers
@@ -287,7 +287,7 @@ struct Status {
   Nanos barrier_entry_ns = 0;  // of the last pause
   Nanos quiesced_ns = 0;
   Nanos resumed_ns = 0;  // of the last Running
-  ModeNumber way;
+  ModeNumber mode;
   MemoryState memory = MemoryState::kMapped;
   std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
   std::uint32_t session_pid =

@@ -81,7 +81,7 @@ struct JobSpec {
   Incarnation incarnation = 0;
   std::uint64_t gpu_memory_bytes = 0;  // by request, 0 = none given
   std::vector<RankSpec> ranks;
-  MigrationMode way = MigrationMode::kCooperative;
+  MigrationMode mode = MigrationMode::kCooperative;
   // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat),
   // which names it for ever.
   std::int32_t adopt_pid = 0;
@@ -90,7 +90,7 @@ struct JobSpec {
   GangSpec gang;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
+    return a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, mode, adopt_pid,
              adopt_start_ticks, priority, gang);
   }
 };

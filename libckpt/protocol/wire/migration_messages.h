@@ -18,16 +18,17 @@
 
 namespace ckpt::wire {
 
-enum class MigrateMode : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
+enum class MigrateStrategy : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
 enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 };
-[[nodiscard]] constexpr bool is_known(MigrateMode m) {
-  return m == MigrateMode::kLive || m == MigrateMode::kStopCopy;
+[[nodiscard]] constexpr bool is_known(MigrateStrategy m) {
+  return m == MigrateStrategy::kLive || m == MigrateStrategy::kStopCopy;
 }
 [[nodiscard]] constexpr bool is_known(NotConverged n) {
   return n == NotConverged::kSwitch || n == NotConverged::kAbort;
 }
-constexpr auto names_of(record::Of<MigrateMode>) {
-  return record::names<MigrateMode>({{MigrateMode::kLive, "live"}, {MigrateMode::kStopCopy, "stop-copy"}});
+constexpr auto names_of(record::Of<MigrateStrategy>) {
+  return record::names<MigrateStrategy>(
+      {{MigrateStrategy::kLive, "live"}, {MigrateStrategy::kStopCopy, "stop-copy"}});
 }
 constexpr auto names_of(record::Of<NotConverged>) {
   return record::names<NotConverged>({{NotConverged::kSwitch, "switch"}, {NotConverged::kAbort, "abort"}});
@@ -51,7 +52,7 @@ inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 
 
 struct MigrateOptions {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  MigrateMode mode = MigrateMode::kLive;
+  MigrateStrategy strategy = MigrateStrategy::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
   std::uint64_t bandwidth_bytes_per_second = 0;  // 0 = unlimited
@@ -66,7 +67,7 @@ struct MigrateOptions {
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
-      record::field("mode", &T::mode), record::field("if_not_converged", &T::if_not_converged),
+      record::field("mode", &T::strategy), record::field("if_not_converged", &T::if_not_converged),
       record::field("max_downtime_ns", &T::max_downtime_ns),
       record::field("bandwidth", &T::bandwidth_bytes_per_second), record::field("max_rounds", &T::max_rounds),
       record::later("codec", &T::codec), record::later("shadow_memory_bytes", &T::shadow_memory_bytes),
@@ -108,7 +109,7 @@ struct MigrationPlan {
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
-  return plan.spec.way != MigrationMode::kCooperative && plan.source_node == plan.target_node;
+  return plan.spec.mode != MigrationMode::kCooperative && plan.source_node == plan.target_node;
 }
 inline constexpr std::size_t kFingerprintKeyBytes = 32;
 inline constexpr std::size_t kSessionTokenBytes = 16;

@@ -14,7 +14,7 @@ namespace ckpt::wire::mover {
 
 // The access to a vault besides its folder: a tier in memory before it, or the node that has it
 // (libckpt/store/peer).
-struct VaultWay {
+struct VaultAccess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string memory;  // a folder; empty: none
   std::uint64_t memory_limit_bytes = 0;
@@ -37,12 +37,12 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   std::uint32_t slowdown_permille = 0;  // as MigrateOptions
   bool full = false;                    // nothing is kept of the version before
   std::uint64_t record_bytes = 0;
-  VaultWay way;
+  VaultAccess access;
   std::uint64_t first_version = 0;  // as TakeSnapshot
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
-             record_bytes, way, first_version);
+             record_bytes, access, first_version);
   }
 };
 
@@ -110,10 +110,10 @@ struct StartRestore {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;  // 0: the newest that is whole
-  VaultWay way;
+  VaultAccess access;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(session, folder, vault_job, version, way);
+    return a(session, folder, vault_job, version, access);
   }
 };
 

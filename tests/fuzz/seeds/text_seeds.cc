@@ -47,10 +47,11 @@ placement_margin_bytes = 67108864
 
 void add_api_bodies(Corpus& corpus) {
   corpus.add("api_bodies", "migrate",
-             R"({"to":"node-b:0","mode":"live","bandwidth":4096,"slowdown_percent":2.5,"dry_run":true})");
+             R"({"to":"node-b:0","strategy":"live","bandwidth":4096,"slowdown_percent":2.5,"dry_run":true})");
   corpus.add("api_bodies", "submit", R"({"argv":["./x","\u00e4"],"env":{"A":"b","C":""}})");
-  corpus.add("api_bodies", "odd",
-             R"({"to":null,"mode":"x","bandwidth":1e3,"slowdown_percent":-1,"argv":[1],"env":{"=":"b"}})");
+  corpus.add(
+      "api_bodies", "odd",
+      R"({"to":null,"strategy":"x","bandwidth":1e3,"slowdown_percent":-1,"argv":[1],"env":{"=":"b"}})");
   corpus.add("api_bodies", "zero_bytes", R"({"env":{"A\u0000B":"x"},"argv":["a\u0000"],"to":"b\u0000"})");
   corpus.add("api_bodies", "deep", std::string(20, '[') + std::string(20, ']'));
 }

@@ -61,7 +61,7 @@ class Metrics(ScrapedCluster):
         self.wait_for('gpumigrate_jobs{state="running"}', 1)
         self.wait_for('gpumigrate_gpu_jobs{node="node-a"}', 1)
         report = self.cluster.migrate("job", "node-b", "--live")
-        moved = '{mode="live",way="cooperative"}'
+        moved = '{strategy="live",mode="cooperative"}'
         self.wait_for(f"gpumigrate_downtime_seconds_count{moved}", 1)
         self.wait_for(f"gpumigrate_downtime_seconds_sum{moved}", report["downtime_ms"] / 1000)
         self.wait_for("sum(gpumigrate_downtime_piece_seconds_sum)",
@@ -69,7 +69,7 @@ class Metrics(ScrapedCluster):
         for piece, ms in report["downtime_breakdown_ms"].items():
             self.wait_for(f'gpumigrate_downtime_piece_seconds_sum{{piece="{piece}"}}', ms / 1000)
         self.wait_for(f"gpumigrate_migration_duration_seconds_sum{moved}", report["total_ms"] / 1000)
-        self.wait_for('gpumigrate_migrations_total{mode="live",way="cooperative",result="done"}', 1)
+        self.wait_for('gpumigrate_migrations_total{strategy="live",mode="cooperative",result="done"}', 1)
         self.wait_for("sum(gpumigrate_migrations_total)", 1)
         self.wait_for("sum(gpumigrate_migrations_in_progress)", 0)
         self.wait_for("gpumigrate_rounds_sum", report["rounds"])

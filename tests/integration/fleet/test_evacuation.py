@@ -80,7 +80,7 @@ class Evacuation(TroubledGpu):
         job = self.cluster.job("job")
         self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
         migration = self.cluster.json("migrations")[0]
-        self.assertEqual((migration["result"], migration["mode"]), ("done", "live"), migration)
+        self.assertEqual((migration["result"], migration["strategy"]), ("done", "live"), migration)
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 

@@ -37,7 +37,7 @@ class Swap(ClusterTest):
     def test_the_process_goes_on_with_another_gpu_twenty_times(self):
         expected = self.start_training(2000)
         job = self.cluster.job("job")
-        self.assertEqual((job["way"], job["movable"], job["gpu"]), ("transparent", True, 0), job)
+        self.assertEqual((job["mode"], job["movable"], job["gpu"]), ("transparent", True, 0), job)
         process = job["ranks"][0]["pid"]
         for turn in range(20):
             mode = "--live" if turn % 4 != 3 else "--stop-copy"

@@ -49,12 +49,12 @@ class BetweenGpus(Adopting):
     def test_between_two_gpus_of_a_node(self):
         training = self.start(1500, gpu=1)
         job = self.adopt("--name", "job")
-        self.assertEqual((job["way"], job["gpu"], job["name"]), ("adopted", 1, "job"), job)
+        self.assertEqual((job["mode"], job["gpu"], job["name"]), ("adopted", 1, "job"), job)
         self.assertEqual(job["ranks"][0]["pid"], training.pid)
         for turn in range(6):
             self.check_report(self.cluster.migrate("job", f"node-a:{turn % 2}"), turn)
             job = self.cluster.job("job")
-            self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["way"]),
+            self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["mode"]),
                              (turn % 2, training.pid, "adopted"))
         training.let_end()
         self.assertEqual(training.process.wait(), 0, "its own parent sees its end")
@@ -106,7 +106,7 @@ class BetweenNodes(Adopting):
             self.check_report(report, turn)
             self.assertGreater(report["downtime_breakdown_ms"]["host"], 0, report)
             job = self.cluster.job("job")
-            self.assertEqual((job["node"], job["way"], job["state"]), (node, "adopted", "running"), job)
+            self.assertEqual((job["node"], job["mode"], job["state"]), (node, "adopted", "running"), job)
             # The source's ends a moment after the move has.
             eventually(lambda: len(self.instances()) == 1, "the job has one process")
             if turn == 0:
@@ -173,7 +173,7 @@ class DryRuns(Adopting):
     def test_dry_run_names_the_mode_that_the_move_has(self):
         self.start(100000)
         self.adopt("--name", "job")
-        self.assertEqual(self.cluster.json("migrate", "job", "--to", "node-b", "--dry-run")["mode"], "stop-copy")
+        self.assertEqual(self.cluster.json("migrate", "job", "--to", "node-b", "--dry-run")["strategy"], "stop-copy")
 
 
 class Refusals(Adopting):

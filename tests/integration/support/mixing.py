@@ -171,7 +171,7 @@ class Mix:
 
     def place(self, job, chance):
         """Where to; a process moves between nodes as root only."""
-        if job["way"] == "transparent" and os.geteuid() != 0:
+        if job["mode"] == "transparent" and os.geteuid() != 0:
             return f"{job['node']}:{1 - (job['gpu'] or 0)}"
         return chance.choice(["auto", *(f"{node}:{gpu}" for node in NODES for gpu in (0, 1)
                                         if (node, gpu) != (job["node"], job["gpu"]))])

@@ -152,7 +152,7 @@ class OperatorTest(ClusterTest):
 
     def descriptions_differ(self, job, expected):
         described = self.cluster.json("describe", job["id"])
-        for field in ("name", "state", "node", "gpu", "ranks", "incarnation", "movable", "reason", "way", "exit_code"):
+        for field in ("name", "state", "node", "gpu", "ranks", "incarnation", "movable", "reason", "mode", "exit_code"):
             yield from unequal(f"{field} in describe {job['name']}", described[field], job[field])
         if expected:
             state, place = expected

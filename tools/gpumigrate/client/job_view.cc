@@ -41,8 +41,8 @@ void add_pause(const std::optional<double>& pause_ms, const std::optional<std::s
 
 std::string mode_of(const api::JobDetail& detail) {
   const api::Job& job = detail.job;
-  if (has_ended(job) || job.state == "parked") return job.reason ? job.way + "; " + *job.reason : job.way;
-  if (!job.movable) return job.way + "; not movable: " + job.reason.value_or("-");
+  if (has_ended(job) || job.state == "parked") return job.reason ? job.mode + "; " + *job.reason : job.mode;
+  if (!job.movable) return job.mode + "; not movable: " + job.reason.value_or("-");
   std::string pauses;
   const std::string obstacles = obstacles_of(job);
   const api::ExpectedPauses& expected = detail.expected_pause_ms;
@@ -50,7 +50,7 @@ std::string mode_of(const api::JobDetail& detail) {
   if (obstacles.empty()) add_pause(expected.between_nodes, from.between_nodes, "to another node", pauses);
   add_pause(expected.within_node, from.within_node, "within its node", pauses);
   const std::string stays = "; " + obstacles + " to another node (gpumigrate doctor --job " + job.name + ")";
-  return job.way + "; movable" + (pauses.empty() ? "" : ": " + pauses) + (obstacles.empty() ? "" : stays);
+  return job.mode + "; movable" + (pauses.empty() ? "" : ": " + pauses) + (obstacles.empty() ? "" : stays);
 }
 
 std::string memory_of(const api::Job& job, const Layout& layout, bool all) {
@@ -60,7 +60,7 @@ std::string memory_of(const api::Job& job, const Layout& layout, bool all) {
   if (all && memory && memory->peak_time) out += " at " + clock_text(*memory->peak_time, layout);
   const std::uint64_t limit = job.gpu_memory_bytes.value_or(0);
   out += ", quota " + (limit > 0 ? short_bytes(limit) : std::string("none"));
-  if (limit > 0 && job.way != "transparent") out += " (used for placement, not enforced)";
+  if (limit > 0 && job.mode != "transparent") out += " (used for placement, not enforced)";
   return out + "; state " + short_bytes(job.state_bytes) + "; priority " + std::to_string(job.priority);
 }
 
@@ -196,7 +196,7 @@ std::string view_job(const api::JobDetail& detail, const std::vector<api::Migrat
     const std::string options = options_text(open->options);
     out += field_line("moving",
                       open->from + " -> " + open->to + " (" + open->id + " " + open->state + ", " +
-                          open->mode + (options.empty() ? "" : ", " + options) + ")",
+                          open->strategy + (options.empty() ? "" : ", " + options) + ")",
                       layout);
   }
   return out + moves_of(detail, moves, layout) + events_of(events, layout);

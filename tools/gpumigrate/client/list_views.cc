@@ -153,7 +153,7 @@ std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, c
     table.add({job.name, job.id, state_of_job(job, move_of), place_of(job),
                ended ? "-" : shown_memory_of(job), std::to_string(job.priority),
                ended ? "-" : age_of(job.started.value_or(""), layout), protection_of_job(job, layout),
-               job.way, movable_of(job), std::to_string(job.incarnation), short_bytes(job.state_bytes),
+               job.mode, movable_of(job), std::to_string(job.incarnation), short_bytes(job.state_bytes),
                job.memory ? short_bytes(job.memory->peak_bytes) : "-", span_or_dash(job.last_downtime_ms),
                job.started.value_or("-")});
   }
@@ -228,7 +228,7 @@ std::string view_migrations(const std::vector<api::Migration>& migrations, const
             : Cell(percent < 0 ? migration.state : "moving " + std::to_string(percent) + "%", Tone::kWarning);
     table.add({migration.id, migration.job_name, state, migration.from, migration.to,
                report ? span_or_dash(report->downtime_ms) : "-",
-               age_of(migration.started.value_or(""), layout), why_of(migration), migration.mode,
+               age_of(migration.started.value_or(""), layout), why_of(migration), migration.strategy,
                report ? span_or_dash(report->total_ms) : "-", migration.started.value_or("-"),
                migration.error.value_or("-")});
   }

@@ -68,7 +68,7 @@ std::string wire_rate_of(const api::Migration& migration) {
 }
 
 std::string pause_of(const api::Migration& migration) {
-  if (migration.mode == "stop-copy") return "paused";
+  if (migration.strategy == "stop-copy") return "paused";
   const auto& progress = migration.progress;
   // Once the second round has ended, the rate of writing is measured and the estimate is meaningful.
   const bool measured = progress && progress->dirty_bytes_per_second && progress->estimate_ms.value_or(0) > 0;

@@ -117,7 +117,7 @@ std::string view_plan(const api::MovePlan& plan, bool each, const Layout& layout
   std::string out = "dry run: " + what_moves(plan) + " at " + plan.from;
   if (plan.to) {
     const std::string options = options_text(plan.options);
-    out += " would move to " + *plan.to + " (" + plan.mode + ", state " + short_bytes(plan.state_bytes) +
+    out += " would move to " + *plan.to + " (" + plan.strategy + ", state " + short_bytes(plan.state_bytes) +
            (options.empty() ? "" : ", " + options) + ")";
     out = paragraph(out, layout);
     if (plan.expected_pause_ms.value_or(0) > 0)
@@ -245,7 +245,7 @@ std::string view_outcome(const api::Migration& migration, const Layout& layout) 
                     migration.from + " -> " + migration.to;
   const auto& report = migration.report;
   if (report && report->total_ms) out += " in " + span_or_dash(report->total_ms);
-  out += " (" + migration.id + ", " + migration.mode + ")";
+  out += " (" + migration.id + ", " + migration.strategy + ")";
   if (migration.error) out += "; " + *migration.error;
   if (!done && migration.runs_at) out += "; it runs at " + *migration.runs_at;
   out = paragraph(out, layout);

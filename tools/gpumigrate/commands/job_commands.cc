@@ -90,7 +90,7 @@ Result<Json> request_of(const RunOptions& options) {
   }
   CKPT_TRYV(add_ranks(options, body));
   if (!options.communicators.empty()) body["communicators"] = options.communicators;
-  body["way"] = options.cooperative ? "cooperative" : "transparent";
+  body["mode"] = options.cooperative ? "cooperative" : "transparent";
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;
   if (options.dry_run) body["dry_run"] = true;
@@ -396,7 +396,7 @@ int describe_job(Context& context, const std::string& name, bool all) {
 // Explains an empty log if the job is one that never has a log.
 static void explain_empty_log(Context& context, const std::string& job) {
   auto shown = context.coordinator.get(job_path(job));
-  if (shown && record::from_answer<api::Job>(*shown).way == "adopted")
+  if (shown && record::from_answer<api::Job>(*shown).mode == "adopted")
     context.note("Job " + job + " was adopted and has no log: its output still goes where it went before");
 }
 

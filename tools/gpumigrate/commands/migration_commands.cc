@@ -109,7 +109,7 @@ Result<void> add_ranks(const MigrateOptions& options, Json& body) {
 }
 
 Result<Json> request_of(const MigrateOptions& options) {
-  Json body = {{"to", options.to}, {"mode", options.stop_copy ? "stop-copy" : "live"}};
+  Json body = {{"to", options.to}, {"strategy", options.stop_copy ? "stop-copy" : "live"}};
   if (!options.max_downtime.empty()) {
     CKPT_TRY(value, milliseconds_option("--max-downtime", options.max_downtime));
     body["max_downtime_ms"] = value;

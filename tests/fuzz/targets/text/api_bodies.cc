@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   BodyReader body = *std::move(parsed);
   const auto to = body.text("to");
   if (to) FUZZ_CHECK(to->find('\0') == std::string::npos);
-  const auto mode = body.named<ckpt::wire::MigrateMode>("mode");
+  const auto mode = body.named<ckpt::wire::MigrateStrategy>("strategy");
   if (mode) FUZZ_CHECK(ckpt::record::has_name(*mode));
   const auto bytes = body.integer("bandwidth", 0, 1 << 20);
   if (bytes) FUZZ_CHECK(*bytes >= 0 && *bytes <= 1 << 20);

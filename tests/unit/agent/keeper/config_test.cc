@@ -21,7 +21,7 @@ Json good() {
           {"ranks", 1},
           {"uid", 1000},
           {"gid", 1001},
-          {"way", "transparent"},
+          {"mode", "transparent"},
           {"preload", "/lib/shim.so"},
           {"gpu_memory_quota", 12},
           {"init", "/bin/init"},
@@ -39,7 +39,7 @@ TEST(KeeperConfig, EveryFieldIsRead) {
   EXPECT_EQ(value.env.at("A"), "1=2");
   EXPECT_EQ(value.uid, 1000u);
   EXPECT_EQ(value.gid, 1001u);
-  EXPECT_EQ(value.way, MigrationMode::kTransparent);
+  EXPECT_EQ(value.mode, MigrationMode::kTransparent);
   EXPECT_EQ(value.preload, "/lib/shim.so");
   EXPECT_EQ(value.gpu_memory_quota, 12u);
   EXPECT_EQ(value.init, "/bin/init");
@@ -50,10 +50,10 @@ TEST(KeeperConfig, EveryFieldIsRead) {
 
 TEST(KeeperConfig, ModeDefaultsToCooperative) {
   Json document = good();
-  for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
+  for (const char* key : {"mode", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
   const Result<Config> config = parse_config(document.dump());
   ASSERT_TRUE(config.has_value());
-  EXPECT_EQ(config->way, MigrationMode::kCooperative);
+  EXPECT_EQ(config->mode, MigrationMode::kCooperative);
   EXPECT_TRUE(config->preload.empty());
   EXPECT_FALSE(config->restore);
 }
@@ -67,7 +67,7 @@ void expect_field_refused(const char* key, const Json& value) {
 }
 
 TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
-  expect_field_refused("way", "other");
+  expect_field_refused("mode", "other");
   expect_field_refused("preload", "shim.so");
   expect_field_refused("preload", "/a:/b");
   expect_field_refused("gpu_memory_quota", -1);
@@ -75,7 +75,7 @@ TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
   expect_field_refused("restore", "criu");
   expect_field_refused("restore", {{"command", {"/bin/criu"}}});
   Json document = good();
-  document["way"] = "cooperative";
+  document["mode"] = "cooperative";
   EXPECT_FALSE(parse_config(document.dump()).has_value()) << "only transparent mode restores";
 }
 

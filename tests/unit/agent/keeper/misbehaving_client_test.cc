@@ -11,10 +11,10 @@ using local::MemoryState;
 
 class MisbehavingClientTest : public KeeperTest {
  protected:
-  std::string start_rank(const std::string& manners, const std::string& way = "transparent") {
+  std::string start_rank(const std::string& manners, const std::string& mode = "transparent") {
     Json config = this->config({manners});
     config["argv"][0] = FAKE_RANK;
-    config["way"] = way;
+    config["mode"] = mode;
     const std::string folder = root_ + "/job";
     EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
     keepers_.push_back(keeper_pid(folder));

@@ -29,7 +29,7 @@ TEST_F(TransparentTest, RankRunsFromItsHelloOn) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   const local::Status now = status(agent);
-  EXPECT_EQ(now.way, MigrationMode::kTransparent);
+  EXPECT_EQ(now.mode, MigrationMode::kTransparent);
   EXPECT_EQ(now.sessions, 1u);
   EXPECT_EQ(now.session_pid, now.rank_pid);
   EXPECT_EQ(agent.ask<local::DescribeEnd>(local::Describe{}).summary.movable, 1u);

@@ -46,12 +46,12 @@ class WholeJobTest : public TransparentTest, public ::testing::WithParamInterfac
     if (GetParam() && ::geteuid() != 0) GTEST_SKIP() << "a PID namespace needs root";
   }
   std::string start_wrapped(const Words& before, const Words& program,
-                            const std::string& way = "transparent") {
+                            const std::string& mode = "transparent") {
     Json config = this->config({});
     Words argv = before;
     argv.insert(argv.end(), program.begin(), program.end());
     config["argv"] = argv;
-    config["way"] = way;
+    config["mode"] = mode;
     if (GetParam()) config["init"] = INIT_PROGRAM;
     const std::string folder = root_ + "/job" + std::to_string(++jobs_);
     EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");

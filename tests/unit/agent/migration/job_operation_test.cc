@@ -16,7 +16,7 @@ wire::JobSpec spec_of(MigrationMode mode) {
   wire::JobSpec spec;
   spec.job = 3;
   spec.incarnation = 5;
-  spec.way = mode;
+  spec.mode = mode;
   spec.argv = {"program"};
   spec.ranks.emplace_back();
   spec.ranks.front().gpu_index = 1;

@@ -126,7 +126,7 @@ class LooksTest : public ApiTest {
     a_->inventory.moves_processes = b_->inventory.moves_processes = true;
     start_nodes();
     constexpr const char* kJob =
-        R"({"argv":["./train"],"cwd":"/tmp","node":"node-a","name":"train","way":"transparent"})";
+        R"({"argv":["./train"],"cwd":"/tmp","node":"node-a","name":"train","mode":"transparent"})";
     ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
   }
   json dry_run() {
@@ -291,7 +291,7 @@ TEST_F(ApiTest, RefusesImpossibleMoves) {
   expect_error(migrate(R"({"to":"node-b:x"})"), 400, "usage", 64);
   expect_error(migrate(R"({"to":"node-b"})"), 409, "refused", 5);
   expect_error(migrate(R"({"to":"node-a"})"), 409, "refused", 5);
-  expect_error(migrate(R"({"mode":"magic"})"), 400, "usage", 64);
+  expect_error(migrate(R"({"strategy":"magic"})"), 400, "usage", 64);
   expect_error(migrate(R"({"communicators":"never"})"), 400, "usage", 64);
   expect_error(migrate(R"({"communicators":"in-pause"})"), 400, "usage", 64);  // a job of one rank
   expect_error(cluster_.post("/v1/jobs/none/migrate"), 404, "not_found", 5);
@@ -382,7 +382,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "error",
                                           "from",
                                           "to",
-                                          "mode",
+                                          "strategy",
                                           "codec",
                                           "network",
                                           "transport",

@@ -58,7 +58,7 @@ TEST_F(ImagesTest, ATransparentJobIsProtectedEveryFiveMinutesAtMost) {
   ASSERT_EQ(
       cluster_
           .post("/v1/jobs",
-                R"({"argv":["./plain"],"cwd":"/tmp","node":"node-a","name":"plain","way":"transparent"})")
+                R"({"argv":["./plain"],"cwd":"/tmp","node":"node-a","name":"plain","mode":"transparent"})")
           .status,
       201U);
   expect_refused(cluster_.post("/v1/jobs/plain/protect", R"({"every_ms":30000})"), 409, "--force");

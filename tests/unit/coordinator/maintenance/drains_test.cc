@@ -178,7 +178,7 @@ TEST_F(DrainsTest, ADryRunAsksAllTargetsAtOnceAndTakesTheBestThatWouldTakeTheJob
   node("node-b").refuse_arrivals = true;
   start();
   constexpr const char* kJob =
-      R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"job-a","way":"transparent"})";
+      R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"job-a","mode":"transparent"})";
   ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
   const auto dry_run = [this] {
     return cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();

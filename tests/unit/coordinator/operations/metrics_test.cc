@@ -128,19 +128,20 @@ TEST_F(MetricsTest, AMigrationIsMeasured) {
   migrate();
   const std::string text = page();
   for (const char* line : {
-           "gpumigrate_migrations_total{mode=\"live\",result=\"done\",way=\"cooperative\"} 1",
-           "gpumigrate_migrations_total{mode=\"stop_copy\",result=\"done\",way=\"cooperative\"} 0",
+           "gpumigrate_migrations_total{mode=\"cooperative\",result=\"done\",strategy=\"live\"} 1",
+           "gpumigrate_migrations_total{mode=\"cooperative\",result=\"done\",strategy=\"stop_copy\"} 0",
            "gpumigrate_migrations_in_progress{state=\"preparing\"} 0",
-           "gpumigrate_downtime_seconds_count{mode=\"live\",way=\"cooperative\"} 1",
-           "gpumigrate_downtime_seconds_sum{mode=\"live\",way=\"cooperative\"} 0.008",
-           "gpumigrate_downtime_seconds_bucket{mode=\"live\",way=\"cooperative\",le=\"0.005\"} 0",
-           "gpumigrate_downtime_seconds_bucket{mode=\"live\",way=\"cooperative\",le=\"0.01\"} 1",
+           "gpumigrate_downtime_seconds_count{mode=\"cooperative\",strategy=\"live\"} 1",
+           "gpumigrate_downtime_seconds_sum{mode=\"cooperative\",strategy=\"live\"} 0.008",
+           "gpumigrate_downtime_seconds_bucket{mode=\"cooperative\",strategy=\"live\",le=\"0.005\"} 0",
+           "gpumigrate_downtime_seconds_bucket{mode=\"cooperative\",strategy=\"live\",le=\"0.01\"} 1",
            "gpumigrate_downtime_piece_seconds_sum{piece=\"final\"} 0.002",
            "gpumigrate_downtime_piece_seconds_sum{piece=\"commit\"} 0.002",
            "gpumigrate_downtime_piece_seconds_count{piece=\"host\"} 1",
-           "gpumigrate_migration_duration_seconds_count{mode=\"live\",way=\"cooperative\"} 1",
-           "gpumigrate_migration_duration_seconds_bucket{mode=\"live\",way=\"cooperative\",le=\"3600\"} 1",
-           "gpumigrate_setup_seconds_count{way=\"cooperative\"} 1",
+           "gpumigrate_migration_duration_seconds_count{mode=\"cooperative\",strategy=\"live\"} 1",
+           "gpumigrate_migration_duration_seconds_bucket{mode=\"cooperative\",strategy=\"live\",le=\"3600\"} "
+           "1",
+           "gpumigrate_setup_seconds_count{mode=\"cooperative\"} 1",
            "gpumigrate_sent_bytes_total{kind=\"chunks\"} 3000000",
            "gpumigrate_sent_bytes_total{kind=\"host\"} 4000",
            "gpumigrate_sent_bytes_total{kind=\"context\"} 5000",
@@ -183,7 +184,8 @@ TEST_F(MetricsTest, OpenMigrationIsShownAndFailedMigrationIsCounted) {
   b_->silent_prepare = true;
   start_nodes();
   run_job();
-  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","mode":"stop-copy"})").json();
+  const json begun =
+      cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","strategy":"stop-copy"})").json();
   const std::string open = page();
   EXPECT_THAT(open, HasSubstr("gpumigrate_migrations_in_progress{state=\"preparing\"} 1\n"));
   EXPECT_TRUE(is_unix_time(value("gpumigrate_oldest_open_migration_timestamp_seconds")));
@@ -191,14 +193,16 @@ TEST_F(MetricsTest, OpenMigrationIsShownAndFailedMigrationIsCounted) {
   cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
   cluster_.wait_for_event("migration-ended");
   const std::string closed = page();
-  EXPECT_THAT(closed, HasSubstr("result=\"interrupted\",way=\"cooperative\"} 1\n"));
+  EXPECT_THAT(closed, HasSubstr("result=\"interrupted\",mode=\"cooperative\"} 1\n"));
   EXPECT_THAT(closed, HasSubstr("gpumigrate_migrations_in_progress{state=\"preparing\"} 0\n"));
-  EXPECT_THAT(closed,
-              HasSubstr("gpumigrate_downtime_seconds_count{mode=\"stop_copy\",way=\"cooperative\"} 0\n"));
-  EXPECT_THAT(closed, HasSubstr("gpumigrate_setup_seconds_count{way=\"cooperative\"} 0\n"));
   EXPECT_THAT(
       closed,
-      HasSubstr("gpumigrate_migration_duration_seconds_count{mode=\"stop_copy\",way=\"cooperative\"} 0\n"));
+      HasSubstr("gpumigrate_downtime_seconds_count{mode=\"cooperative\",strategy=\"stop_copy\"} 0\n"));
+  EXPECT_THAT(closed, HasSubstr("gpumigrate_setup_seconds_count{mode=\"cooperative\"} 0\n"));
+  EXPECT_THAT(
+      closed,
+      HasSubstr(
+          "gpumigrate_migration_duration_seconds_count{mode=\"cooperative\",strategy=\"stop_copy\"} 0\n"));
   EXPECT_THAT(closed, Not(HasSubstr("gpumigrate_oldest_open_migration_timestamp_seconds")));
 }
 

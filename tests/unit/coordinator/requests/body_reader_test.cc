@@ -14,14 +14,14 @@ BodyReader reader(const std::string& text) {
 
 TEST(BodyReader, FieldsAreRead) {
   BodyReader body = reader(
-      R"({"name":"x","gpu":3,"max_downtime_ms":1.5,"force":true,"nodes":["a","b"],"env":{"K":"V"},"mode":"stop-copy"})");
+      R"({"name":"x","gpu":3,"max_downtime_ms":1.5,"force":true,"nodes":["a","b"],"env":{"K":"V"},"strategy":"stop-copy"})");
   EXPECT_EQ(body.text("name"), "x");
   EXPECT_EQ(body.integer("gpu", 0, 10), 3);
   EXPECT_EQ(body.number("max_downtime_ms", 0, 2), 1.5);
   EXPECT_EQ(body.boolean("force"), true);
   EXPECT_EQ(body.texts("nodes"), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(body.environment("env"), std::vector<std::string>{"K=V"});
-  EXPECT_EQ(body.named<wire::MigrateMode>("mode"), wire::MigrateMode::kStopCopy);
+  EXPECT_EQ(body.named<wire::MigrateStrategy>("strategy"), wire::MigrateStrategy::kStopCopy);
   EXPECT_FALSE(body.text("node"));
   EXPECT_TRUE(body.finish());
 }
@@ -51,7 +51,7 @@ TEST(BodyReader, RefusesWrongTypesAndRanges) {
   fails(R"({"at":"yes"})", [](BodyReader& b) { return b.boolean("at"); });
   fails(R"({"at":["x",1]})", [](BodyReader& b) { return b.texts("at"); });
   fails(R"({"at":{"K=":"v"}})", [](BodyReader& b) { return b.environment("at"); });
-  fails(R"({"at":"three"})", [](BodyReader& b) { return b.named<wire::MigrateMode>("at"); });
+  fails(R"({"at":"three"})", [](BodyReader& b) { return b.named<wire::MigrateStrategy>("at"); });
 }
 
 TEST(BodyReader, TextWithoutAnObjectIsRefused) {

@@ -114,7 +114,7 @@ void check_migration(const Migration& m) {
             std::tuple(3U, 8U, 6U, 7U, 61U));
   EXPECT_EQ(m.from, Place("node-a", 0));
   EXPECT_EQ(m.to, Place("node-b", 1));
-  EXPECT_EQ(m.options.mode, wire::MigrateMode::kStopCopy);
+  EXPECT_EQ(m.options.strategy, wire::MigrateStrategy::kStopCopy);
   EXPECT_EQ(m.options.if_not_converged, wire::NotConverged::kAbort);
   EXPECT_EQ(m.options.max_downtime_ns, 51);
   EXPECT_EQ(m.options.bandwidth_bytes_per_second, 52U);

@@ -8,7 +8,7 @@ namespace {
 
 Json report() {
   return Json::parse(
-      R"({"id": "m7", "job": "j3", "result": "done", "from": "node-a:0", "to": "node-b:0", "mode": "live",
+      R"({"id": "m7", "job": "j3", "result": "done", "from": "node-a:0", "to": "node-b:0", "strategy": "live",
     "rounds": 3, "state_bytes": 1000, "sent_bytes": 1200, "wire_bytes": 1300, "dirty_bytes": 200, "context_bytes": 0,
     "verified": true, "downtime_ms": 12.5, "total_ms": 900, "bound_ms": 11.0, "bound_by": "scan",
     "link_bytes_per_second": 1e9, "scan_bytes_per_second": 5e9,

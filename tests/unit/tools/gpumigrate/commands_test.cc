@@ -15,13 +15,13 @@ namespace ckpt::cli {
 namespace {
 
 constexpr const char* kJob =
-    R"({"id":"j3","name":"train","state":"running","node":"node-a","gpu":0,"ranks":[],"incarnation":1,"way":"cooperative",
+    R"({"id":"j3","name":"train","state":"running","node":"node-a","gpu":0,"ranks":[],"incarnation":1,"mode":"cooperative",
         "movable":true,"reason":null,"state_bytes":1073741824,"started":"2026-01-01T00:00:00.123Z","last_downtime_ms":null,"exit_code":null})";
 constexpr const char* kEndedJob =
     R"({"id":"j3","name":"train","state":"exited","exit_code":7,"reason":null})";
 
 std::string migration(const std::string& fields) {
-  return R"({"id":"m7","job":"j3","job_name":"train","from":"node-a:0","to":"node-b:0","mode":"live","reason":null,)" +
+  return R"({"id":"m7","job":"j3","job_name":"train","from":"node-a:0","to":"node-b:0","strategy":"live","reason":null,)" +
          fields + "}";
 }
 const std::string kOpen = migration(
@@ -183,7 +183,7 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
   EXPECT_EQ(
       Json::parse(coordinator.requests().at(0).body),
       Json::parse(
-          R"({"to":"node-b:0","mode":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause","bandwidth":1073741824,
+          R"({"to":"node-b:0","strategy":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause","bandwidth":1073741824,
                             "max_rounds":5,"timeout_ms":600000.0,"codec":"difference","shadow_memory_bytes":4294967296,
                             "slowdown_percent":2.5,"reason":"r"})"));
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/train/migrate");
@@ -201,7 +201,7 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
 TEST(Commands, AMoveOfRanksShowsTheSlowestRank) {
   const auto rank = [](const char* id, const char* name, const char* remaining) {
     return std::string(R"({"id":")") + id + R"(","job_name":")" + name +
-           R"(","to":"node-b:0","mode":"live","revision":4,"state":"precopy","open":true,"gang_move":"m7","moved_with":["m8","m9"],
+           R"(","to":"node-b:0","strategy":"live","revision":4,"state":"precopy","open":true,"gang_move":"m7","moved_with":["m8","m9"],
                "progress":{"round":2,"state_bytes":100,"remaining_bytes":)" +
            remaining + "}}";
   };
@@ -354,7 +354,7 @@ TEST(Commands, AbortThatIsTooLateIsRefused) {
 TEST(Commands, DryRunShowsReasons) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
-        R"({"dry_run":true,"job":"train","from":"node-a:0","to":null,"mode":"live","possible":false,"reason":"no memory",
+        R"({"dry_run":true,"job":"train","from":"node-a:0","to":null,"strategy":"live","possible":false,"reason":"no memory",
         "candidates":[{"node":"node-b","gpu":0,"suitable":false,"score":0,"reasons":["1 GiB free, 2 GiB needed"]}]})");
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train", "--dry-run"});
@@ -372,12 +372,12 @@ TEST(Commands, OptionsOfCopyingAreShown) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.method == "POST")
       return json(
-          (R"({"dry_run":true,"job":"train","from":"node-a:0","to":"node-b:0","mode":"live","possible":true,)" +
+          (R"({"dry_run":true,"job":"train","from":"node-a:0","to":"node-b:0","strategy":"live","possible":true,)" +
            options + R"(,"state_bytes":1024,"candidates":[]})")
               .c_str());
     return json(
         (std::string(kJob).substr(0, std::string(kJob).size() - 1) +
-         R"(,"open_migration":{"id":"m7","state":"precopy","from":"node-a:0","to":"node-b:0","mode":"live",)" +
+         R"(,"open_migration":{"id":"m7","state":"precopy","from":"node-a:0","to":"node-b:0","strategy":"live",)" +
          options + "}}")
             .c_str());
   });

@@ -13,7 +13,7 @@ namespace ckpt::cli {
 namespace {
 
 std::string migration(const std::string& fields) {
-  return R"({"id":"m7","job":"j3","job_name":"train","from":"node-a:0","to":"node-b:0","mode":"live",)" +
+  return R"({"id":"m7","job":"j3","job_name":"train","from":"node-a:0","to":"node-b:0","strategy":"live",)" +
          fields + "}";
 }
 const std::string kOpen = migration(R"("revision":4,"state":"precopy","open":true)");

@@ -105,7 +105,7 @@ TEST(Listing, TroubleAndSilenceAreMarked) {
 
 TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {
   api::Migration migration{
-      .mode = "live", .options = {.max_downtime_ms = 100.0}, .expected_pause_ms = 2700.0};
+      .strategy = "live", .options = {.max_downtime_ms = 100.0}, .expected_pause_ms = 2700.0};
   EXPECT_EQ(pause_of(migration), "pause ~2.7 s (limit 100 ms)");
   migration.options.max_downtime_ms = 5000.0;
   EXPECT_EQ(pause_of(migration), "pause ~2.7 s");

@@ -14,25 +14,25 @@ inline constexpr std::int64_t kSampleNow = 1'767'230'271'000;  // 2026-01-01T01:
 
 inline Json sample_jobs() {
   return Json::parse(R"json([
-    {"id":"j12-k3fa","name":"big","state":"migrating","node":"node-b","gpu":0,"incarnation":3,"way":"transparent","movable":false,
+    {"id":"j12-k3fa","name":"big","state":"migrating","node":"node-b","gpu":0,"incarnation":3,"mode":"transparent","movable":false,
      "reason":"it moves","state_bytes":136314880,"priority":0,"memory":{"now_bytes":136314880,"peak_bytes":272629760},
      "started":"2026-01-01T00:32:11.000Z","last_downtime_ms":77.5,"exit_code":null,
      "protection":{"every_ms":600000,"keep":2,"last_image":"j12.v3@node-c","last_image_age_ms":12000,"last_error":null}},
-    {"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"way":"transparent","movable":true,
+    {"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"mode":"transparent","movable":true,
      "reason":null,"obstacles":2,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
      "started":"2026-01-01T00:29:31.000Z","last_downtime_ms":null,"exit_code":null,
      "protection":{"every_ms":600000,"keep":2,"last_image":null,"last_error":"the vault is full"}},
-    {"id":"j13-k3fa","name":"low","state":"parked","node":null,"gpu":null,"incarnation":1,"way":"cooperative","movable":false,
+    {"id":"j13-k3fa","name":"low","state":"parked","node":null,"gpu":null,"incarnation":1,"mode":"cooperative","movable":false,
      "reason":"suspended","state_bytes":35651584,"priority":-5,"memory":{"now_bytes":0,"peak_bytes":35651584},
      "started":"2026-01-01T00:35:00.000Z","last_downtime_ms":20.5,"exit_code":null,"protection":null},
     {"id":"j2-k3fa","name":"a-training-with-a-name-that-goes-on-and-on-2026","state":"exited","node":"node-a","gpu":0,"incarnation":1,
-     "way":"cooperative","movable":false,"reason":null,"state_bytes":1073741824,"priority":0,"memory":{"now_bytes":0,"peak_bytes":1073741824},
+     "mode":"cooperative","movable":false,"reason":null,"state_bytes":1073741824,"priority":0,"memory":{"now_bytes":0,"peak_bytes":1073741824},
      "started":"2025-12-30T20:00:00.000Z","last_downtime_ms":null,"exit_code":143,"protection":null}])json");
 }
 
 inline Json sample_job() {
   return Json::parse(
-      R"json({"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"way":"transparent",
+      R"json({"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"mode":"transparent",
      "movable":true,"reason":null,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
      "gpu_memory_bytes":0,"started":"2026-01-01T00:29:31.000Z","last_downtime_ms":214.0,"exit_code":null,
      "expected_pause_ms":{"within_node":30.0,"between_nodes":200.0},"expected_pause_from":{"within_node":"last_move","between_nodes":"estimate"},
@@ -44,17 +44,17 @@ inline Json sample_job() {
 
 inline Json sample_migrations() {
   return Json::parse(R"json([
-    {"id":"m15-k3fa","job":"j12-k3fa","job_name":"big","state":"precopy","open":true,"from":"node-b:0","to":"node-c:1","mode":"live",
+    {"id":"m15-k3fa","job":"j12-k3fa","job_name":"big","state":"precopy","open":true,"from":"node-b:0","to":"node-c:1","strategy":"live",
      "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"reason":null,"started":"2026-01-01T01:17:46.000Z","result":null,
      "progress":{"round":1,"state_bytes":136314880,"remaining_bytes":51799654,"dirty_bytes_per_second":null,"estimate_ms":9000.0,
        "wire_bytes_per_second":41943040,"eta_ms":1900.0},"report":null,"error":null},
-    {"id":"m42-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-c:1","to":"node-a:0","mode":"live",
+    {"id":"m42-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-c:1","to":"node-a:0","strategy":"live",
      "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"reason":"[gpumigrate] drain d5-k3fa: new driver",
      "started":"2026-01-01T00:55:00.000Z","result":"done","exit_code":0,"error":null,"runs_at":"node-a:0",
      "report":{"total_ms":7300,"downtime_ms":214.0,"max_downtime_ms":200,"limit_kept":false,"estimate_ms":123.0,"bound_ms":61.2,"bound_by":"link","rounds":4,"sent_bytes":189792256,
        "wire_bytes":138412032,"verified":true,"codec":"auto","link_bytes_per_second":1073741824,"scan_bytes_per_second":4294967296,
        "downtime_breakdown_ms":{"quiesce":0.4,"final":75.2,"verify":0,"commit":1.3,"context":90.0,"host":46.5,"fill":0,"restore":0.3,"resume":0.3}}},
-    {"id":"m3-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-a:0","to":"node-b:0","mode":"stop-copy",
+    {"id":"m3-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-a:0","to":"node-b:0","strategy":"stop-copy",
      "options":{"max_downtime_ms":200.0,"bandwidth":0},"reason":null,"started":"2025-12-31T20:00:00.000Z","result":"failed","exit_code":1,
      "error":"the link between node-a and node-b was lost while the last chunks were sent","runs_at":"node-a:0","report":null}])json");
 }
@@ -144,7 +144,7 @@ inline Json sample_recovery() {
 template <class Plan>
 Plan sample_plan(bool possible) {
   Json plan = Json::parse(
-      R"json({"dry_run":true,"job":"j6-k3fa","from":"node-a:0","to":"node-b:0","mode":"live","possible":true,
+      R"json({"dry_run":true,"job":"j6-k3fa","from":"node-a:0","to":"node-b:0","strategy":"live","possible":true,
     "state_bytes":4194304,"expected_pause_ms":30.0,"expected_pause_from":"last_move","reason":null,"candidates":[
     {"node":"node-b","gpu":0,"suitable":true,"score":0.75,"cause":null,"reasons":["1.00 GiB free of 1.00 GiB (+0.50)","the same rack (+0.25)"]},
     {"node":"node-a","gpu":0,"suitable":false,"score":null,"cause":"its own","reasons":["the job is there already"]},

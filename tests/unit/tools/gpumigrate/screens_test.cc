@@ -208,7 +208,7 @@ TEST(ShortText, SizesSpansAndAgesAreShort) {
 api::Migration moving(int round, std::uint64_t remaining, const char* estimate = "null",
                       const char* dirty = "null") {
   return record::from_answer<api::Migration>(Json::parse(
-      R"({"id":"m15-k3fa","job_name":"big","to":"node-c:1","mode":"live","state":"precopy","open":true,
+      R"({"id":"m15-k3fa","job_name":"big","to":"node-c:1","strategy":"live","state":"precopy","open":true,
       "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"progress":{"round":)" +
       std::to_string(round) + R"(,"state_bytes":100,"remaining_bytes":)" + std::to_string(remaining) +
       R"(,"dirty_bytes_per_second":)" + dirty + R"(,"estimate_ms":)" + estimate +
@@ -240,7 +240,7 @@ TEST(ProgressLine, AnEstimateIsShownOnceItIsMeaningful) {
   EXPECT_EQ(pause_of(moving(1, 50, "9000")), "pause <=200 ms");
   EXPECT_EQ(pause_of(moving(2, 50, "123", "1000")), "pause ~123 ms");
   api::Migration stopped = moving(1, 50, "9000");
-  stopped.mode = "stop-copy";
+  stopped.strategy = "stop-copy";
   EXPECT_EQ(pause_of(stopped), "paused");
 }
 

@@ -27,10 +27,10 @@ TEST(ProtectionRules, ASetIsDueAfterItsInterval) {
 
 TEST(ProtectionRules, OnlyJobsThatPayForTheirHostStateCanBeStoppedTooOften) {
   Job job;
-  job.spec.way = MigrationMode::kTransparent;
+  job.spec.mode = MigrationMode::kTransparent;
   EXPECT_TRUE(is_too_often(job, 299'999));
   EXPECT_FALSE(is_too_often(job, 300'000));
-  job.spec.way = MigrationMode::kCooperative;
+  job.spec.mode = MigrationMode::kCooperative;
   EXPECT_FALSE(is_too_often(job, 1'000));
 }
 
