@@ -11,8 +11,9 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLockGrace{5000};  // the driver's own timeout comes first
-constexpr int kChangesGpu = 13000;        // CUDA 13.0: gpuPairs
+constexpr Milliseconds kLockGrace{5000};  // added to a lock's timeout, so that the driver's own timeout comes
+                                          // first
+constexpr int kChangesGpu = 13000;        // CUDA 13.0 added gpuPairs
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
@@ -42,7 +43,7 @@ struct ContextHelper::Pending {
   context::Order order;
   bool sent = false;
   std::optional<Result<context::Answer>> outcome;
-  Signal changed;  // sent, or the outcome is there
+  Signal changed;  // notified when the order was sent or its outcome is known
 };
 
 ContextHelper::ContextHelper(const asio::any_io_executor& executor, ContextSettings settings)
@@ -78,7 +79,7 @@ Result<void> ContextHelper::launch() {
   spec.environment = settings_.environment;
   spec.output_path = settings_.log_path;
   spec.inherited = theirs.get();
-  spec.own_session = true;  // Ctrl-C in the agent's terminal must not cut a checkpoint in two
+  spec.own_session = true;  // Ctrl-C in the agent's terminal must not interrupt a checkpoint
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -96,8 +97,8 @@ Result<void> ContextHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone gives no reason: the exit that follows does, unless the last packet has. A helper
-  // that sends malformed packets is ended.
+  // An end of file alone gives no reason. The exit that follows gives the reason, unless the last packet
+  // already contains it. A helper that sends malformed packets is killed.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -111,7 +112,8 @@ Result<void> ContextHelper::launch() {
   return ok();
 }
 
-// The exit may be seen before the packets that were sent ahead of it.
+// Handles the first of two ends, of the process or of its link. The exit may be detected before the packets
+// that were sent earlier.
 void ContextHelper::on_half_gone() {
   if (ended_ && link_closed_) on_gone(Error(*ended_), true);
 }
@@ -133,7 +135,7 @@ void ContextHelper::on_packet(const Packet& packet) {
 }
 
 void ContextHelper::on_ready(const context::Answer& answer) {
-  // It sends the reason and ends. A later call may succeed, but no restart is tried without one.
+  // The helper sends the reason and ends. A later call may succeed, but there is no restart without a call.
   if (answer.code != 0) return on_gone(context::error_of(answer), false);
   facts_.driver_version = answer.value;
   facts_.devices = answer.device_count;
@@ -157,7 +159,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   }
   last_error_ = std::move(error);
   state_ = start_again ? State::kWaiting : State::kIdle;
-  if (process_) process_->signal(SIGKILL);  // ahead of its own exit at the end of its socket
+  if (process_) process_->signal(SIGKILL);  // kills the process before it exits at the end of its socket
   process_.reset();
   if (link_) link_->close();
   link_.reset();
@@ -189,7 +191,7 @@ void ContextHelper::wake() {
 Task<Result<ContextFacts>> ContextHelper::ready() {
   auto self = shared_from_this();
   const auto until = after(settings_.start_timeout);
-  if (state_ == State::kWaiting) {  // a migration must not wait for a long backoff
+  if (state_ == State::kWaiting) {  // waiting ends here, because a migration must not wait for a long backoff
     restart_.cancel();
     state_ = State::kIdle;
   }
@@ -232,13 +234,13 @@ Task<Result<context::Answer>> ContextHelper::perform(context::Order order, Milli
   auto until = std::chrono::steady_clock::time_point::max();
   bool timed = false;
   while (!pending->outcome) {
-    if (pending->sent && !timed) {  // its time counts from when the helper has it
+    if (pending->sent && !timed) {  // the time of an order begins when the helper receives it
       until = after(timeout);
       timed = true;
     }
     const bool woken = co_await pending->changed.wait(until);
     if (woken || pending->outcome) continue;
-    // The driver hangs: a new helper is needed for anything else.
+    // The driver hangs, so every other order needs a new helper.
     on_gone(Error(ErrorCode::kTimedOut,
                   "The context helper did not answer within " + std::to_string(timeout.count()) + " ms"),
             true);

@@ -30,12 +30,12 @@ struct Memory {
   CUdeviceptr address = 0;
 };
 
-// Sets the first half, copies it to the second, and reads the second. So memory, setting and copying are all
-// tried.
+// Sets the first half of the memory, copies it to the second half, and reads the second half. This tests
+// memory, setting and copying.
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();
-  Memory memory(api);  // given back before the context goes
+  Memory memory(api);  // the memory is freed before the context ends
   CKPT_CUDA_TRY(api, cuMemAlloc_v2(&memory.address, kBytes));
   constexpr std::size_t kHalf = kBytes / 2;
   CKPT_CUDA_TRY(api, cuMemsetD8_v2(memory.address, kPattern, kHalf));
@@ -47,8 +47,8 @@ Result<void> compute(const Device& device) {
   return Error(ErrorCode::kCorrupt, "The GPU's memory does not read as it was written");
 }
 
-// A context that cannot be created is no evidence against the GPU (it may be another's alone), unless the
-// driver names a fault.
+// Checks whether an error is evidence against the GPU. A context that cannot be created is no evidence,
+// because another process may use the GPU exclusively. It is evidence if the driver reports a fault.
 bool speaks_against_the_gpu(const Error& error, bool had_context) {
   if (error.code() == ErrorCode::kCorrupt) return true;
   if (error.domain() != ErrorDomain::kCuda) return false;

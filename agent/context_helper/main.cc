@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes.
-// Started by the agent with its end of a socketpair as descriptor 3; ends with its agent, after the order it
-// is at. Logs to stderr. With --probe-remap it only tries how memory comes back after a restore
-// (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h), with --save PID it only saves
-// a context.
+// gpumigrate-context: has an initialized CUDA driver and sends the driver's checkpoint orders for other
+// processes. The agent starts the program with one end of a socketpair as descriptor 3. The program ends with
+// its agent, after the current order. It logs to stderr. With --probe-remap it only tests how memory is
+// restored after a context restore (remap_probe.h). With --probe-gpu it only tests whether a GPU computes
+// (gpu_probe.h). With --save PID it only saves a context.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -35,7 +35,7 @@ bool send_answer(int socket, const context::Answer& answer) {
   return sent == static_cast<ssize_t>(packet.size());
 }
 
-// 0 bytes: the agent is gone.
+// Receives a packet. 0 bytes mean that the agent has disconnected.
 Result<std::size_t> receive(int socket, std::span<std::byte> buffer) {
   ssize_t got;
   do {
@@ -59,7 +59,8 @@ Result<void> serve(int socket) {
   const context::Answer ready = start_driver(api);
   if (!send_answer(socket, ready)) return Error(ErrorCode::kUnavailable, "The agent is gone");
   if (api == nullptr) return context::error_of(ready);
-  std::vector<std::byte> buffer(context::kMaxOrderBytes + 1);  // a longer packet is seen, and refused
+  std::vector<std::byte> buffer(context::kMaxOrderBytes + 1);  // one byte larger than an order, so that a
+                                                               // longer packet is detected and refused
   for (;;) {
     CKPT_TRY(got, receive(socket, buffer));
     if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
@@ -121,7 +122,7 @@ int main(int argc, char** argv) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  (void)ckpt::logging::open_log({});  // standard error is open already
+  (void)ckpt::logging::open_log({});  // standard error is already open
   constexpr int kSocket = ckpt::agent::context::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

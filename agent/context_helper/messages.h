@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the agent and gpumigrate-context. Each is one packet of an inherited AF_UNIX
-// SOCK_SEQPACKET socketpair (descriptor 3 in the helper), encoded as libckpt/protocol/wire/codec.h describes.
-// The helper sends one Answer of kind kReady when it starts. Then it answers each Order with one Answer, in
-// order. Both ends are of one build and one machine; what arrives is checked all the same.
-// Threads: values and pure functions. Errors: kProtocol, kNotSupported for another version.
+// Messages between the agent and gpumigrate-context. Each message is one packet of an inherited AF_UNIX
+// SOCK_SEQPACKET socketpair (descriptor 3 in the helper). The encoding is described in
+// libckpt/protocol/wire/codec.h. The helper sends one Answer of kind kReady at its start. Then it answers
+// each Order with one Answer, in order. Both ends come from one build and run on one machine, but every
+// received message is checked.
+// Threads: plain values and pure functions. Errors: kProtocol, kNotSupported for another version.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ namespace ckpt::agent::context {
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPairs = 64;
 inline constexpr std::size_t kMaxText = 400;
-// No encoded message is longer.
+// The limits for encoded messages.
 inline constexpr std::size_t kMaxOrderBytes = 4096;
 inline constexpr std::size_t kMaxAnswerBytes = 1024;
 
@@ -34,14 +35,14 @@ enum class Kind : std::uint32_t { kReady = 1, kState, kLock, kCheckpoint, kResto
 }
 [[nodiscard]] const char* name_of(Kind kind) noexcept;
 
-// The answers of cuCheckpointProcessGetState.
+// The results of cuCheckpointProcessGetState.
 enum class ProcessState : std::uint32_t { kRunning = 0, kLocked, kCheckpointed, kFailed };
 [[nodiscard]] const char* name_of(ProcessState state) noexcept;
 
 using Uuid = std::array<std::uint8_t, 16>;
 
-// The GPU that was checkpointed, and the one to restore on. Every GPU of the process must be listed, also
-// those that stay.
+// The GPU of the checkpoint and the GPU for the restore. Every GPU of the process must be listed, including
+// GPUs that stay the same.
 struct GpuPair {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Uuid from{};
@@ -57,8 +58,8 @@ struct Order {
   Kind kind = Kind::kState;
   std::int32_t pid = 0;
   std::uint64_t id = 0;
-  std::uint32_t timeout_ms = 0;  // kLock: its timeout; 0: none
-  std::vector<GpuPair> pairs;    // kRestore: at most kMaxPairs
+  std::uint32_t timeout_ms = 0;  // timeout of kLock; 0 means none
+  std::vector<GpuPair> pairs;    // pairs for kRestore: at most kMaxPairs
   template <class A>
   decltype(auto) fields(A& a) {
     return a(kind, pid, id, timeout_ms, pairs);
@@ -68,27 +69,28 @@ struct Order {
 struct Answer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Kind kind = Kind::kReady;
-  std::int32_t code = 0;  // of ErrorCode; 0: done
-  std::uint64_t id = 0;   // of the order; 0: kReady
+  std::int32_t code = 0;  // value of ErrorCode; 0 means success
+  std::uint64_t id = 0;   // id of the order; 0 for kReady
   std::int64_t native = 0;
   std::int64_t took_ns = 0;
-  std::int32_t value = 0;  // kState: ProcessState; kRestoreThread: the thread; kReady: cuDriverGetVersion
-  std::uint32_t device_count = 0;  // kReady
-  bool can_checkpoint = false;     // kReady
-  std::string text;                // of the error; kReady: the first GPU's name; at most kMaxText
+  std::int32_t value = 0;  // result: for kState the ProcessState, for kRestoreThread the thread, for kReady
+                           // the value of cuDriverGetVersion
+  std::uint32_t device_count = 0;  // set in the kReady answer only
+  bool can_checkpoint = false;     // set in the kReady answer only
+  std::string text;                // text of the error, or the first GPU's name for kReady; at most kMaxText
   template <class A>
   decltype(auto) fields(A& a) {
     return a(kind, code, id, native, took_ns, value, device_count, can_checkpoint, text);
   }
 };
 
-// Decode a packet. They fail if it is malformed, too long, or has a value out of range.
+// Decodes a packet. The function fails if the packet is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Order> parse_order(std::span<const std::byte> bytes);
 [[nodiscard]] Result<Answer> parse_answer(std::span<const std::byte> bytes);
 
-// Cuts the text to kMaxText.
+// Sets the text, truncated to kMaxText.
 void set_text(Answer& answer, std::string_view text);
-// Puts the error into the answer, its text cut to kMaxText.
+// Puts the error into the answer, with its text truncated to kMaxText.
 void set_error(Answer& answer, const Error& error);
 // Returns the error of a checked answer with code != 0.
 [[nodiscard]] Error error_of(const Answer& answer);

@@ -21,7 +21,7 @@ CUresult restore(const DriverApi& api, const context::Order& order) {
   CUcheckpointRestoreArgs arguments{};
   arguments.gpuPairs = pairs.data();
   arguments.gpuPairsCount = static_cast<unsigned>(pairs.size());
-  // Null where nothing changes: drivers older than 580 refuse what they do not know.
+  // The arguments are null if no GPU changes, because drivers older than 580 refuse unknown arguments.
   return api.cuCheckpointProcessRestore(order.pid, pairs.empty() ? nullptr : &arguments);
 }
 
@@ -61,11 +61,12 @@ std::string first_device_name(const DriverApi& api, int devices) {
   return named ? name.data() : "";
 }
 
-// The meaning of these results for these functions (cuda.h), where it differs from the general mapping.
+// Returns the meaning of these results for these functions (cuda.h), where it differs from the general
+// mapping.
 ErrorCode code_of(const context::Order& order, CUresult result, const Error& error) {
   if (result == CUDA_ERROR_NOT_READY) return ErrorCode::kTimedOut;
   if (result == CUDA_ERROR_ILLEGAL_STATE) return ErrorCode::kRefused;
-  if (result == CUDA_ERROR_NOT_INITIALIZED) return ErrorCode::kNotFound;  // not a CUDA process
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return ErrorCode::kNotFound;  // the process does not use CUDA
   if (result == CUDA_ERROR_INVALID_VALUE && order.kind == context::Kind::kState) return ErrorCode::kNotFound;
   return error.code();
 }

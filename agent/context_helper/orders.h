@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's work: one order of the agent as one call of the driver. Threads: the helper's only one; a call
-// blocks as long as the driver takes. Errors: in the answer, with the CUresult.
+// The helper's work: each order of the agent becomes one call of the driver.
+// Threads: the helper's only thread. A call blocks as long as the driver does. Errors: they are in the
+// answer, with the CUresult.
 #pragma once
 
 #include "agent/context_helper/messages.h"
@@ -11,9 +12,9 @@ namespace ckpt::context_helper {
 namespace context = ckpt::agent::context;
 
 [[nodiscard]] bool can_checkpoint(const DriverApi& api);
-inline constexpr int kChangesGpu = 13000;  // CUDA 13.0, driver 580: gpuPairs
+inline constexpr int kChangesGpu = 13000;  // CUDA 13.0 (driver 580) added gpuPairs
 
-// Loads the driver and calls cuInit; returns the kReady answer. `api` is null if that failed.
+// Loads the driver, calls cuInit, and returns the kReady answer. `api` is null if a step failed.
 context::Answer start_driver(const DriverApi*& api);
 
 context::Answer perform(const DriverApi& api, const context::Order& order);

@@ -28,7 +28,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint32_t kWord = 0x5ca1ab1e;
 constexpr unsigned kLockMs = 10'000;
 
-// ---- messages between the two: one byte of order or answer, at most one descriptor, and text with an answer
+// ---- messages between the two processes: one byte of order or answer, at most one descriptor, and text with
+// an answer
 
 enum class Step : char { kReady = 'r', kImport = 'i', kMake = 'm', kCheck = 'c', kDone = 'd', kFailed = 'f' };
 
@@ -87,7 +88,8 @@ Result<Packet> receive_packet(int socket) {
   return packet;
 }
 
-// Another process reads it next. So small a copy returns before it is done, which shows on a GPU at work.
+// Writes a pattern that another process reads next. Such a small copy returns before it is complete, which is
+// visible on a busy GPU.
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
   CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
   CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
@@ -158,7 +160,7 @@ class Rank {
   std::optional<DeviceMemory> made_;
 };
 
-// ---- the process that asks: the mover and the context helper in one
+// ---- the process that sends the requests, in the roles of the mover and the context helper
 
 class Prober {
  public:
@@ -172,7 +174,7 @@ class Prober {
   Prober& operator=(const Prober&) = delete;
 
   Result<void> run() {
-    CKPT_TRYV(start_rank());  // before this process has a driver
+    CKPT_TRYV(start_rank());  // started before this process loads the driver
     CKPT_TRYV(look_at_driver());
     CKPT_TRY(here, Device::open(0));
     CKPT_TRY(first, receive_packet(socket_.get()));
@@ -207,7 +209,7 @@ class Prober {
     return ok();
   }
 
-  // Shows this process one GPU, as a job's process has it: a restore on another GPU must name every GPU that
+  // Limits this process to one GPU, as in a job's process. A restore on another GPU must name every GPU that
   // the process sees.
   static void show_one_gpu() {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -296,7 +298,7 @@ class Prober {
     };
     const Result<void> filled = fill();
     made.descriptor.reset();
-    const auto checked = ask(Step::kCheck, -1);  // in any case: it lets go of the memory
+    const auto checked = ask(Step::kCheck, -1);  // always requested, because the check releases the memory
     CKPT_TRYV(filled);
     CKPT_TRYV(checked);
     return ok();

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxTokenBytes = 4096;
 constexpr std::size_t kMaxApiFileBytes = 64 << 10;
 
-// A regular file's text and owner, as one open file has them.
+// A regular file's text and owner, both read from one open file.
 struct OwnedText {
   std::string text;
   struct stat status {};

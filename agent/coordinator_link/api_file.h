@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's api.json on the same machine: where it listens for agents, and with which token. Its
-// owner may name no file of another user: an agent of root would read it and send it there.
-// Threads: pure but for reading files. Errors: kInvalidArgument for what is no such file, kRefused for a
-// token that is not its owner's alone, and those of reading.
+// The coordinator's api.json on the same machine. It contains the address for agents and the token. The file
+// may not name a file of another user. Otherwise an agent that runs as root would read that file and send its
+// content to the address.
+// Threads: any. The functions only read files. Errors: kInvalidArgument if the file is not an api.json.
+// kRefused if other users can access a token. Errors of reading are returned unchanged.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ namespace ckpt::agent {
 
 Result<std::string> address_in_api_file(const std::string& path);
 Result<std::string> token_by_api_file(const std::string& path);
-// The token in a file that the settings name.
+// Returns the token in a file that the settings name.
 Result<std::string> read_token(const std::string& path);
 
 }  // namespace ckpt::agent

@@ -18,7 +18,7 @@ Result<void> check_is_for(const tls::Peer& subject, const std::string& certifica
                "The new certificate is that of " + to_text(named) + ", not of " + to_text(subject));
 }
 
-// Makes a signing request for the addresses of the present certificate.
+// Creates a signing request for the addresses of the current certificate.
 Result<tls::SigningRequest> make_request(const tls::CertFiles& files) {
   CKPT_TRY(certificate, read_file(files.certificate, tls::kMaxPemBytes));
   CKPT_TRY(hosts, tls::hosts_of(certificate));
@@ -73,7 +73,7 @@ control::Task<> CertificateRenewal::use(wire::UseCertificate request) {
   if (written) {
     identity_.refresh();
     spdlog::info("certificate renewed: file {}", identity_.files().certificate);
-    link_.send_inventory();  // it names the certificate's new end
+    link_.send_inventory();  // the inventory contains the certificate's new end
   }
   link_.reply(request.request_id, written);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's AskForKey and UseCertificate: a new key and certificate of this node, in the
-// files that [tls] names. New connections use them; those that are open stay. A key is made here and kept in
-// memory until its certificate comes.
-// Threads: the event loop; keys are made and files are written on `pool`. Ownership: refers to its parts,
-// which outlive it. Errors: go to the coordinator, and the former pair stays in use.
+// Answers the coordinator's AskForKey and UseCertificate. A new key and certificate of this node are stored
+// in the files that [tls] names. New connections use them, and open connections are not affected. The key is
+// created here and stays in memory until its certificate arrives.
+// Threads: the event loop. `pool` creates keys and writes files. Ownership: the object refers to its parts,
+// which outlive it. Errors: they are sent to the coordinator, and the former pair stays in use.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace ckpt::agent {
 
 class CertificateRenewal {
  public:
-  // Takes its frames from `link`, which must not have been started.
+  // Registers its frame handlers with `link`, which must not have been started.
   CertificateRenewal(CoordinatorLink& link, tls::Identity& identity, control::asio::thread_pool& pool,
                      control::asio::any_io_executor executor);
   CertificateRenewal(const CertificateRenewal&) = delete;
@@ -30,7 +30,7 @@ class CertificateRenewal {
   tls::Identity& identity_;
   control::asio::thread_pool& pool_;
   control::asio::any_io_executor executor_;
-  std::string key_;  // of the last request; empty: none waits for its certificate
+  std::string key_;  // key of the last request; empty if no key waits for its certificate
 };
 
 }  // namespace ckpt::agent

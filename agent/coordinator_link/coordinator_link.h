@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection to its coordinator. It dials for as long as the agent lives and turns commands into
-// calls. It reports everything the node has at each new connection and at every change. A report that was not
-// received is sent again from the present state (inventory, records), never from a queue. Threads: the event
-// loop.
-// Ownership: owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the
-// connection.
+// The agent's connection to its coordinator. It connects as long as the agent runs, and turns commands into
+// calls. It reports all facts about the node at each new connection and at every change. A report that was
+// not received is sent again from the current state (inventory, records), never from a queue.
+// Threads: the event loop. Ownership: owns the dialer. Errors: a failed command is answered with Reply.
+// Malformed frames end the connection.
 #pragma once
 
 #include <functional>
@@ -26,7 +25,7 @@ class AgentCommands {
  public:
   virtual ~AgentCommands() = default;
   [[nodiscard]] virtual wire::NodeInventory inventory() const = 0;
-  // The content of the hello beside the inventory.
+  // Fills in the hello's fields other than the inventory.
   virtual void introduce(wire::AgentHello& hello) const = 0;
   virtual Task<Result<void>> start_job(wire::JobSpec spec) = 0;
   virtual Task<Result<void>> stop_job(wire::StopJob stop) = 0;
@@ -40,26 +39,27 @@ class AgentCommands {
 
 class CoordinatorLink : public CoordinatorPort {
  public:
-  // If an identity is given, the coordinator must show its certificate, unless it is dialled on this machine.
+  // Takes the parts of the connection. If an identity is given, the coordinator must present its certificate,
+  // unless it is on this machine.
   CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands,
                   std::shared_ptr<tls::Identity> identity, std::shared_ptr<const tls::DeniedSerials> denied);
   ~CoordinatorLink() override;
 
   void start();
   [[nodiscard]] bool connected() const { return dialer_ && dialer_->connected(); }
-  // Frames that a part of the agent of its own takes (health, images). Set before start(); an error ends the
-  // connection.
+  // Registers a handler for frames that another part of the agent processes (health, images). Call this
+  // before start(). An error of the handler ends the connection.
   using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
-  // Called behind the agent's hello at every new connection, for messages to be repeated then. Set before
-  // start().
+  // Registers a function that is called after the agent's hello at every new connection, to repeat messages.
+  // Call this before start().
   void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
-  // Sends on a best-effort basis: false if the coordinator is away.
+  // Sends a message without a guarantee. Returns false if the coordinator is not connected.
   template <class M>
   bool tell(const M& message) {
     return say(message);
   }
-  // The answer to a request that take() got.
+  // Answers a request that a handler of take() received.
   void reply(std::uint64_t request, const Result<void>& outcome);
 
   void send_inventory();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the coordinator's list of denied certificates and keeps it in a file, so that it holds after a
-// restart without the coordinator. It holds from the moment it comes.
-// Threads: the event loop; the file is written on `pool`. Ownership: refers to its parts, which outlive it.
-// Errors: a malformed list ends the connection; a file that cannot be written is logged. load(): a damaged
-// file.
+// Receives the coordinator's list of denied certificates and stores it in a file. The list therefore stays
+// valid after a restart without the coordinator. A list applies from the moment it arrives.
+// Threads: the event loop. `pool` writes the file. Ownership: the object refers to its parts, which outlive
+// it. Errors: a malformed list ends the connection. A failure to write the file is logged. load() reports a
+// damaged file.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,12 @@ namespace ckpt::agent {
 
 class DeniedCertificates {
  public:
-  // Loads the serials that the last run has kept; without the file none are denied. Blocks for the disk.
+  // Loads the serials that the last run has stored. Without the file no serial is denied. The function blocks
+  // for the disk.
   static Result<void> load(const std::string& file, tls::DeniedSerials& denied);
 
-  // Takes its frame from `link`, which must not have been started. `changed`: connections are to be looked
-  // at.
+  // Registers its frame handler with `link`, which must not have been started. `changed` is called when open
+  // connections must be checked.
   DeniedCertificates(CoordinatorLink& link, std::shared_ptr<tls::DeniedSerials> denied, std::string file,
                      control::asio::thread_pool& pool, control::asio::any_io_executor executor,
                      std::function<void()> changed);
@@ -38,7 +39,7 @@ class DeniedCertificates {
   control::asio::any_io_executor executor_;
   std::function<void()> changed_;
   bool writing_ = false;
-  bool written_ = true;  // the file has the present list
+  bool written_ = true;  // true if the file contains the current list
 };
 
 }  // namespace ckpt::agent

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This node's reports to a coordinator whose store was lost or is an older copy. They describe how a job was
-// started, and the parties of a handover. Threads: the event loop. Ownership: refers to the agent's parts,
-// which must outlive it.
-// Errors: kNotFound for a job that is not here.
+// started, and the parties of a handover.
+// Threads: the event loop. Ownership: the object refers to the agent's parts, which must outlive it. Errors:
+// kNotFound for a job that is not on this node.
 #pragma once
 
 #include <span>
@@ -16,13 +16,13 @@ namespace ckpt::agent {
 
 class Descriptions {
  public:
-  // Takes its frames from `link`, which must not have been started.
+  // Registers its frame handlers with `link`, which must not have been started.
   Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver,
                const GangMoves& gang_moves);
   Descriptions(const Descriptions&) = delete;
   Descriptions& operator=(const Descriptions&) = delete;
 
-  // The facts that a coordinator may have lost: open handovers, and the newest ids.
+  // Fills in the facts that a coordinator may have lost: open handovers and the newest ids.
   void introduce(wire::AgentHello& hello) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's connection for moves of ranks (agent/migration/gangs): GangLink is their way to it,
-// GangOrders takes its frames.
+// Connects the moves of ranks (agent/migration/gangs) with the coordinator. GangLink sends their messages,
+// and GangOrders receives their frames.
 // Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames end
 // the connection.
 #pragma once
@@ -24,7 +24,7 @@ class GangLink : public GangPort {
 
 class GangOrders {
  public:
-  // Set before the coordinator is dialled.
+  // Registers its frame handlers. Create this object before the agent connects to the coordinator.
   GangOrders(CoordinatorLink& link, GangMoves& moves, asio::any_io_executor executor);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's CheckMove and CheckTarget. A dry run asks a job's node, and the node that the job
-// would go to, what a move would ask first.
-// Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it.
+// Answers the coordinator's CheckMove and CheckTarget. For a dry run, the coordinator queries the job's node
+// and the target node. The agents make the checks that a move would make first.
+// Threads: the event loop. Ownership: the object refers to the agent's parts, which must outlive it.
 #pragma once
 
 #include "agent/coordinator_link/coordinator_link.h"
@@ -11,7 +11,7 @@ namespace ckpt::agent {
 
 class MoveChecks {
  public:
-  // Takes its frames from `link`, which must not have been started.
+  // Registers its frame handlers with `link`, which must not have been started.
   MoveChecks(CoordinatorLink& link, MigrationContext& context);
   MoveChecks(const MoveChecks&) = delete;
   MoveChecks& operator=(const MoveChecks&) = delete;

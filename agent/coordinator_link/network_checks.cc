@@ -7,12 +7,12 @@
 namespace ckpt::agent {
 namespace {
 
-// The time that a target listens and a source tries.
+// The time during which a target listens and a source tries to connect.
 constexpr Milliseconds kCheckLife{8000};
 
 }  // namespace
 
-// The state of one request's check, owned by its coroutine.
+// The state of one request's check. The request's coroutine owns it.
 struct NetworkChecks::Check {
   explicit Check(const asio::any_io_executor& executor) : changed(executor) {}
   Signal changed;
@@ -36,7 +36,7 @@ void NetworkChecks::take(const char* what, Task<> (NetworkChecks::*answer)(M)) {
   });
 }
 
-// Waits until the lane is open, or has failed.
+// Waits until the lane is open or has failed.
 Task<> NetworkChecks::wait_for_peer(Check& check) {
   const auto until = std::chrono::steady_clock::now() + kCheckLife;
   while (!check.connect_ns && !check.failed) {
@@ -107,7 +107,7 @@ Task<Result<void>> NetworkChecks::open(Check& check, wire::Side side, M request)
   order.network = std::move(request.network);
   order.first_path = request.path;
   MoverSession::Handlers handlers;
-  // The session, and with it these, ends before the check.
+  // The session and its handlers end before the check.
   handlers.event = [&check](mover::Packet packet) {
     if (const auto* reached = std::get_if<mover::PeerReached>(&packet.message))
       check.connect_ns = reached->connect_ns;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's ListenForCheck and ReachNode. Before a move touches its target, the mover of the
-// source's GPU connects a lane to the target's mover. It goes over the network of the move.
-// Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it. Each check ends by
-// itself within kCheckLife. Errors: go to the coordinator.
+// Answers the coordinator's ListenForCheck and ReachNode. Before a move changes anything at its target, the
+// mover of the source's GPU connects a lane to the target's mover. The lane uses the network of the move.
+// Threads: the event loop. Ownership: the object refers to the agent's parts, which must outlive it. Each
+// check ends automatically within kCheckLife. Errors: they are sent to the coordinator.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ckpt::agent {
 
 class NetworkChecks {
  public:
-  // Takes its frames from `link`, which must not have been started.
+  // Registers its frame handlers with `link`, which must not have been started.
   NetworkChecks(CoordinatorLink& link, MigrationContext& context);
   NetworkChecks(const NetworkChecks&) = delete;
   NetworkChecks& operator=(const NetworkChecks&) = delete;
@@ -29,7 +29,7 @@ class NetworkChecks {
   Task<> reach(wire::ReachNode request);
   Task<Result<std::string>> begin_listening(Check& check, wire::ListenForCheck request);
   Task<Result<std::int64_t>> connect(Check& check, wire::ReachNode request);
-  // A session without memory on the mover of that GPU.
+  // Opens a session without memory on the GPU's mover.
   template <class M>
   Task<Result<void>> open(Check& check, wire::Side side, M request);
 

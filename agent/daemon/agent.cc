@@ -115,7 +115,7 @@ Result<void> Agent::open() {
   create_context();
   forecast_ = std::make_unique<PauseForecast>(*context_);
   const auto fatal = [](const Error& error) {
-    // The restart reads what is in the journal; going on would be guessing.
+    // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
     spdlog::critical("agent ends: {}", error.to_string());
     spdlog::shutdown();
     ::_exit(70);
@@ -244,7 +244,7 @@ Result<void> Agent::open_metrics() {
   return ok();
 }
 
-// True if the migration is open and this node is its source.
+// Checks whether the migration is open and this node is its source.
 bool Agent::sends(wire::MigrationId migration) const {
   if (gang_moves_->sends(migration)) return true;
   const auto* state = migrations_->driver().switches().source(migration);
@@ -286,7 +286,7 @@ Task<> Agent::start() {
   auto found = co_await jobs_->rediscover();
   if (!found) spdlog::error("jobs not found again: reason {}", found.error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
-  co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
+  co_await inventory_.refresh();  // a restore may have to place a job on its GPU again
   auto restored = co_await migrations_->driver().restore();
   if (restored) {
     auto ranks = co_await gang_moves_->driver().restore();
@@ -313,7 +313,7 @@ Task<> Agent::start() {
   co_await refresh_loop();
 }
 
-// Finds out whether jobs that start from here on can move with their process.
+// Determines whether jobs that start from now on can move with their process.
 Task<> Agent::look_for_criu() {
   const host::CriuFacts facts = co_await host::Criu::probe(config_.criu, config_.home);
   moves_processes_ = facts.works;
@@ -327,8 +327,8 @@ Task<> Agent::look_for_criu() {
   if (config_.rehearsal) control::spawn(io_.get_executor(), "rehearsal", rehearse(facts.version));
 }
 
-// Runs beside all else; jobs may move meanwhile. A rehearsal that failed is tried again once one of its
-// programs has another version.
+// Rehearses moves in parallel with all other work, and jobs may move in the meantime. A failed rehearsal is
+// repeated after one of its programs has another version.
 Task<> Agent::rehearse(std::string criu_version) {
   const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
                          inventory_.last().driver_version;
@@ -389,7 +389,7 @@ void Agent::job_changed(const std::shared_ptr<Job>& job) {
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);
   coordinator_->send_change(instance);
-  // A start or an end changes the free memory by which placement decides: look at once.
+  // A start or an end changes the free memory that placement uses, so the GPUs are queried at once.
   auto& known = known_phases_[job->folder()];
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());
@@ -436,7 +436,8 @@ wire::NodeInventory Agent::inventory() const {
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(*gpus_, spec));
   const bool adopts = spec.mode == MigrationMode::kAdopted;
-  // A coordinator that has not received the answer asks again: the instance that runs is this job's own.
+  // A coordinator that has not received the answer repeats its request. The running instance is then this
+  // job's own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }
@@ -449,7 +450,8 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));
   if (!job) co_return std::move(job).error();
-  // It runs already, so that it may be moved as soon as the caller has the answer.
+  // The adopted process already runs, so its state is read first. The job can then be moved as soon as the
+  // caller has the answer.
   if (adopts) co_await (*job)->described(std::chrono::steady_clock::now() + kDescribedWithin);
   spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text((*job)->id()),
                (*job)->incarnation(), (*job)->gpu());
@@ -512,7 +514,7 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 
 void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->on_token(welcome.peer_token);
-  // Its term counts, whatever this node's own setting is.
+  // The coordinator's lease term applies, independent of this node's own setting.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
   if (term_ms >= kMinLeaseTermMs) {
     migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one
-// event loop; fsync and the GPU library have threads of their own. Jobs and their keepers outlive it, movers
-// end with it.
-// Threads: the loop, in run(). Errors: create() returns the reason why the node cannot be served (journal
-// locked or damaged, port taken, folder not writable).
+// The agent of one node. It connects inventory, jobs, movers, migrations and links. Everything runs on one
+// event loop, except fsync and the GPU library, which have separate threads. Jobs and their keepers outlive
+// the agent, and movers end with it.
+// Threads: the loop, in run(). Errors: create() returns the reason why the agent cannot serve the node
+// (journal locked or damaged, port taken, folder not writable).
 #pragma once
 
 #include <map>
@@ -87,20 +87,22 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   void create_snapshot_service();
   void stop();
 
-  static constexpr std::size_t kImageThreads = 8;  // processes that are packed and unpacked at once
+  static constexpr std::size_t kImageThreads = 8;  // limit for processes that are packed and unpacked at the
+                                                   // same time
 
   Config config_;
-  std::vector<wire::DataNetwork> networks_;  // their addresses are this machine's
+  std::vector<wire::DataNetwork> networks_;  // networks whose addresses belong to this machine
   asio::io_context io_{1};
-  asio::thread_pool disk_{1};     // the journal's: a switch waits for it
-  asio::thread_pool records_{2};  // jobs' records
+  asio::thread_pool disk_{1};     // thread of the journal, for which a switch waits
+  asio::thread_pool records_{2};  // threads that write jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
-  Signal refresh_;  // a notification during a query causes another query
+  Signal refresh_;  // a notification during a query triggers another query
   Nanos logs_tidy_until_ = 0;
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;
-  std::optional<host::SharedFolderWatch> shared_names_;  // none: this kernel does not tell who makes a file
+  std::optional<host::SharedFolderWatch> shared_names_;  // empty if this kernel does not report which process
+                                                         // creates a file
   std::optional<JobEnvironment> environment_;
   std::optional<JobTable> jobs_;
   std::optional<JobMemory> memory_;
@@ -108,7 +110,7 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   protect::OpenSnapshots snapshots_;
   std::optional<Transfers> transfers_;
   std::optional<MigrationContext> context_;
-  std::shared_ptr<tls::Identity> identity_;  // none: no TLS
+  std::shared_ptr<tls::Identity> identity_;  // null without TLS
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
@@ -132,8 +134,8 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   std::string mover_program_;
   bool moves_processes_ = false;
   std::string process_reason_ = "the agent has not looked for CRIU yet";
-  std::map<std::string, wire::JobPhase> known_phases_;  // by folder
-  std::optional<Error> failure_;                        // why run() ends
+  std::map<std::string, wire::JobPhase> known_phases_;  // last reported phases, by the instance's folder
+  std::optional<Error> failure_;                        // the reason for the end of run()
   bool stopping_ = false;
 };
 

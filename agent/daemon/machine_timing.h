@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of the switch's machines, of the agent's configuration.
+// The limits of the handover's state machines, from the agent's configuration.
 // Threads: any. Errors: none.
 #pragma once
 
@@ -19,8 +19,8 @@ inline migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
-// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the
-// whole move.
+// Returns the limits for moves of ranks. A separate watch covers a rank that waits for other ranks
+// (rank_stop.h). The machines' own limit is therefore that of the whole move.
 inline migration::Timing gang_timing_of(const Config& config) {
   migration::Timing timing = timing_of(config);
   timing.pause_timeout_ms = timing.migration_timeout_ms;

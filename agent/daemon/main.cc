@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --config agent.toml, or --probe: reports which requirements of moves this node meets
-// (probe.h), and ends, or --rehearse HOME: an agent's own question (rehearsal.h)
+// gpumigrate-agent --config agent.toml runs the agent. --probe reports which requirements of moves this node
+// meets (probe.h), and ends. --rehearse HOME is an agent's own rehearsal (rehearsal.h).
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -22,7 +22,7 @@ int complain(const ckpt::Error& error) {
   return error.code() == ckpt::ErrorCode::kInvalidArgument ? 64 : 1;
 }
 
-// Probes with the programs that the settings name, if there are settings.
+// Probes with the programs that the settings name, if a settings file is given.
 int probe(const std::string& config_path) {
   ckpt::agent::ProbeSettings settings;
   if (!config_path.empty()) {
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   if (!visible) return complain(visible.error());
   config->visible_gpus = *std::move(visible);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow causes an error of that write, like a full disk
   ckpt::set_fault_role("agent." + config->node);
   try {
     const ckpt::agent::Config& settings = *config;

@@ -22,7 +22,7 @@ namespace ckpt::agent {
 class Metrics {
  public:
   struct Sources {
-    std::function<bool()> connected;  // to the coordinator
+    std::function<bool()> connected;  // returns whether the agent is connected to the coordinator
     const Inventory& inventory;
     const JobTable& jobs;
     const std::map<std::uint32_t, std::shared_ptr<MoverProcess>>& movers;

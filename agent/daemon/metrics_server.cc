@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kMaxAddressBytes = 256;
 constexpr std::size_t kMaxTokenBytes = 4096;
 
-// No token file: every client that reaches the port may read.
+// Returns the tokens that may read the metrics. Without a token file, every client that reaches the port may
+// read.
 Result<std::vector<std::string>> tokens_of(const std::string& path) {
   std::vector<std::string> tokens;
   if (path.empty()) return tokens;
@@ -25,7 +26,7 @@ Result<std::vector<std::string>> tokens_of(const std::string& path) {
   return tokens;
 }
 
-// The address of an earlier run, if only its port was the system's choice.
+// Returns the address of an earlier run if the system chose only its port.
 std::string kept_address(const std::string& file, const std::string& wanted) {
   const auto kept = read_file(file, kMaxAddressBytes);
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
@@ -33,7 +34,7 @@ std::string kept_address(const std::string& file, const std::string& wanted) {
   return fits ? *kept : wanted;
 }
 
-// Any client of the cluster: the page holds nothing that a viewer may not know.
+// Admits any client of the cluster, because the page contains nothing that a viewer may not know.
 Result<void> admit_client(const tls::Peer& peer) {
   if (peer.kind == tls::Peer::Kind::kClient) return ok();
   return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of a client");
@@ -62,7 +63,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   const std::string kept = kept_address(file, config.metrics_address);
   auto http = listen(kept);
   if (!http && kept != config.metrics_address)
-    http = listen(config.metrics_address);  // another process has the port by now
+    http = listen(config.metrics_address);  // used because another process now has the earlier port
   if (!http) return std::move(http).error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
   server->http_ = *std::move(http);

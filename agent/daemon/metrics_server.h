@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless
-// it is set. Over TCP it serves clients with a client's certificate.
-// Where it listens stands in the file metrics.address of the node's folder; a port that the system chose is
-// kept across restarts.
-// Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() returns
-// why it cannot listen.
+// The port on which the agent serves its metrics (settings metrics_address, metrics_token_file). It is closed
+// unless the address is set. Over TCP it serves clients with a client certificate. Its address is recorded in
+// the file metrics.address of the node's folder. A port that the system chose is used again after restarts.
+// Threads: the event loop. Ownership: owns the listener. The registry outlives it. Errors: create() returns
+// the reason why it cannot listen.
 #pragma once
 
 #include <memory>
@@ -28,7 +27,7 @@ class MetricsServer {
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   [[nodiscard]] const std::string& where() const noexcept { return where_; }  // a URL, or unix:/path
-  // Ends the connections of clients whose certificates are denied by now.
+  // Closes the connections of clients whose certificates are now denied.
   void close_denied(const tls::DeniedSerials& denied);
 
  private:

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 
-// A folder of this process's own for the programs' output, removed with the object.
+// A folder of this process for the programs' output. The folder is removed with the object.
 class WorkFolder {
  public:
   static Result<WorkFolder> create() {
@@ -58,7 +58,7 @@ class WorkFolder {
   std::string path_;
 };
 
-// The first line of a small file of the kernel; nullopt if there is none.
+// Returns the first line of a small kernel file, or nullopt if there is none.
 std::optional<std::string> first_line(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 512> text{};
@@ -76,7 +76,7 @@ Json node_facts() {
           {"root", ::geteuid() == 0}};
 }
 
-// 0, or the errno of making a PID namespace, tried by a child.
+// Creates a PID namespace in a child process. Returns 0 or the errno.
 int try_pid_namespace() {
   const pid_t child = ::fork();
   if (child < 0) return errno;
@@ -99,7 +99,7 @@ void add_memory_folder(Json& facts) {
   facts["memory_folder_free_bytes"] = std::uint64_t{room.f_bavail} * static_cast<std::uint64_t>(room.f_bsize);
 }
 
-// Loaded, or there to be loaded: asking a socket for it would load it.
+// Adds the facts about TLS. The module is loaded or can be loaded. A query through a socket would load it.
 void add_tls(Json& facts) {
   const auto loaded = first_line("/proc/sys/net/ipv4/tcp_available_ulp");
   std::istringstream words(loaded.value_or(""));
@@ -144,8 +144,8 @@ struct ProbeEnd {
   std::optional<int> status;
 };
 
-// The name of what went wrong; empty: it ended well. A mover that hangs in the driver is killed and not
-// waited for.
+// Runs the mover. Returns a text about a failure, or an empty string. A mover that hangs in the driver is
+// killed, and the function does not wait for its end.
 Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   const auto executor = co_await asio::this_coro::executor;
   auto ending = std::make_shared<ProbeEnd>(executor);
@@ -165,7 +165,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   co_return std::string();
 }
 
-// The mover's output, also if it ended badly later.
+// Returns the facts in the mover's output, even if the mover failed later.
 Json mover_facts(const std::string& output, const std::string& problem) {
   const Result<std::string> said = read_file(output, kMaxOutput);
   Json facts = merge_mover_output(said.has_value() ? *said : "");
@@ -176,7 +176,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   return facts;
 }
 
-// Queried again, and kept for the agent.
+// Queries the driver again and stores the result for the agent.
 Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
   RemapProbe probe;
   probe.program = settings.context_program;
@@ -197,8 +197,8 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
   co_return to_json(facts);
 }
 
-// `criu check` asks the kernel; whether this process may do it with these rights, under these filters, and
-// where it runs, shows a small process that is saved and restored.
+// Saves and restores a small process. `criu check` only queries the kernel. The trial shows whether this
+// process may use CRIU with its rights and filters in its environment.
 Task<void> try_criu(const ProbeSettings& settings, std::string work, Json& criu) {
   RehearsalOrder order;
   order.program = settings.agent_program;
@@ -217,7 +217,7 @@ Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, a
   const host::CriuFacts criu = co_await host::Criu::probe(settings.criu, work);
   (*facts)["criu"] = to_json(criu);
   if (criu.works) co_await try_criu(settings, work, (*facts)["criu"]);
-  loop->stop();  // a mover that cannot even be killed is still watched
+  loop->stop();  // stops the loop even if a mover cannot be killed and is still watched
 }
 
 }  // namespace

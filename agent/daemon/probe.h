@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --probe: which requirements of moves this node meets, as facts; `gpumigrate doctor` draws
-// the conclusions. The driver and UCX are probed by `gpumigrate-mover --probe`, CRIU by its own check, the
-// kernel here. Nothing of the node is changed.
-// Threads: one, before any other is started. Errors: kIo if there is no space for temporary files; all else
-// is a part of the answer, as "problem".
+// gpumigrate-agent --probe: reports as facts which requirements of moves this node meets. `gpumigrate doctor`
+// draws the conclusions. `gpumigrate-mover --probe` probes the driver and UCX, CRIU's own check probes CRIU,
+// and this module probes the kernel. The probe changes nothing on the node.
+// Threads: one, before any other thread is started. Errors: kIo if there is no space for temporary files. All
+// other errors are part of the answer, as "problem".
 //
 //   {"node":   {"name", "kernel", "root"},
 //    "driver": {"loaded", "version", "checkpoint", "change_gpu",
@@ -17,7 +17,7 @@
 //               "memory_files", "memory_folder", "memory_folder_bytes", "memory_folder_free_bytes",
 //               "tls", "tls_module"},
 //    "rdma":   [name of device, ..]}
-// A fact that could not be found is null or missing.
+// A fact that could not be determined is null or missing.
 #pragma once
 
 #include <chrono>
@@ -31,20 +31,20 @@
 namespace ckpt::agent {
 
 struct ProbeSettings {
-  std::string mover_program;             // empty: beside this program
-  std::string context_program;           // the same
-  std::string agent_program;             // the same
-  std::string home;                      // of the agent that reads the results there; empty: of none
-  std::vector<std::string> environment;  // of its jobs, for trials with processes like theirs
-  std::string criu;                      // empty: it is looked for
-  std::chrono::milliseconds mover_timeout{60000};  // a first cuInit takes seconds
+  std::string mover_program;             // path of the mover; empty means next to this program
+  std::string context_program;           // path of the program; empty means next to this program
+  std::string agent_program;             // path of the program; empty means next to this program
+  std::string home;                      // folder of the agent that reads the results; empty if there is none
+  std::vector<std::string> environment;  // environment of the agent's jobs, for trials with similar processes
+  std::string criu;                      // path of CRIU; empty means that the probe searches for it
+  std::chrono::milliseconds mover_timeout{60000};  // time limit of the mover; a first cuInit takes seconds
 };
 
 Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);
 
-// The parts that need no other program.
+// Returns the facts that need no other program.
 nlohmann::ordered_json kernel_facts();
-// Lines of JSON objects that the mover printed, merged; its other output is left out.
+// Merges the JSON lines that the mover printed. Its other output is ignored.
 nlohmann::ordered_json merge_mover_output(const std::string& output);
 
 }  // namespace ckpt::agent

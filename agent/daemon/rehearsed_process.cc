@@ -46,7 +46,7 @@ constexpr std::array<std::uint64_t, 2> kRehearsedSizes = {16 * kRehearsedMib, 12
 constexpr std::chrono::seconds kRehearsedStarts{20};
 constexpr Milliseconds kRehearsedCriu{30000};
 constexpr std::uint64_t kRehearsedRoom =
-    32 * kRehearsedMib;  // the process's other memory, and its other images
+    32 * kRehearsedMib;  // space for the process's other memory and its other images
 constexpr std::size_t kRehearsedRecords = 5;
 constexpr std::size_t kRehearsedRecordBytes = 4096;
 constexpr std::uint64_t kMaxMemoryRate = std::uint64_t{1} << 45;
@@ -57,7 +57,7 @@ Result<UniqueFd> rehearsed_null() {
   return null;
 }
 
-// Runs after the fork, so it makes async-signal-safe calls only.
+// Runs after the fork, so the function calls only async-signal-safe functions.
 [[noreturn]] void become_rehearsed(char* const* argv, const char* folder, int null, int ready) {
   bool good = ::setsid() > 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::chdir(folder) == 0;
   for (int fd = 0; fd < kReadyFd; ++fd) good = good && ::dup2(null, fd) >= 0;
@@ -67,7 +67,7 @@ Result<UniqueFd> rehearsed_null() {
   ::_exit(127);
 }
 
-// A root in a PID namespace of its own; all of it ends with the object.
+// A root process in its own PID namespace. All its processes end with the object.
 class RehearsedTree {
  public:
   explicit RehearsedTree(pid_t root) : root_(root) {}
@@ -109,7 +109,8 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
   return tree;
 }
 
-// Copies the image, as it arrives at a target. Measures how fast memory is read and untouched memory written.
+// Copies the image as it would arrive at a target. Measures how fast memory is read and how fast untouched
+// memory is written.
 Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& rates) {
   void* from = ::mmap(nullptr, image.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, image.file.get(), 0);
   if (from == MAP_FAILED) return Error::from_errno("Cannot read the image");
@@ -137,13 +138,14 @@ Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& r
   }
   const Nanos read = now_ns();
   if (sum == 0)
-    return Error(ErrorCode::kCorrupt, "The image is empty");  // the sum is used, so that it is read
+    return Error(ErrorCode::kCorrupt, "The image is empty");  // the sum must be used, so that the memory is
+                                                              // really read
   rates.write = std::max(rates.write, rate(written - began));
   rates.read = std::max(rates.read, rate(read - written));
   return copy;
 }
 
-// The journal's work in a pause: an overwrite of allocated space, and its sync to the disk.
+// Measures the journal's work in a pause: an overwrite of allocated space, and its sync to the disk.
 Result<Nanos> time_of_record(const std::string& folder) {
   const std::string path = folder + "/record";
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -175,7 +177,8 @@ class Rehearsal {
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
-    // A node that lets no process have so many things keeps a common server's factor.
+    // A node that does not allow a process so many threads, descriptors and mappings uses the factor of a
+    // typical server.
     const auto many = co_await try_process(kRehearsedSizes.front(), true);
     if (!many) std::fprintf(stderr, "%s\n", many.error().to_string().c_str());
     co_return facts_;
@@ -198,7 +201,7 @@ class Rehearsal {
     co_return ok();
   }
 
-  // Dumps the process the way that ProcessSource does.
+  // Dumps the process in the same way as ProcessSource.
   Task<Result<host::PackedImage>> dump(pid_t root, std::uint64_t bytes, RehearsedProcess& done) {
     CKPT_CO_TRY(stream, host::PageStream::create(bytes + kRehearsedRoom, bytes));
     const Nanos began = now_ns();
@@ -216,7 +219,7 @@ class Rehearsal {
     co_return packed;
   }
 
-  // Restores the process the way that ProcessTarget and the keeper do.
+  // Restores the process in the same way as ProcessTarget and the keeper.
   Task<Result<void>> restore(host::PackedImage image, RehearsedProcess& done) {
     const Nanos began = now_ns();
     CKPT_CO_TRY(folder, make_folder("target", 0));
@@ -257,7 +260,7 @@ class Rehearsal {
     return spec;
   }
 
-  // A child of this process, as it would be the keeper's.
+  // Takes over the restored process as a child of this process. In a move, it would be the keeper's child.
   static Result<RehearsedTree> restored(const std::string& path) {
     CKPT_TRY(text, read_file(path, 64));
     pid_t pid = 0;
@@ -293,7 +296,7 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
     loop.stop();
   };
   control::spawn(loop.get_executor(), "rehearsal", work());
-  // Its images and processes go with the loop.
+  // The rehearsal's images and processes end with the loop.
   asio::signal_set stop(loop, SIGTERM, SIGINT);
   stop.async_wait([&loop](const boost::system::error_code& error, int) {
     if (!error) loop.stop();
@@ -310,7 +313,8 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
 
 namespace {
 
-// Neighbours differ in their rights, so that each page is a mapping.
+// Creates many threads, descriptors and mappings. Adjacent pages have different rights, so that each page is
+// a mapping.
 bool make_many_things() {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   auto* memory = static_cast<std::byte*>(

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's side of the rehearsal (rehearsal.h). It makes a process in a PID namespace of its own, dumps
-// it and restores it, with the calls that a move makes. It measures beside it. Prints {"rehearsal": …} as its
-// last line, or why there is none.
-// Threads: one loop; a stream of pages has its own. Ownership: everything that it makes ends with it:
-// processes by the kernel, folders by their owners.
-// Errors: the exit status, 0 or 1.
+// The helper's side of the rehearsal (rehearsal.h). It creates a process in a separate PID namespace, dumps
+// it and restores it with the calls that a move makes, and measures the times. The last line of output is
+// {"rehearsal": …}, or the reason why there is no result.
+// Threads: one loop. A stream of pages has its own thread. Ownership: everything that it creates ends with
+// it. The kernel ends the processes, and owners remove their folders. Errors: the exit status, 0 or 1.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +14,19 @@ namespace ckpt::agent {
 inline constexpr char kRehearsedFlag[] = "--rehearsed-process";
 inline constexpr char kRehearsedManyFlag[] = "--rehearsed-many";
 
-// `home`: the agent's folder. `criu`: empty: it is looked for.
+// Runs the rehearsal. `home` is the agent's folder. An empty `criu` means that the function searches for
+// CRIU.
 int run_rehearsal(const std::string& home, const std::string& criu);
 
-// The numbers of threads, descriptors and mappings, whose cost is learnt from them
+// The numbers of threads, descriptors and mappings from which their cost is measured
 // (RehearsedProcess::dump_items).
 inline constexpr int kRehearsedThreads = 256;
 inline constexpr int kRehearsedDescriptors = 512;
 inline constexpr int kRehearsedMappings = 4096;
 
-// The process itself: a child of it has `bytes` of private memory, and those numbers of things with `many`.
-// It closes descriptor 3 once all is there, and stays.
+// Runs as the rehearsed process. A child of it has `bytes` of private memory and, with `many`, the rehearsed
+// numbers of threads, descriptors and mappings. The child closes descriptor 3 when everything exists, and
+// stays.
 int be_rehearsed(std::uint64_t bytes, bool many);
 
 }  // namespace ckpt::agent

@@ -14,7 +14,8 @@ bool is_dash(std::size_t at) {
   return at == 8 || at == 13 || at == 18 || at == 23;
 }
 
-// The hexadecimal number at the front of `text`, which must end at `end`; both are taken off.
+// Removes the hexadecimal number and the character `end` from the front of `text`, and returns the number.
+// The number must end at `end`.
 Result<std::uint32_t> take_hex(std::string_view& text, char end) {
   std::uint32_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a program receives it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument
-// for text that is neither.
+// A GPU as a program receives it: UUID and PCI address, as bytes.
+// Threads: any. Errors: kInvalidArgument for text that is neither.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ namespace ckpt::agent {
 
 using GpuUuid = std::array<std::uint8_t, 16>;
 
-// "GPU-8-4-4-4-12 hexadecimal digits", as NVML writes it, and back.
+// Converts between a UUID and its text "GPU-8-4-4-4-12 hexadecimal digits", as NVML writes it.
 Result<GpuUuid> parse_gpu_uuid(std::string_view text);
 [[nodiscard]] std::string to_text(const GpuUuid& uuid);
 
-// `bus_id`: "DOMAIN:BUS:DEVICE.FUNCTION", hexadecimal, as NVML writes it. The ordinal is 0: a rank has one
-// GPU.
+// Returns a GPU's identity. `bus_id` has the form "DOMAIN:BUS:DEVICE.FUNCTION", hexadecimal, as NVML writes
+// it. The ordinal is 0, because a rank has one GPU.
 Result<local::GpuIdentity> gpu_identity(std::string_view uuid, std::string_view bus_id);
 
 }  // namespace ckpt::agent

@@ -11,11 +11,11 @@ namespace ckpt::agent {
 struct Inventory::Query {
   std::string library;
   std::mutex mutex;
-  std::shared_ptr<Nvml> nvml;  // guarded by mutex; kept from query to query
+  std::shared_ptr<Nvml> nvml;  // guarded by mutex; kept between queries
   InventorySnapshot result;    // written by the thread before `done`
   std::atomic<bool> done{true};
   std::mutex loop_mutex;
-  asio::io_context* loop = nullptr;  // guarded by loop_mutex; null once the Inventory is gone
+  asio::io_context* loop = nullptr;  // guarded by loop_mutex; null after the Inventory was destroyed
 };
 
 namespace {
@@ -40,7 +40,7 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   return snapshot;
 }
 
-// Returns the machine's GPUs of `peers` that are this node's, with the node's numbers.
+// Returns the GPUs of `peers` that belong to this node, with the node's numbers.
 std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& peers,
                                              const std::map<std::uint32_t, std::uint32_t>& ours) {
   std::vector<GpuPeerFacts> out;
@@ -56,7 +56,7 @@ std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& pe
 std::vector<GpuFacts> of_this_node(std::vector<GpuFacts> gpus, const std::vector<std::uint32_t>& visible) {
   if (visible.empty()) return gpus;
   std::vector<GpuFacts> ours;
-  std::map<std::uint32_t, std::uint32_t> numbers;  // the machine's: this node's
+  std::map<std::uint32_t, std::uint32_t> numbers;  // maps the machine's numbers to this node's numbers
   for (std::uint32_t machine_index : visible) {
     for (const GpuFacts& gpu : gpus) {
       if (gpu.index != machine_index) continue;
@@ -96,7 +96,7 @@ Task<void> Inventory::refresh() {
   auto timer = std::make_shared<asio::steady_timer>(io_, timeout_);
   auto query = running_;
   query->done = false;
-  // Detached on purpose: a thread inside a wedged driver can never be joined.
+  // The thread is detached on purpose, because a thread inside a hung driver can never be joined.
   std::thread([query, waiting = std::weak_ptr(timer)] {
     InventorySnapshot snapshot;
     {

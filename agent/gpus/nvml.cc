@@ -19,9 +19,12 @@ struct Nvml::Table {
   nvml::Return (*uuid)(nvml::Device, char*, unsigned) = nullptr;
   nvml::Return (*name)(nvml::Device, char*, unsigned) = nullptr;
   nvml::Return (*memory)(nvml::Device, nvml::Memory*) = nullptr;
-  nvml::Return (*pci_info)(nvml::Device, nvml::PciInfo*) = nullptr;                  // may be missing
-  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*) = nullptr;      // may be missing
-  nvml::Return (*processes)(nvml::Device, unsigned*, nvml::ProcessInfo*) = nullptr;  // may be missing
+  // null if the library lacks this entry point
+  nvml::Return (*pci_info)(nvml::Device, nvml::PciInfo*) = nullptr;
+  // null if the library lacks this entry point
+  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*) = nullptr;
+  // null if the library lacks this entry point
+  nvml::Return (*processes)(nvml::Device, unsigned*, nvml::ProcessInfo*) = nullptr;
 };
 
 namespace {
@@ -51,7 +54,7 @@ Nvml::Nvml(void* library, std::unique_ptr<Table> table)
 
 Nvml::~Nvml() {
   if (table_) table_->shutdown();
-  // The library stays loaded: a call abandoned by the watchdog may still be inside it.
+  // The library stays loaded, because a call that the watchdog abandoned may still be inside it.
 }
 
 Result<std::shared_ptr<Nvml>> Nvml::create(const std::string& library) {
@@ -118,7 +121,8 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
   if (table_->field_values) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFieldRecoveryAction;
-    // Drivers that do not know the field return so in nvml_return: no statement, not "unhealthy".
+    // Drivers that do not know the field report an error in nvml_return. This gives no information, and does
+    // not mean "unhealthy".
     if (table_->field_values(device, 1, &field) == nvml::kSuccess && field.nvml_return == nvml::kSuccess) {
       gpu.recovery_action = field.value.as_u32;
     }

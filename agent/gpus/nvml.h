@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few NVML entry points the agent uses, declared by the project (layouts: nvml.h API 13, x86-64). They
-// are loaded at run time, so that the agent builds and starts on machines without a GPU. Threads: NVML is
-// thread-safe, so is this. Calls may block for long when a driver is wedged: never call them on the event
-// loop (see Inventory). Errors: kNotSupported when the library or an entry point is missing, kDevice when the
-// GPU is lost, kUnavailable otherwise; the native code is nvmlReturn_t.
+// The few NVML entry points that the agent uses, declared by the project (layouts: nvml.h API 13, x86-64).
+// They are loaded at run time, so that the agent builds and starts on machines without a GPU.
+// Threads: any, because NVML and this class are thread-safe. Calls may block for a long time when a driver
+// hangs. Never call them on the event loop (see Inventory). Errors: kNotSupported if the library or an entry
+// point is missing, kDevice if the GPU is lost, kUnavailable otherwise. The native code is nvmlReturn_t.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ inline constexpr Return kResetRequired = 16;
 inline constexpr unsigned kUuidBufferBytes = 96;
 inline constexpr unsigned kNameBufferBytes = 96;
 inline constexpr unsigned kVersionBufferBytes = 80;
-inline constexpr std::uint32_t kFieldVolatileCorrected = 3;  // single-bit errors of memory
+inline constexpr std::uint32_t kFieldVolatileCorrected = 3;  // single-bit errors of GPU memory
 inline constexpr std::uint32_t kFieldVolatileUncorrected = 4;
 inline constexpr std::uint32_t kFieldAggregateCorrected = 5;
 inline constexpr std::uint32_t kFieldAggregateUncorrected = 6;
 inline constexpr std::uint32_t kFieldRecoveryAction = 230;
-inline constexpr std::uint32_t kValueU32 = 1;  // of FieldValue::value_type
+inline constexpr std::uint32_t kValueU32 = 1;  // value of FieldValue::value_type for a 32-bit number
 inline constexpr std::uint32_t kValueUlong = 2;
 inline constexpr std::uint32_t kValueU64 = 3;
 
@@ -68,7 +68,7 @@ struct FieldValue {
   } value;
 };
 
-// nvmlProcessInfo_t; bytes of all ones: not known.
+// The layout of nvmlProcessInfo_t. If all bits of `bytes` are ones, the number is unknown.
 struct ProcessInfo {
   std::uint32_t pid;
   std::uint64_t used_bytes;
@@ -88,8 +88,8 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &
 struct GpuProcess {
   GpuProcess() = default;
   GpuProcess(std::int32_t process, std::uint64_t used) : pid(process), bytes(used) {}
-  std::int32_t pid = 0;     // the driver's number for it
-  std::uint64_t bytes = 0;  // 0 also where the driver does not report it
+  std::int32_t pid = 0;     // the driver's number for the process
+  std::uint64_t bytes = 0;  // bytes of the process; also 0 if the driver does not report them
 };
 
 struct GpuFacts {
@@ -99,13 +99,13 @@ struct GpuFacts {
   std::string bus_id;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
-  // NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset; unknown
-  // counts as 0.
+  // NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset. An unknown
+  // value counts as 0.
   std::uint32_t recovery_action = 0;
-  bool lost = false;                  // the driver no longer reaches it
-  std::string complaint;              // why it is not healthy; empty if it is
-  std::vector<GpuProcess> processes;  // those that have a compute context
-  GpuTopology topology;               // of one that is lost: nothing
+  bool lost = false;                  // true if the driver no longer reaches the GPU
+  std::string complaint;              // the reason why the GPU is not healthy; empty if it is healthy
+  std::vector<GpuProcess> processes;  // processes with a compute context
+  GpuTopology topology;               // topology; empty if the GPU is lost
 };
 
 class Nvml {
@@ -116,7 +116,7 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Every GPU as it is now. One that does not answer is listed with `lost` and a complaint.
+  // Returns the current facts of every GPU. A GPU that does not answer is listed with `lost` and a complaint.
   [[nodiscard]] Result<std::vector<GpuFacts>> read_gpus() const;
   [[nodiscard]] Result<std::string> driver_version() const;
 
@@ -127,7 +127,7 @@ class Nvml {
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
   // Reads free memory and processes of one moment, unless they change all the time. Placement adds the two
-  // up, and memory that a process takes between two answers would be in neither.
+  // numbers. Memory that a process allocates between two queries would be in neither.
   Result<void> read_memory(nvml::Device device, GpuFacts& gpu) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 

@@ -16,12 +16,12 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr unsigned kMaxLinks = 36;  // of any GPU (nvmlDeviceGetNvLinkState)
+constexpr unsigned kMaxLinks = 36;  // limit for the links of any GPU (nvmlDeviceGetNvLinkState)
 constexpr nvml::Return kVersionMismatch = 25;
 constexpr int kFabricComplete = 3;
 constexpr int kScopeNode = 0;
 
-// nvmlGpuFabricInfoV_t; version 2 ends before the summary.
+// The layout of nvmlGpuFabricInfoV_t. Version 2 ends before the summary.
 struct FabricInfo {
   std::uint32_t version;
   std::uint8_t cluster[16];
@@ -53,7 +53,7 @@ struct NvmlTopology::Table {
   nvml::Return (*mig_mode)(nvml::Device, unsigned*, unsigned*) = nullptr;
   nvml::Return (*remapped_rows)(nvml::Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
 
-  // Remote ends of the links that are up, with how many lead there.
+  // Returns the remote ends of active links, with the number of links to each.
   [[nodiscard]] std::map<std::string, std::uint32_t> links_of(nvml::Device device) const;
   [[nodiscard]] std::int32_t numa_node(const GpuHandle& gpu) const;
   [[nodiscard]] std::string fabric(nvml::Device device) const;
@@ -79,7 +79,7 @@ std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device 
   if (link_state == nullptr || link_remote == nullptr) return ends;
   for (unsigned link = 0; link < kMaxLinks; ++link) {
     int up = 0;
-    // A GPU with fewer links refuses the number, one without NVLink every one.
+    // A GPU with fewer links refuses this number. A GPU without NVLink refuses every number.
     if (link_state(device, link, &up) != nvml::kSuccess) return ends;
     nvml::PciInfo remote{};
     if (up == 0 || link_remote(device, link, &remote) != nvml::kSuccess) continue;
@@ -88,8 +88,8 @@ std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device 
   return ends;
 }
 
-// The memory nearest to the GPU. Not nvmlDeviceGetNumaNodeId: that is the node which a GPU's own memory makes
-// on coherent systems.
+// Returns the NUMA node nearest to the GPU. The function does not use nvmlDeviceGetNumaNodeId. That call
+// returns the node which a GPU's own memory forms on coherent systems.
 std::int32_t NvmlTopology::Table::numa_node(const GpuHandle& gpu) const {
   std::array<unsigned long, 4> nodes{};
   if (memory_affinity == nullptr ||
@@ -115,7 +115,7 @@ std::string NvmlTopology::Table::fabric(nvml::Device device) const {
       text += kDigits[byte >> 4];
       text += kDigits[byte & 15];
     }
-    // An id of zeros stands for the node's own switches, which its links show anyway.
+    // An id of zeros means the node's own switches, which the node's links already show.
     if (text.find_first_not_of('0') == std::string::npos) return {};
     return text + "/" + std::to_string(info.clique);
   }
@@ -169,7 +169,7 @@ std::vector<GpuTopology> NvmlTopology::read(const std::vector<GpuHandle>& gpus) 
 }
 
 std::int32_t numa_node_of(const std::string& bus_id, const std::string& root) {
-  // NVML writes eight digits of domain and capitals, the kernel four and small ones.
+  // NVML writes the domain with eight digits in upper case. The kernel writes four digits in lower case.
   constexpr std::size_t kDomainDigits = 8;
   if (bus_id.find(':') != kDomainDigits) return -1;
   std::string name = bus_id.substr(kDomainDigits / 2);

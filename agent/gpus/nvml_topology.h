@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distance of this node's GPUs to each other, and the facts that placement needs of them. That is NUMA
-// node, NVLinks, common ancestors, NVLink domain, MIG and row remapping. Every entry point may be missing and
-// every answer may be "not supported": that is no statement, and no error. Threads: as nvml.h; the calls may
-// block like all of NVML's. Ownership: borrows the loaded library, which is never unloaded.
+// The distances between this node's GPUs, and the facts that placement needs about them: NUMA node, NVLinks,
+// common ancestors, NVLink domain, MIG and row remapping. Every entry point may be missing and every answer
+// may be "not supported". Both give no information and are no error.
+// Threads: as in nvml.h. The calls may block like all calls of NVML. Ownership: borrows the loaded library,
+// which is never unloaded.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +20,21 @@ using Device = struct DeviceOpaque*;
 struct GpuPeerFacts {
   friend bool operator==(const GpuPeerFacts&, const GpuPeerFacts&) = default;
   std::uint32_t index = 0;
-  std::uint32_t nvlinks = 0;           // links that are up, to it or to a switch of both
-  std::uint32_t common_ancestor = 50;  // NVML's number: 0 one board ... 50 across the machine
+  std::uint32_t nvlinks = 0;           // number of active links to the GPU, or to a switch of both GPUs
+  std::uint32_t common_ancestor = 50;  // NVML's number, from 0 for one board to 50 for GPUs across the
+                                       // machine
 };
 
 struct GpuTopology {
-  std::int32_t numa_node = -1;  // -1: not known
-  std::string fabric;           // "CLUSTER/CLIQUE" of the NVLink domain beyond the node; empty: none
+  std::int32_t numa_node = -1;  // NUMA node of the GPU; -1 if unknown
+  std::string fabric;  // "CLUSTER/CLIQUE" of the NVLink domain beyond the node; empty if there is none
   std::vector<GpuPeerFacts> peers;
   bool mig = false;
   bool remap_pending = false;
   bool remap_failed = false;
 };
 
-// A GPU that answered, and its number.
+// The handle of a GPU that answered, and the GPU's number.
 struct GpuHandle {
   GpuHandle(std::uint32_t number, nvml::Device handle, std::string pci)
       : index(number), device(handle), bus_id(std::move(pci)) {}
@@ -48,7 +50,7 @@ class NvmlTopology {
   NvmlTopology(NvmlTopology&&) noexcept;
   NvmlTopology& operator=(NvmlTopology&&) noexcept;
 
-  // One for each of `gpus`, in their order.
+  // Returns one topology for each GPU of `gpus`, in their order.
   [[nodiscard]] std::vector<GpuTopology> read(const std::vector<GpuHandle>& gpus) const;
 
  private:
@@ -56,8 +58,8 @@ class NvmlTopology {
   std::unique_ptr<Table> table_;
 };
 
-// The NUMA node of a PCI device ("00000000:3B:00.0", as NVML writes it), by /sys; -1 if none. `root` is for
-// tests.
+// Returns the NUMA node of a PCI device ("00000000:3B:00.0", as NVML writes it) from /sys, or -1 if there is
+// none. Tests change `root`.
 [[nodiscard]] std::int32_t numa_node_of(const std::string& bus_id,
                                         const std::string& root = "/sys/bus/pci/devices");
 

@@ -144,7 +144,7 @@ Task<Result<void>> RemapChoice::prepare() {
   if (config_.remap != "auto") co_return ok();
   CKPT_CO_TRY(driver, co_await contexts_.ready());
   const Turn::Held turn = co_await asking_.take();
-  // The file is read each time: `gpumigrate doctor` may have written it again.
+  // The file is read each time, because `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
   if (!holds_for(driver) || !facts_->has_a_way()) {
@@ -156,7 +156,7 @@ Task<Result<void>> RemapChoice::prepare() {
       "This node's driver lets a restored process share no memory with another process: " + facts_->problem);
 }
 
-// A probe that gives no answer is no reason to refuse a move.
+// Probes the driver. A probe without an answer is no reason to refuse a move.
 Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   RemapProbe probe;
   probe.program = program_;
@@ -171,7 +171,7 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   facts_->driver = driver_name(driver.driver_version);
   facts_->gpu = driver.gpu;
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
-  if (!facts_->has_a_way()) co_return ok();  // the next migration asks again
+  if (!facts_->has_a_way()) co_return ok();  // the next migration probes again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
     spdlog::warn("remap facts not kept: reason {}", saved.error().to_string());
   co_return ok();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank whose context was restored gets memory (docs/design.md §13). It imports the memory that a mover
-// made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
-// it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
-// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. An answer that allows no
-// way is not kept: it may come from a fault of the moment. It would refuse all moves from then on. The key
-// `remap` of the settings decides in its place.
-// Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
-// way works.
+// Determines how a rank with a restored context gets memory (docs/design.md §13). The rank imports memory
+// that a mover created, or it creates its own memory, which a mover fills (memory_fill.h). An import costs no
+// time, but not every driver supports it. Therefore both methods are tested with two processes
+// (gpumigrate-context --probe-remap), once for each driver version and GPU model. The answer is stored in
+// HOME/remap.json, and `gpumigrate doctor` repeats the test. An answer that allows neither method is not
+// stored, because a temporary fault may have caused it. Otherwise it would refuse all moves from then on. The
+// key `remap` of the settings overrides the answer.
+// Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused if neither
+// method works.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,38 +22,40 @@
 
 namespace ckpt::agent {
 
-// The result; nullopt: it could not be tried.
+// The result of the probe. nullopt means that a method could not be tested.
 struct RemapFacts {
-  std::optional<bool> import, own;              // on the same GPU
-  std::optional<bool> import_moved, own_moved;  // after a restore on another one
-  Nanos save_ns = 0;  // of a context that has next to nothing, and its restore; 0: not measured
+  std::optional<bool> import, own;              // results on the same GPU
+  std::optional<bool> import_moved, own_moved;  // results after a restore on another GPU
+  Nanos save_ns = 0;  // time to save a context with almost no content, and to restore it; 0 if not measured
   Nanos restore_ns = 0;
   std::string problem;
-  std::string driver;  // the driver for which the result holds
+  std::string driver;  // driver for which the result is valid
   std::string gpu;
 
-  // A method that could not be tried is taken to work.
+  // Assumes that a method works if it could not be tested.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
-  // The probe tried one, and did not rule out both.
+  // Checks whether the probe tested a method and did not exclude both methods.
   [[nodiscard]] bool has_a_way() const { return (import || own) && (imports() || makes()); }
 };
-// The facts as JSON, in their file and in "remap" of the probe's line. kCorrupt for anything else.
+// Converts the facts from or to JSON. The JSON is in the facts' file and in "remap" of the probe's line. The
+// error is kCorrupt for any other content.
 Result<RemapFacts> parse_remap_facts(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const RemapFacts& facts);
-// "13000/580.65.06": what a program sees, and NVIDIA's kernel module where there is one.
+// Returns a name such as "13000/580.65.06": the version that a program sees, and the version of NVIDIA's
+// kernel module if there is one.
 [[nodiscard]] std::string driver_name(int version);
 Result<RemapFacts> load_remap_facts(const std::string& home);
 Result<void> save_remap_facts(const std::string& home, const RemapFacts& facts);
 
 struct RemapProbe {
-  std::string program;                   // gpumigrate-context
-  std::vector<std::string> environment;  // added to this process's
-  std::string output;                    // a file for its output, made again
+  std::string program;                   // path of gpumigrate-context
+  std::vector<std::string> environment;  // variables added to this process's environment
+  std::string output;                    // file for the program's output, which is created again
   Milliseconds timeout{60000};
 };
-// Asks the driver. Errors: the program cannot be started, hangs or has no output; a driver that cannot is an
-// answer.
+// Probes the driver. Errors mean that the program cannot be started, hangs or has no output. A driver without
+// an ability is a valid answer.
 Task<Result<RemapFacts>> probe_remap(RemapProbe probe);
 
 class RemapChoice {
@@ -61,15 +64,16 @@ class RemapChoice {
               std::string program)
       : config_(config), contexts_(contexts), program_(std::move(program)), asking_(executor) {}
 
-  // Queries the driver while a migration prepares: there is no query in a downtime.
+  // Probes the driver while a migration prepares, so that no probe runs in a downtime.
   Task<Result<void>> prepare();
-  // True: the rank imports memory; false: it makes its own. Import is the choice while neither is known.
+  // Returns true if the rank imports memory, and false if the rank creates its own memory. Import is the
+  // choice while neither is known.
   [[nodiscard]] bool imports();
-  // The times of saving and restoring a context, as the probe measured them; null where it did not.
+  // Returns the measured times of saving and restoring a context, or null if the probe did not measure them.
   [[nodiscard]] const RemapFacts* context_times() const {
     return facts_ && facts_->save_ns > 0 && facts_->restore_ns > 0 ? &*facts_ : nullptr;
   }
-  // An import that fails may be followed by own memory.
+  // Checks whether the method may change: own memory may follow a failed import.
   [[nodiscard]] bool is_free() const { return config_.remap == "auto"; }
 
  private:
@@ -80,7 +84,7 @@ class RemapChoice {
   ContextHelper& contexts_;
   std::string program_;
   std::optional<RemapFacts> facts_;
-  Turn asking_;  // one migration queries, those that began with it use the result
+  Turn asking_;  // lets one migration probe; migrations that wait in the meantime use its result
 };
 
 }  // namespace ckpt::agent

@@ -16,7 +16,7 @@ bool is_its_process(const Job& job, std::int32_t pid) {
   return std::find(tree->begin(), tree->end(), pid) != tree->end();
 }
 
-// The kernel's log has the same Xid with more text.
+// Checks whether the kernel's log has reported the same Xid with more text.
 bool told_better(const SeenEvent& event, const std::vector<SeenEvent>& seen) {
   return event.source == "nvml" && std::any_of(seen.begin(), seen.end(), [&](const SeenEvent& other) {
            return other.source == "kernel-log" && other.xid == event.xid;
@@ -33,7 +33,7 @@ health::SeenXid xid_of(const SeenEvent& event, const std::string& gpu,
   health::SeenXid xid;
   if (const auto line = health::parse_xid_line(event.line)) xid = health::seen_of(rules.table, *line);
   xid.xid = event.xid;
-  if (event.pid != 0) xid.victim = -1;  // of no job
+  if (event.pid != 0) xid.victim = -1;  // the process belongs to no job
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (event.job == jobs[i]->id() && event.incarnation == jobs[i]->incarnation())
       xid.victim = static_cast<std::int32_t>(i) + 1;
@@ -68,8 +68,8 @@ std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu) 
   return bystanders;
 }
 
-// Returns the jobs that the GPU's events concern. If another card has replaced it, they are only jobs that
-// were seen on it: the jobs at its number run on the new card.
+// Returns the jobs that the GPU's events concern. If another card has replaced the GPU, the jobs at its
+// number run on the new card. The result then contains only jobs that were seen on the old card.
 std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                  const std::vector<SeenEvent>& seen,
                                                  const std::vector<Bystander>& bystanders) {

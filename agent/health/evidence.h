@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of both channels about a GPU within a window, joined with the jobs that they concern, as
-// libckpt/health decides on it.
-// Threads: the event loop. Ownership: values. Errors: none.
+// Reports of both channels about a GPU within a window, combined with the jobs that they concern.
+// libckpt/health decides on this evidence.
+// Threads: the event loop. Ownership: plain values. Errors: none.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace ckpt::agent {
 
-// SeenEvent::source of a probe's answer.
+// The SeenEvent::source of a probe's result.
 inline constexpr char kProbeSource[] = "probe";
 
-// The instance whose process that is, or null.
+// Returns the instance to which the process belongs, or null.
 [[nodiscard]] std::shared_ptr<Job> job_of_pid(const JobTable& jobs, std::int32_t pid);
 
-// The instances that run on the GPU now.
+// Returns the instances that currently run on the GPU.
 [[nodiscard]] std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu);
 
-// Running jobs of the GPU, and those that were there when it began, or that an event names, and have ended
-// badly since.
+// Returns the running jobs of the GPU. It also returns jobs that have ended badly since and that were on the
+// GPU at the beginning or that an event names.
 [[nodiscard]] std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                                const std::vector<SeenEvent>& seen,
                                                                const std::vector<Bystander>& bystanders);
@@ -33,10 +33,10 @@ inline constexpr char kProbeSource[] = "probe";
 struct EvidenceRules {
   const health::XidTable& table;
   const health::History& history;
-  std::uint32_t repeats = 0;  // of health::RepeatRule
+  std::uint32_t repeats = 0;  // repeat count of health::RepeatRule
   std::int64_t now_ms = 0;
 };
-// Processes are numbered by their place in `jobs`, from 1.
+// Returns the evidence. Processes are numbered by their position in `jobs`, from 1.
 [[nodiscard]] health::Evidence evidence_of(const KnownGpu& gpu, const std::vector<SeenEvent>& seen,
                                            const std::vector<std::shared_ptr<Job>>& jobs,
                                            const EvidenceRules& rules);

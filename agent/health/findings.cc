@@ -22,7 +22,7 @@ wire::HealthOutcome to_wire(health::Outcome outcome) {
   return wire::HealthOutcome::kNone;
 }
 
-// The source that decided.
+// Returns the source that decided.
 std::string source_of(const std::vector<SeenEvent>& seen, const health::Decision& decision) {
   const auto said_xid = std::find_if(seen.begin(), seen.end(), [&](const SeenEvent& event) {
     return decision.xid != 0 && event.xid == decision.xid;
@@ -46,7 +46,7 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.source = source_of(seen, decision);
   finding.xid = decision.xid;
   finding.recovery = decision.recovery;
-  // A card that has taken the GPU's place gets no cordon, and jobs that are not named get no text.
+  // A card that has replaced the GPU gets no cordon, and jobs that are not named get no text.
   finding.cordon = decision.cordon && !gpu.replaced;
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;

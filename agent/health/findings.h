@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decision as the coordinator receives it. Pure.
+// Converts a decision into the form that the coordinator receives.
+// Threads: any.
 #pragma once
 
 #include <memory>
@@ -11,16 +12,16 @@
 
 namespace ckpt::agent {
 
-// Returns a finding without number and time. `decision.processes` are `jobs`, in that order.
+// Returns a finding without number and time. `decision.processes` correspond to `jobs`, in that order.
 [[nodiscard]] wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>& seen,
                                              const std::vector<std::shared_ptr<Job>>& jobs,
                                              const health::Decision& decision);
 
-// Findings up to `max_number` in reports that fit their frames.
+// Returns the findings up to `max_number` in reports that fit into their frames.
 [[nodiscard]] std::vector<wire::HealthReport> reports_of(const std::vector<wire::HealthFinding>& findings,
                                                          std::uint64_t max_number);
 
-// Removes the oldest that asks for nothing, or else the oldest.
+// Removes the oldest finding that requests no action, or else the oldest finding.
 void drop_least(std::vector<wire::HealthFinding>& findings);
 
 }  // namespace ckpt::agent

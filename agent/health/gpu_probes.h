@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a GPU still computes: a process of its own (gpumigrate-context --probe-gpu) makes a context on it
-// and does a little work, within a deadline. A probe that does not end by then hangs in the driver. It is
-// ordered to end, which may have no effect, and left alone. As long as it lives, no other is started on that
-// GPU. At most one at a time on each.
-// Threads: the event loop. Ownership: the agent's; answers() is dropped at stop(). Errors: a probe that
+// Checks whether a GPU still computes. A separate process (gpumigrate-context --probe-gpu) creates a context
+// on the GPU and does a little work, within a deadline. A probe that does not end in time hangs in the
+// driver. The probe is then ordered to end, which may have no effect, and is abandoned. As long as that
+// process exists, no other probe is started on the GPU. Each GPU has at most one probe at a time.
+// Threads: the event loop. Ownership: the agent owns it. answers() is dropped at stop(). Errors: a probe that
 // cannot be started, or has no valid output, counts as not tried.
 #pragma once
 
@@ -22,14 +22,14 @@ struct GpuProbeAnswer {
   GpuProbeAnswer(health::GpuProbe its_result, std::string its_detail)
       : result(its_result), detail(std::move(its_detail)) {}
   health::GpuProbe result = health::GpuProbe::kNotTried;
-  std::string detail;  // one line
+  std::string detail;  // one line that describes the result
 };
-// The process's output; any other output is kNotTried.
+// Parses the process's output. Any other output yields kNotTried.
 [[nodiscard]] GpuProbeAnswer parse_gpu_probe(std::string_view output);
 
 struct GpuProbeSettings {
-  std::string program;  // gpumigrate-context
-  std::string folder;   // its output lies there
+  std::string program;  // path of gpumigrate-context
+  std::string folder;   // folder for the program's output
   Milliseconds deadline{20000};
 };
 
@@ -41,7 +41,7 @@ class GpuProbes : public std::enable_shared_from_this<GpuProbes> {
   GpuProbes(const GpuProbes&) = delete;
   GpuProbes& operator=(const GpuProbes&) = delete;
 
-  // The answer comes later, once; nothing while one is under way.
+  // Starts a probe. The answer comes later, once. The function does nothing while a probe is in progress.
   void ask(const std::string& uuid);
   void stop();
 
@@ -56,7 +56,7 @@ class GpuProbes : public std::enable_shared_from_this<GpuProbes> {
   asio::any_io_executor executor_;
   GpuProbeSettings settings_;
   Answers answers_;
-  std::map<std::string, std::shared_ptr<Probe>> probes_;  // by UUID: the last of each
+  std::map<std::string, std::shared_ptr<Probe>> probes_;  // the last probe of each GPU, by UUID
 };
 
 }  // namespace ckpt::agent

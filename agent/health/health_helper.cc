@@ -65,7 +65,7 @@ Result<void> HealthHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone has no reason: the exit that follows has one.
+  // An end of file alone has no reason. The exit that follows contains the reason.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run || error.code() != ErrorCode::kProtocol) return;
@@ -84,7 +84,7 @@ void HealthHelper::on_packet(const Packet& packet) {
   if (said.kind == nvml_watch::Kind::kFailed) {
     if (std::exchange(last_failure_, said.text) != said.text)
       spdlog::info("no GPU events: reason {}", said.text);
-    return;  // it ends now
+    return;  // the helper ends now
   }
   if (said.kind == nvml_watch::Kind::kHeartbeat || said.kind == nvml_watch::Kind::kReady) {
     ready_ = true;
@@ -107,8 +107,8 @@ void HealthHelper::watch_heartbeat() {
     auto self = weak.lock();
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
     const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
-    if (late < Milliseconds(0)) return;  // a report arrived before this ran
-    // An agent that was held up itself has not listened, and perhaps the helper was held up, too.
+    if (late < Milliseconds(0)) return;  // a report arrived before this function ran
+    // An agent that was delayed itself has not read reports, and the helper may have been delayed, too.
     if (late > silence / 2) return self->watch_heartbeat();
     self->on_silence();
   });
@@ -132,7 +132,8 @@ void HealthHelper::drop_process() {
   ++run_;
   heartbeat_.cancel();
   if (process_)
-    process_->signal(SIGKILL);  // may have no effect; before it sees its socket end and does so itself
+    process_->signal(SIGKILL);  // the signal may have no effect; it is sent before the helper detects the end
+                                // of its socket and exits
   if (link_) link_->close();
   link_.reset();
   if (process_) abandoned_.push_back(std::exchange(process_, nullptr));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-health, the process that sits in NVML. Its heartbeats are watched: when they
-// stay away the driver does not answer. Such a process may not even die by SIGKILL (it waits in the kernel).
-// So it is ordered to end and left alone, and another is started after a pause that doubles. Only a few that
-// did not end are kept at a time.
-// Threads: the event loop. Ownership: the process ends with this object (its socket closes). Errors: none
-// leave it: silence is reported to a handler, and a helper that ends by itself is started again.
+// The agent's side of gpumigrate-health, the process that calls NVML. The agent watches its heartbeats.
+// Missing heartbeats mean that the driver does not answer. Such a process may wait in the kernel, and then
+// even SIGKILL has no effect. Therefore the process is ordered to end and is abandoned, and another process
+// is started after a pause that doubles. The agent keeps only a few processes that did not end.
+// Threads: the event loop. Ownership: the process ends with this object, which closes its socket. Errors:
+// none leave this class. Silence is reported to a handler, and a helper that exits is started again.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,13 @@
 namespace ckpt::agent {
 
 struct HealthHelperSettings {
-  std::string program;   // gpumigrate-health
-  std::string library;   // NVML
-  std::string log_path;  // its standard error is appended here
+  std::string program;   // path of gpumigrate-health
+  std::string library;   // path of NVML
+  std::string log_path;  // the helper's standard error is appended to this file
   Milliseconds poll{1000};
-  Milliseconds silence{5000};         // without a heartbeat
-  Milliseconds start_silence{60000};  // before the first: loading NVML wakes every GPU
+  Milliseconds silence{5000};         // time without a heartbeat that counts as silence
+  Milliseconds start_silence{60000};  // time limit before the first heartbeat, because loading NVML wakes
+                                      // every GPU
   Milliseconds first_backoff{1000};
   Milliseconds max_backoff{60000};
 };
@@ -33,7 +34,8 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
  public:
   struct Handlers {
     std::function<void(const nvml_watch::Report&)> report;
-    // The driver does not answer; answers() is called when it does again. Neither repeats.
+    // silent() is called when the driver does not answer. answers() is called when the driver answers again.
+    // Each change is reported once.
     std::function<void()> silent;
     std::function<void()> answers;
   };
@@ -44,9 +46,9 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   HealthHelper& operator=(const HealthHelper&) = delete;
 
   void start();
-  // Replaces the helper's process at once; does nothing while there is none.
+  // Replaces the helper's process at once. Does nothing while there is no process.
   void renew();
-  // Ends the helper for good.
+  // Ends the helper permanently.
   void stop();
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
@@ -66,11 +68,11 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
   std::vector<std::shared_ptr<ChildProcess>> abandoned_;
-  std::uint64_t run_ = 0;  // separates packets and ends of an earlier process
+  std::uint64_t run_ = 0;  // number that distinguishes packets and ends of an earlier process
   asio::steady_timer heartbeat_;
   asio::steady_timer restart_;
   Milliseconds backoff_;
-  std::string last_failure_;  // logged once
+  std::string last_failure_;  // last reported failure, which is logged once
   bool ready_ = false;
   bool silent_ = false;
   bool stopped_ = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about its GPUs' health that an agent needs after a restart: the file "health" in its home. One
-// write is one step. A finding, its cause and the place up to which the kernel log was read are durable
-// together. So nothing is acted on twice and nothing is missed.
-// Threads: values. Errors: kIo, kCorrupt.
+// The facts about its GPUs' health that an agent needs after a restart, stored in the file "health" in its
+// home. Each write is atomic. A finding, its cause and the position up to which the kernel log was read
+// become durable together. Therefore no event is handled twice, and none is missed.
+// Threads: plain values. Errors: kIo, kCorrupt.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@
 
 namespace ckpt::agent {
 
-// The last known state of a GPU. A change for the worse is a reason to look; the state itself is not.
+// The last known state of a GPU. A change for the worse triggers a check, but the state itself does not.
 struct KnownGpu {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string uuid;
-  std::string bus_id;  // identifies the GPU in lines of the kernel log, also while NVML is silent
+  std::string bus_id;  // PCI address, which identifies the GPU in lines of the kernel log even while NVML is
+                       // silent
   std::string model;
-  std::uint32_t index = 0;  // this node's number
+  std::uint32_t index = 0;  // this node's number of the GPU
   bool recovery_known = false;
   std::uint32_t recovery = 0;
   bool lost = false;
   bool silent = false;
   bool remap_pending = false;
   bool remap_failed = false;
-  bool gone = false;       // the inventory does not list it any more
-  bool replaced = false;   // and another card has its address or its number
-  std::uint8_t probe = 0;  // health::GpuProbe: how the last one went
+  bool gone = false;       // true if the inventory no longer lists the GPU
+  bool replaced = false;   // true if another card now has the GPU's address or number
+  std::uint8_t probe = 0;  // health::GpuProbe: the result of the last probe
   wire::GpuErrors errors;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -39,22 +40,22 @@ struct KnownGpu {
   }
 };
 
-// An event that was seen and is not yet decided on.
+// An observed event about which no decision was made yet.
 struct SeenEvent {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  std::string gpu;  // UUID
+  std::string gpu;  // UUID of the GPU
   std::string source;
-  std::uint32_t xid = 0;  // 0: a state, or a line without a number
+  std::uint32_t xid = 0;  // Xid of the event; 0 for a state, or a line without a number
   std::int32_t pid = 0;
-  wire::JobId job = 0;  // the process's job; 0: none, or not reported
+  wire::JobId job = 0;  // job of the event's process; 0 if there is none, or if it was not reported
   wire::Incarnation incarnation = 0;
   bool has_recovery = false;
   std::uint32_t recovery = 0;
   bool lost = false;
-  std::string line;               // of the kernel log, with an Xid; a probe's output
-  std::uint8_t probe = 0;         // health::GpuProbe, of source "probe"
-  bool remembered = false;        // in `past`
-  std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
+  std::string line;               // line of the kernel log with an Xid, or a probe's output
+  std::uint8_t probe = 0;         // health::GpuProbe, for an event from source "probe"
+  bool remembered = false;        // true if the event is in `past`
+  std::uint64_t uncorrected = 0;  // number of new uncorrected memory errors
   template <class A>
   decltype(auto) fields(A& a) {
     return a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered,
@@ -62,7 +63,8 @@ struct SeenEvent {
   }
 };
 
-// A job on a GPU when the first of its events came: one that ends badly before the decision counts as dead.
+// A job on a GPU when the first of the GPU's events arrived. A job that ends badly before the decision counts
+// as dead.
 struct Bystander {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string gpu;
@@ -88,10 +90,10 @@ struct PastXid {
 
 struct HealthRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::string boot_id;  // empty: no kernel log has been read yet
+  std::string boot_id;  // boot id of the kernel log; empty if no kernel log was read yet
   std::uint64_t sequence = 0;
   std::uint64_t next_number = 1;
-  std::vector<wire::HealthFinding> findings;  // not acknowledged
+  std::vector<wire::HealthFinding> findings;  // findings that the coordinator has not acknowledged
   std::vector<KnownGpu> gpus;
   std::vector<SeenEvent> seen;
   std::vector<Bystander> bystanders;
@@ -105,8 +107,8 @@ struct HealthRecord {
 [[nodiscard]] std::vector<std::byte> encode_health(const HealthRecord& record);
 [[nodiscard]] Result<HealthRecord> decode_health(std::span<const std::byte> bytes);
 
-// A file that is not there is an empty record. A damaged one is set aside as "health.damaged"; the numbers
-// then go on far above any that was given before.
+// Loads the record. A missing file is an empty record. A damaged file is renamed to "health.damaged". The
+// numbers then continue far above all numbers that were used before.
 [[nodiscard]] Result<HealthRecord> load_health(const std::string& path);
 [[nodiscard]] Result<void> save_health(const std::string& path, std::span<const std::byte> bytes);
 

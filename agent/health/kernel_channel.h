@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's log as the other channel. Each record counts once, over restarts of the agent, too. Each line
-// counts for the GPU that is at its PCI address now (known_gpus.h). Records that were in the log before it
-// was read for the first time ever is old and counts for nothing.
-// Threads: the event loop. Ownership: the record and the known GPUs outlive it. Errors: a log that cannot be
-// read is logged; there is none then.
+// The kernel's log as the second channel. Each record counts once, even over restarts of the agent. Each line
+// counts for the GPU that currently has the line's PCI address (known_gpus.h). Records from before the first
+// read of the log are old and do not count.
+// Threads: the event loop. Ownership: the record and the known GPUs outlive it. Errors: an unreadable log is
+// logged, and the channel is then silent.
 #pragma once
 
 #include <functional>
@@ -19,16 +19,16 @@ namespace ckpt::agent {
 class KernelChannel {
  public:
   struct Handlers {
-    // `line` is empty for an event without an Xid; the process is not looked for yet.
+    // Called for an event. `line` is empty for an event without an Xid. The process was not searched for yet.
     std::function<void(SeenEvent)> saw;
-    std::function<void()> changed;  // something to be kept
+    std::function<void()> changed;  // called when the record has changed and must be stored
   };
   KernelChannel(HealthRecord& record, KnownGpus& gpus, Handlers handlers)
       : record_(record), gpus_(gpus), handlers_(std::move(handlers)) {}
   KernelChannel(const KernelChannel&) = delete;
   KernelChannel& operator=(const KernelChannel&) = delete;
 
-  // `path`: "auto" is /dev/kmsg where it can be read; empty: none.
+  // Starts to read the log. For `path`, "auto" means /dev/kmsg if it is readable. An empty path means no log.
   Result<void> start(const asio::any_io_executor& executor, FileWatch& files, std::string path);
   void stop();
   void take(const health::KernelRecord& record);

@@ -27,7 +27,7 @@ Result<std::shared_ptr<KernelLogReader>> KernelLogReader::create(const asio::any
   const Kind kind = S_ISREG(status.st_mode)    ? Kind::kFile
                     : S_ISFIFO(status.st_mode) ? Kind::kPipe
                                                : Kind::kDevice;
-  // A FIFO is opened for writing, too: it must not end when a writer does.
+  // A FIFO is also opened for writing, so that it does not end when a writer closes it.
   const int access = kind == Kind::kPipe ? O_RDWR : O_RDONLY;
   UniqueFd fd(::open(path.c_str(), access | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return Error::from_errno("Cannot open the kernel log " + path);
@@ -38,7 +38,7 @@ Result<std::shared_ptr<KernelLogReader>> KernelLogReader::create(const asio::any
   boost::system::error_code error;
   reader->stream_.assign(watched.get(), error);
   if (error) return Error(ErrorCode::kIo, "Cannot watch the kernel log " + path + ": " + error.message());
-  (void)watched.release();  // the stream closes it
+  (void)watched.release();  // the stream closes the descriptor
   return reader;
 }
 
@@ -94,8 +94,8 @@ bool KernelLogReader::read_available() {
     } else if (got == 0 || errno == EAGAIN) {
       return true;
     } else if (errno != EINTR && errno != EPIPE && errno != EINVAL) {
-      // EPIPE: the ring has gone over what was to be read next; EINVAL: a record longer than any there may
-      // be. Both go on behind it.
+      // EPIPE means that the ring buffer has overwritten the next record. EINVAL means that a record is
+      // longer than the limit. In both cases the reader continues after that record.
       spdlog::error("kernel log is read no further: path {} reason {}", path_,
                     Error::from_errno("read").to_string());
       return false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the kernel's log from its oldest record on and goes on as it grows. /dev/kmsg gives one record for
-// each read. Its replacement in tests (a file that grows, a FIFO) has one record a line, in the same form.
-// Records that the ring has lost before they were read show as missing numbers only. Threads: the event loop.
-// Ownership: the handlers are dropped at stop(). Errors: create() returns why there is nothing to read; a
-// failure later is logged and ends the reading.
+// Reads the kernel's log from its oldest record on, and continues as the log grows. /dev/kmsg returns one
+// record for each read. Its replacement in tests (a growing file, a FIFO) has one record per line, in the
+// same form. Records that the ring buffer lost before they were read are visible only as missing numbers.
+// Threads: the event loop. Ownership: the handlers are dropped at stop(). Errors: create() returns the reason
+// why nothing can be read. A later failure is logged and ends the reading.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
  public:
   struct Handlers {
     std::function<void(health::KernelRecord)> record;
-    // The records that were there at the start have been read; once.
+    // Called once, after the records that existed at the start were read.
     std::function<void()> caught_up;
   };
   static Result<std::shared_ptr<KernelLogReader>> create(const asio::any_io_executor& executor,
@@ -34,7 +34,7 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
   KernelLogReader(const asio::any_io_executor& executor, FileWatch& files, std::string path, UniqueFd fd,
                   Kind kind);
   Task<> read_loop();
-  bool read_available();  // false: there will be nothing more
+  bool read_available();  // returns false if there will be no more records
   void take(std::string_view bytes);
   void take_record(std::string_view text);
   Task<> wait_for_more();
@@ -44,9 +44,9 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
   std::string path_;
   UniqueFd fd_;
   Kind kind_;
-  asio::posix::stream_descriptor stream_;  // a duplicate of fd_; not of a file
+  asio::posix::stream_descriptor stream_;  // duplicate of fd_; not used for a regular file
   Signal grown_;
-  std::string line_;  // the beginning of one that has not ended yet
+  std::string line_;  // the beginning of an incomplete line
   bool too_long_ = false;
   bool stopped_ = false;
   Handlers handlers_;

@@ -40,7 +40,7 @@ void KnownGpus::take(const GpuFacts& facts, Changes& changes) {
   if (known == nullptr || known->gone) {
     changes.cards = true;
     if (known == nullptr) known = &gpus_.emplace_back();
-    *known = KnownGpu();  // what was known of one that comes back is of before
+    *known = KnownGpu();  // old facts about a GPU that has returned are discarded
   }
   changes.any = changes.any || known->index != facts.index || known->bus_id != facts.bus_id ||
                 known->model != facts.name;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a known GPU by its UUID, or by the PCI address of a line of the kernel log. The newest inventory
-// is right. A card at an address where another one was takes the address over, and one that is not listed any
-// more is gone. A card that NVML lists without a name keeps its place: it does not answer, but it is there.
-// Threads: the event loop. Ownership: the list is the health record's, which outlives this. Errors: none.
+// Finds a known GPU by its UUID, or by the PCI address in a line of the kernel log. The newest inventory is
+// authoritative. A card at another card's address takes over the address, and an unlisted card counts as
+// removed. A card that NVML lists without a name keeps its place, because it does not answer but is present.
+// Threads: the event loop. Ownership: the list belongs to the health record, which outlives this class.
+// Errors: none.
 #pragma once
 
 #include <string>
@@ -19,19 +20,20 @@ class KnownGpus {
   explicit KnownGpus(std::vector<KnownGpu>& gpus) : gpus_(gpus) {}
 
   struct Changes {
-    bool any = false;               // something to be kept
-    bool cards = false;             // one has come
-    std::vector<std::string> gone;  // UUIDs of those that have gone by now
+    bool any = false;               // true if the record must be stored
+    bool cards = false;             // true if a card was added
+    std::vector<std::string> gone;  // UUIDs of the cards that were removed
   };
-  // An inventory that the driver did not answer has no facts.
+  // Updates the list from the newest inventory. An inventory that the driver did not answer contains no
+  // facts.
   Changes follow(const InventorySnapshot& newest);
-  // The driver names the card at an address; counts only while the inventory has not named it. True:
-  // something to be kept.
+  // Records the driver's name for the card at an address. The name counts only while the inventory has not
+  // named the card. Returns true if the record must be stored.
   bool identify(const health::PciAddress& address, const std::string& uuid);
-  // A card that another one has replaced, once no finding about it is open.
+  // Removes a replaced card after all findings about it are closed.
   void forget_replaced(const std::string& uuid);
 
-  // Null: none of this node's.
+  // Returns the GPU, or null if it is not a GPU of this node.
   [[nodiscard]] KnownGpu* of_uuid(const std::string& uuid) const;
   [[nodiscard]] KnownGpu* at(const health::PciAddress& address) const;
   [[nodiscard]] std::vector<KnownGpu>& all() const noexcept { return gpus_; }

@@ -12,7 +12,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxFindings = 1000;
-constexpr std::size_t kMaxSeen = 256;  // of one GPU in one window
+constexpr std::size_t kMaxSeen = 256;  // limit for the events of one GPU in one window
 constexpr std::chrono::seconds kSaveAgain{5};
 
 std::string record_path(const Config& config) {
@@ -63,7 +63,7 @@ void HealthMonitor::listen_to_coordinator() {
 
 void HealthMonitor::start() {
   control::spawn(parts_.executor, "health record", save_loop());
-  // An earlier agent saw these events and had not decided on them.
+  // An earlier agent saw these events and had not decided about them.
   for (const SeenEvent& seen : std::vector<SeenEvent>(record_.seen)) open_window(seen.gpu);
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
   if (!reads) spdlog::error("no kernel log: reason {}", reads.error().to_string());
@@ -116,7 +116,8 @@ Task<> HealthMonitor::probe_loop() {
   }
 }
 
-// Reports an answer that a decision waits for, or one that got worse. People uncordon a GPU that works again.
+// Reports an answer that a decision waits for, or a result that became worse. Users uncordon a GPU that works
+// again.
 void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answer) {
   KnownGpu* gpu = gpus_.of_uuid(uuid);
   if (gpu == nullptr || stopped_) return;
@@ -154,7 +155,8 @@ void HealthMonitor::saw(SeenEvent event) {
   spdlog::warn("gpu event: uuid {} source {} xid {} pid {}", uuid, event.source, event.xid, event.pid);
   const auto count = std::count_if(record_.seen.begin(), record_.seen.end(),
                                    [&](const SeenEvent& other) { return other.gpu == uuid; });
-  // A flood has nothing new, except the facts that its decision waits for.
+  // Beyond the limit, further events are ignored. The exception is a probe's answer, for which the decision
+  // waits.
   if (static_cast<std::size_t>(count) >= kMaxSeen && event.source != kProbeSource) return;
   if (const auto job = event.pid == 0 ? nullptr : job_of_pid(parts_.jobs, event.pid)) {
     event.job = job->id();
@@ -201,7 +203,7 @@ void HealthMonitor::remember_xids(const std::string& uuid) {
   }
 }
 
-// Requests it where it was not requested yet. The answer is an event, and opens the window again.
+// Requests a probe if none was requested yet. The answer is an event, and opens the window again.
 bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                                     const health::Decision& decision) {
   const bool answered = std::any_of(seen.begin(), seen.end(),
@@ -257,7 +259,7 @@ Task<> HealthMonitor::save_loop() {
         if (std::exchange(durable_number_, number) != number) report();
         continue;
       }
-      // Told only when durable: a number must never be given twice.
+      // A finding is sent only after it is durable, because a number must never be used twice.
       spdlog::error("health record not written: reason {}", saved.error().to_string());
       dirty_ = true;
       asio::steady_timer pause(parts_.executor, kSaveAgain);
@@ -275,7 +277,8 @@ void HealthMonitor::report() {
 Result<void> HealthMonitor::on_settings(const wire::HealthSettings& settings) {
   if (std::exchange(paused_, settings.paused) != settings.paused)
     spdlog::info("gpu policy: paused {}", settings.paused);
-  // More than this folder ever gave: of an earlier installation of the node.
+  // The number is higher than all numbers of this folder, so it comes from an earlier installation of the
+  // node.
   if (settings.known_number >= record_.next_number) return ok();
   const auto gone = std::erase_if(record_.findings, [&](const wire::HealthFinding& finding) {
     return finding.number <= settings.known_number;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The health of this node's GPUs. It receives events of NVML (nvml_channel.h) and of the kernel's log
-// (kernel_channel.h). It holds them for a moment, since an Xid seldom comes alone. Then libckpt/health
-// decides for each job (evidence.h). Where nothing else decides, the GPU itself is probed (gpu_probes.h).
-// Findings are sent to the coordinator until it has them (wire::HealthReport). It acts on nothing itself.
-// An event is durable before it counts, and decided on once (health_record.h).
-// Threads: the event loop; writing on the pool. Ownership: the agent's. Errors: create() when the record
-// cannot be read or a table is wrong; afterwards nothing ends it.
+// The health of this node's GPUs. The monitor receives events of NVML (nvml_channel.h) and of the kernel's
+// log (kernel_channel.h). It collects events briefly, because an Xid seldom comes alone. Then libckpt/health
+// decides for each job (evidence.h). If no other fact decides, the GPU itself is probed (gpu_probes.h).
+// Findings are sent to the coordinator until it has acknowledged them (wire::HealthReport). The monitor
+// itself takes no action. An event is durable before it counts, and is decided once (health_record.h).
+// Threads: the event loop. The pool writes the record. Ownership: the agent owns it. Errors: create() fails
+// if the record cannot be read or a table is wrong. Later errors do not end the monitor.
 #pragma once
 
 #include <map>
@@ -32,24 +32,25 @@ struct HealthParts {
   const JobTable& jobs;
   FileWatch& files;
   CoordinatorLink& coordinator;
-  std::string helper_program;  // gpumigrate-health
-  std::string probe_program;   // gpumigrate-context
+  std::string helper_program;  // path of gpumigrate-health
+  std::string probe_program;   // path of gpumigrate-context
 };
 
 class HealthMonitor {
  public:
-  // Takes its frames of the coordinator's; before the link starts.
+  // Creates the monitor and registers its frame handlers with the coordinator link. Call this before the link
+  // starts.
   static Result<std::unique_ptr<HealthMonitor>> create(const HealthParts& parts);
   HealthMonitor(const HealthMonitor&) = delete;
   HealthMonitor& operator=(const HealthMonitor&) = delete;
 
-  // The inventory's result: once before start(), then at every refresh.
+  // Handles the inventory's result. Call this once before start(), then at every refresh.
   void on_inventory(const InventorySnapshot& newest);
   void start();
   void stop();
-  // Null: not known by now.
+  // Returns the GPU, or null if it is not known yet.
   [[nodiscard]] const KnownGpu* gpu(const std::string& uuid) const { return gpus_.of_uuid(uuid); }
-  // `policy pause`, as the coordinator sent it last.
+  // Returns the state of `policy pause`, as the coordinator sent it last.
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 
  private:
@@ -76,15 +77,15 @@ class HealthMonitor {
   HealthRecord record_;
   health::XidTable table_;
   health::History history_;
-  KnownGpus gpus_;  // the record's
+  KnownGpus gpus_;  // GPUs of the record
   NvmlChannel nvml_;
   KernelChannel kernel_;
-  std::shared_ptr<GpuProbes> probes_;  // null: there are none
+  std::shared_ptr<GpuProbes> probes_;  // null if there are no probes
   asio::steady_timer next_probe_;
-  std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // by UUID
+  std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // timers of the open windows, by UUID
   Signal to_save_;
   bool dirty_ = false;
-  std::uint64_t durable_number_ = 0;  // findings up to it are on disk and may be sent
+  std::uint64_t durable_number_ = 0;  // findings up to this number are on disk and may be sent
   bool paused_ = false;
   bool stopped_ = false;
 };

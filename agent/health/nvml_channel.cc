@@ -26,7 +26,8 @@ wire::GpuErrors errors_of(const nvml_watch::Report& report) {
   return errors;
 }
 
-// Counts new uncorrected errors by the counters known before. The volatile one begins again with the driver.
+// Counts new uncorrected errors relative to the previously known counters. The volatile counter is reset when
+// the driver is loaded.
 std::uint64_t new_uncorrected(const wire::GpuErrors& before, const wire::GpuErrors& now) {
   const auto rise = [](bool known, std::uint64_t from, std::uint64_t to) {
     return known && to > from ? to - from : 0;
@@ -67,7 +68,7 @@ void NvmlChannel::take(const nvml_watch::Report& report) {
   }
   if (report.kind != nvml_watch::Kind::kState && report.kind != nvml_watch::Kind::kXid) return;
   KnownGpu* gpu = gpus_.of_uuid(uuids_[report.gpu]);
-  if (gpu == nullptr || gpu->gone) return;  // of another node on this machine, or of before
+  if (gpu == nullptr || gpu->gone) return;  // the GPU belongs to another node on this machine, or was removed
   if (report.kind == nvml_watch::Kind::kState) return on_state(*gpu, report);
   SeenEvent event;
   event.gpu = gpu->uuid;
@@ -76,8 +77,8 @@ void NvmlChannel::take(const nvml_watch::Report& report) {
   handlers_.saw(std::move(event));
 }
 
-// Only a change for the worse is an event; the state is kept, so that a restarted agent does not take it for
-// new.
+// Handles a state. Only a change for the worse is an event. The state is stored, so that a restarted agent
+// does not treat it as new.
 void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
   const KnownGpu before = gpu;
   gpu.lost = (report.flags & nvml_watch::kLost) != 0;
@@ -111,7 +112,7 @@ void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
     event.uncorrected = errors;
     return handlers_.saw(std::move(event));
   }
-  // Corrected errors may come every second: they are kept with whatever comes next.
+  // Corrected errors may come every second, so they are stored with the next change.
   const bool same = gpu.lost == before.lost && gpu.recovery_known == before.recovery_known &&
                     gpu.recovery == before.recovery && gpu.remap_pending == before.remap_pending &&
                     gpu.remap_failed == before.remap_failed &&

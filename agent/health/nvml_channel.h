@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as one of the two channels: its events, its states and its silence, sent by gpumigrate-health
-// (health_helper.h), as observations of this node's GPUs.
-// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none: a library that is not there is
-// no news.
+// NVML as one of the two channels. gpumigrate-health (health_helper.h) sends its events, its states and its
+// silence as observations of this node's GPUs.
+// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none. If the library is missing, the
+// channel reports nothing.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class NvmlChannel {
  public:
   struct Handlers {
     std::function<void(SeenEvent)> saw;
-    std::function<void()> changed;  // the state of a GPU, without an event
+    std::function<void()> changed;  // called when the state of a GPU changed without an event
   };
   NvmlChannel(KnownGpus& gpus, Handlers handlers) : gpus_(gpus), handlers_(std::move(handlers)) {}
   NvmlChannel(const NvmlChannel&) = delete;
@@ -27,9 +27,9 @@ class NvmlChannel {
 
   void start(const asio::any_io_executor& executor, HealthHelperSettings settings);
   void stop();
-  // A card has come that the library, which looks for cards when it starts, may not have seen.
+  // Handles a new card, which the library may not have found because it searches for cards at its start.
   void cards_changed();
-  // Takes a report of the helper.
+  // Handles a report of the helper.
   void take(const nvml_watch::Report& report);
 
  private:
@@ -40,7 +40,7 @@ class NvmlChannel {
   KnownGpus& gpus_;
   Handlers handlers_;
   std::shared_ptr<HealthHelper> helper_;
-  std::map<std::uint32_t, std::string> uuids_;  // by NVML's numbers
+  std::map<std::uint32_t, std::string> uuids_;  // UUIDs by NVML's numbers
 };
 
 }  // namespace ckpt::agent

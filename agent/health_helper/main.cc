@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-health --nvml LIBRARY [--poll-ms N]: reports NVML's events and states to its agent (messages.h).
-// A call into the driver may never return. So the agent judges by missing heartbeats, and this process may be
-// abandoned. The agent starts it with its end of a socketpair as descriptor 3; it ends with that socket. Logs
-// to stderr.
+// A driver call may never return. Therefore the agent detects a hang by missing heartbeats, and may abandon
+// this process. The agent starts the program with one end of a socketpair as descriptor 3, and the program
+// ends with that socket. It logs to stderr.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ struct Settings {
   std::uint32_t poll_ms = 1000;
 };
 
-// False: the agent is gone.
+// Sends a report. Returns false if the agent has disconnected.
 bool send_report(int socket, const Report& report) {
   const std::vector<std::byte> packet = wire::encode(report);
   ssize_t sent;
@@ -50,8 +50,8 @@ class Watcher {
         watch_(std::move(watch)),
         last_(watch_->gpus().size()) {}
 
-  // Runs until the agent is gone. Events are registered before states are read, so that a change between the
-  // two is in one of them.
+  // Runs until the agent disconnects. Events are registered before states are read, so that an event or a
+  // state shows every change.
   void run() {
     for (const Report& gpu : watch_->gpus()) send(gpu);
     register_events();
@@ -86,7 +86,7 @@ class Watcher {
         return heartbeat();
       case NvmlWatch::Woken::kBroken:
         read_states();
-        pause(kErrorPauseMs);  // an error that stays would return at once
+        pause(kErrorPauseMs);  // a permanent error would return at once
         return register_events();
     }
   }
@@ -110,7 +110,7 @@ class Watcher {
     if (!send_report(socket_, report)) gone_ = true;
   }
 
-  // Pauses, and notices that the agent is gone.
+  // Pauses, and detects when the agent disconnects.
   void pause(int milliseconds) {
     pollfd item{socket_, POLLIN, 0};
     if (::poll(&item, 1, milliseconds) > 0) gone_ = true;
@@ -162,7 +162,7 @@ int run(int socket, Settings settings) {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
-  (void)ckpt::logging::open_log({});  // standard error is open already
+  (void)ckpt::logging::open_log({});  // standard error is already open
   constexpr int kSocket = ckpt::agent::nvml_watch::kSocketFd;
   const auto settings = ckpt::health_helper::read_arguments(argc, argv);
   struct stat status {};

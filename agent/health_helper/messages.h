@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of gpumigrate-health to its agent. Each is one packet of an inherited AF_UNIX SOCK_SEQPACKET
-// socketpair (descriptor 3 in the helper), encoded as libckpt/protocol/wire/codec.h describes. First comes a
-// kGpu for each GPU, then, once events are registered, a kState for each, then kReady. From then on the
-// helper sends events as they come and states as they change. It sends a heartbeat whenever the driver has
-// answered. The agent sends nothing: a helper ends with its socket.
-// Threads: values and pure functions. Errors: kProtocol, kNotSupported for another version.
+// Reports of gpumigrate-health to its agent. Each report is one packet of an inherited AF_UNIX SOCK_SEQPACKET
+// socketpair (descriptor 3 in the helper). The encoding is described in libckpt/protocol/wire/codec.h. First,
+// the helper sends a kGpu for each GPU. After the registration of events it sends a kState for each GPU, then
+// kReady. From then on it sends each event and each changed state. It sends a heartbeat whenever the driver
+// has answered. The agent sends nothing, and a helper ends with its socket.
+// Threads: plain values and pure functions. Errors: kProtocol, kNotSupported for another version.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace ckpt::agent::nvml_watch {
 
 inline constexpr int kSocketFd = 3;
-inline constexpr std::size_t kMaxReportBytes = 1024;  // no encoded report is longer
+inline constexpr std::size_t kMaxReportBytes = 1024;  // limit for an encoded report
 inline constexpr std::size_t kMaxText = 256;
 inline constexpr std::uint32_t kMaxGpus = 64;
 inline constexpr std::uint32_t kMaxXid = 99999;
@@ -40,12 +40,12 @@ enum Flag : std::uint32_t {
   kRowsKnown = 64,
 };
 
-// Memory errors and remapped rows. The flags tell which of them are known.
+// Memory errors and remapped rows. The flags report which counters are known.
 struct Counters {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::uint64_t volatile_corrected = 0;  // since the driver was loaded
+  std::uint64_t volatile_corrected = 0;  // corrected errors since the driver was loaded
   std::uint64_t volatile_uncorrected = 0;
-  std::uint64_t aggregate_corrected = 0;  // of the GPU's life
+  std::uint64_t aggregate_corrected = 0;  // corrected errors since the GPU's first use
   std::uint64_t aggregate_uncorrected = 0;
   std::uint64_t rows_corrected = 0;
   std::uint64_t rows_uncorrected = 0;
@@ -60,21 +60,21 @@ struct Counters {
 struct Report {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Kind kind = Kind::kHeartbeat;
-  std::uint32_t gpu = 0;  // NVML's number
+  std::uint32_t gpu = 0;  // NVML's number of the GPU
   std::uint32_t xid = 0;
-  std::uint32_t recovery = 0;  // field 230
+  std::uint32_t recovery = 0;  // recovery action of the GPU (NVML field 230)
   std::uint32_t flags = 0;
-  Counters counters;  // of kState
-  std::string text;   // kGpu: "UUID BUS-ID NAME"; kFailed: the reason; at most kMaxText
+  Counters counters;  // counters of a kState report
+  std::string text;   // "UUID BUS-ID NAME" for kGpu, the reason for kFailed; at most kMaxText
   template <class A>
   decltype(auto) fields(A& a) {
     return a(kind, gpu, xid, recovery, flags, counters, text);
   }
 };
 
-// Decodes a packet. Fails if it is malformed, too long, or has a value out of range.
+// Decodes a packet. The function fails if the packet is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Report> parse_report(std::span<const std::byte> bytes);
-// Cuts the text to kMaxText.
+// Sets the text, truncated to kMaxText.
 void set_text(Report& report, std::string_view text);
 
 struct GpuName {
@@ -82,7 +82,7 @@ struct GpuName {
   std::string bus_id;
   std::string model;
 };
-// The parts of a checked kGpu report's text.
+// Returns the parts of a checked kGpu report's text.
 [[nodiscard]] GpuName gpu_name(const Report& report);
 
 }  // namespace ckpt::agent::nvml_watch

@@ -15,7 +15,7 @@ constexpr nvml::Return kTimeout = 10;
 constexpr std::uint64_t kXidCritical = 0x8;
 constexpr std::uint64_t kWanted = 0x2 | kXidCritical | 0x400 | 0x800 | 0x1000 | 0x2000 | 0x4000 | 0x8000;
 
-// nvmlEventData_t.
+// The layout of nvmlEventData_t.
 struct EventData {
   nvml::Device device;
   std::uint64_t type;
@@ -53,7 +53,7 @@ bool resolve(void* library, const char* symbol, Function* out) {
   return *out != nullptr;
 }
 
-// False: the driver does not report it.
+// Reads a counter. Returns false if the driver does not report it.
 bool read_count(const nvml::FieldValue& field, std::uint64_t& out) {
   if (field.nvml_return != nvml::kSuccess) return false;
   if (field.value_type == nvml::kValueU32) {
@@ -129,7 +129,7 @@ Result<void> NvmlWatch::find_gpus() {
     std::array<char, nvml::kUuidBufferBytes> uuid{};
     std::array<char, nvml::kNameBufferBytes> name{};
     nvml::PciInfo pci{};
-    // A GPU that is lost already has no name: it keeps its index, and its state is kLost.
+    // A GPU that is already lost has no name. It keeps its index, and its state is kLost.
     const bool named = table_->by_index(i, &device) == nvml::kSuccess &&
                        table_->uuid(device, uuid.data(), uuid.size()) == nvml::kSuccess &&
                        table_->name(device, name.data(), name.size()) == nvml::kSuccess &&
@@ -166,7 +166,7 @@ Result<void> NvmlWatch::register_events() {
     if (code == nvml::kSuccess) {
       ++registered_;
     } else {
-      // It cannot report events; that is no evidence about its health.
+      // The GPU cannot report events. This is no evidence about its health.
       spdlog::warn("no events: gpu {} reason {}", i, error("nvmlDeviceRegisterEvents", code).to_string());
     }
   }
@@ -187,7 +187,8 @@ messages::Report NvmlWatch::state(std::uint32_t gpu) const {
   return report;
 }
 
-// One call for all fields: a field that a GPU lacks (memory without ECC, an older driver) has its own status.
+// Reads all fields with one call. Each field has its own status. A GPU may lack a field, such as with memory
+// without ECC or an older driver.
 nvml::Return NvmlWatch::read_fields(nvml::Device device, messages::Report& report) const {
   constexpr std::array kFields = {nvml::kFieldRecoveryAction, nvml::kFieldVolatileCorrected,
                                   nvml::kFieldVolatileUncorrected, nvml::kFieldAggregateCorrected,

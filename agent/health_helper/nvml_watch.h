@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML's events and states of every GPU. Calls may never return: this is for a process that may be abandoned.
-// Threads: one. Ownership: the library stays loaded. Errors: kNotSupported when library or entry point is
-// missing, kUnavailable otherwise; the native code is nvmlReturn_t. A GPU that reports no events is polled
-// only.
+// NVML's events and states of every GPU. Calls may never return, so only a process that may be abandoned
+// should use this class.
+// Threads: one. Ownership: the library stays loaded. Errors: kNotSupported if the library or an entry point
+// is missing, kUnavailable otherwise. The native code is nvmlReturn_t. A GPU without events is only polled.
 #pragma once
 
 #include <memory>
@@ -25,14 +25,14 @@ class NvmlWatch {
   NvmlWatch& operator=(const NvmlWatch&) = delete;
 
   [[nodiscard]] const std::vector<messages::Report>& gpus() const noexcept { return gpus_; }
-  // Registers the events of all GPUs that are not lost in a fresh set, in place of the one before.
+  // Registers the events of all GPUs that are not lost. A new event set replaces the previous one.
   Result<void> register_events();
   [[nodiscard]] bool has_events() const noexcept { return registered_ > 0; }
   [[nodiscard]] messages::Report state(std::uint32_t gpu) const;
 
   enum class Woken { kEvent, kTimeout, kBroken };
-  // An event (an Xid is in `report`; otherwise its kind is kState, and the states must be read), the timeout,
-  // or a broken event set that must be created again.
+  // Waits for an event, the timeout, or a broken event set, which must be created again. An Xid is stored in
+  // `report`. For another event, the kind of `report` is kState, and the states must be read.
   Woken wait(std::uint32_t timeout_ms, messages::Report* report);
 
  private:

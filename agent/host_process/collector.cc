@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMaxMapsBytes = 64u << 20;
 constexpr std::string_view kDeleted = " (deleted)";
-constexpr unsigned kMemoryDevices = 1;  // null, zero, random, ...
+constexpr unsigned kMemoryDevices = 1;  // the major number of null, zero, random, and similar devices
 
 std::string link_of(const std::string& path) {
   std::error_code gone;
@@ -52,7 +52,8 @@ bool has_any_prefix(const std::string& text, std::initializer_list<std::string_v
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
 }
 
-// The mapped file's path in map_files, which leads to a deleted file, too. Its numbers have no leading zeros.
+// Returns the path of the mapped file in map_files. The path also reaches a deleted file. The numbers in the
+// path have no leading zeros.
 std::string map_file(pid_t pid, const std::string& range) {
   const auto without_zeros = [](std::string_view number) {
     return number.substr(std::min(number.find_first_not_of('0'), number.size() - 1));
@@ -68,9 +69,10 @@ std::string descriptor_of(pid_t pid, int number) {
   return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
 }
 
-constexpr std::string_view kLocks = "locks:";  // before a folder of the driver's files that it locks
+constexpr std::string_view kLocks = "locks:";  // prefix that marks a folder of files that the driver locks
 
-// The driver has such a file for a context, and gives it up with its locks when the context is saved.
+// Checks whether the driver has created the file for a context. The driver closes such a file and releases
+// its locks when the context is saved.
 bool is_file_of_contexts(const FileRules& rules, const std::string& path) {
   return std::any_of(rules.driver_files.begin(), rules.driver_files.end(), [&path](const std::string& name) {
     return name.starts_with(kLocks) && path.starts_with(std::string_view(name).substr(kLocks.size()));
@@ -99,7 +101,7 @@ Result<void> Collector::collect(pid_t root) {
     const std::size_t before = problems_.size();
     if (has_ended(pid)) continue;
     read_process(pid, root);
-    // A process that has ended meanwhile has no problems: its files were gone.
+    // A process that has ended in the meantime has no problems, because its files were already closed.
     if (has_ended(pid)) problems_.resize(before);
   }
   for (std::string& text : locks_.problems()) problem(std::move(text));
@@ -117,7 +119,7 @@ void Collector::read_process(pid_t pid, pid_t root) {
   read_descriptors(pid);
 }
 
-// Objects that the kernel knows by a name, whether a process has them now or not.
+// Checks the objects that the kernel knows by a name, whether or not a process has them open now.
 void Collector::judge_names() {
   for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
   for (std::string& text : message_queues_of(owner_)) problem(std::move(text));
@@ -172,7 +174,7 @@ void Collector::read_map(pid_t pid, const std::string& range, const std::string&
                          const std::string& path, std::uint64_t inode) {
   if (is_driver_file(path)) return judge_driver_file(pid, path);
   if (has_any_prefix(path, {"/dev/zero", "/[aio]"})) return;
-  if (path.starts_with("/SYSV")) {  // its inode is its id
+  if (path.starts_with("/SYSV")) {  // the inode of a System V segment is its id
     if (mapped_system_v_.insert(static_cast<int>(inode)).second)
       problem(name_of_process(pid) + " has System V shared memory " + std::to_string(inode) +
               " mapped, which does not travel: let it use POSIX shared memory, or unmap it before the move");
@@ -206,7 +208,8 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   } else if (is_driver_file(link)) {
     judge_driver_file(pid, link);
   } else if (!link.starts_with('/')) {
-    if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);  // empty: it is closed
+    // an empty link means that the descriptor is closed
+    if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);
   } else if (const std::string not_own = why_not_its_own(pid, link); !not_own.empty()) {
     why = "is " + not_own;
   } else if (!names_process(link) && link != rules_.own_log) {
@@ -230,7 +233,7 @@ void Collector::judge_socket(pid_t pid, int number, Inode socket) {
   if (!why.empty()) problem(sockets_[socket] + " " + why);
 }
 
-// `opened_as` also reaches a file that was unlinked.
+// Judges one open or mapped file. The path `opened_as` also reaches a file that was unlinked.
 void Collector::judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                            bool mapped) {
   const std::string where = (mapped ? "mapped by process " : "opened by process ") + std::to_string(pid);
@@ -240,7 +243,9 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   const bool deleted = strip_deleted(fact.path);
   struct stat facts {};
   const bool there = ::stat(opened_as.c_str(), &facts) == 0;
-  if (!there && opened_as != path && !is_link(opened_as)) return;  // closed or unmapped by now
+  if (!there && opened_as != path && !is_link(opened_as))
+    return;  // the file was closed or unmapped in the
+             // meantime
   if (deleted) return judge_unlinked(fact.path, there ? &facts : nullptr, where);
   if (!there) return problem(path + ", " + where + ", cannot be read");
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
@@ -262,7 +267,7 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
     return;
   }
   if (is_file_of_contexts(rules_, fact.path)) {
-    fact.use = FileUse::kWritten;  // each node has a file of its own, of that length
+    fact.use = FileUse::kWritten;  // each node has its own file of that length
     return;
   }
   fact.identity = systems_.identity_of(opened_as, facts);
@@ -277,12 +282,12 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
   }
 }
 
-// An unlinked file travels with the image, and is made again in its folder for a moment. Worker processes
-// share memory by such files.
+// Judges an unlinked file. An unlinked file travels with the image and is briefly created again in its
+// folder. Worker processes share memory through such files.
 void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
   if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
   if (facts->st_nlink > 0 && named_.find(facts->st_ino) != nullptr) return;
-  // CRIU would link it there once more, and look for that link at the target.
+  // CRIU would link the file there again, and would expect that link at the target.
   if (facts->st_nlink > 0)
     return problem(path + " was deleted, is still " + where +
                    ", and has another name: such a file travels only if it has one in " + kSharedFolder);
@@ -302,7 +307,8 @@ void Collector::judge_travelling_bytes(const std::string& path, std::uint64_t by
             std::to_string(kMaxUnlinkedBytes) + " bytes in all");
 }
 
-// Adds the named files to the list, too: an older target must have them under their names.
+// Judges the named memory. The function also adds the named files to the list, because an older target must
+// have them under their names.
 Result<void> Collector::judge_named(pid_t root) {
   CKPT_TRY(named, named_memory_of(owner_));
   named_ = std::move(named);
@@ -325,8 +331,8 @@ bool Collector::is_driver_file(const std::string& path) const {
                      [&path](const std::string& name) { return path.starts_with(name); });
 }
 
-// A child that was forked without the shim keeps files of the driver, and so does a process that has no
-// context to save.
+// Judges a file of the driver. A child that was forked without the shim keeps files of the driver open, and
+// so does a process that has no context to save.
 void Collector::judge_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
@@ -348,7 +354,7 @@ void Collector::judge_device(const std::string& path, std::uint64_t device, cons
   add(std::move(fact));
 }
 
-// A file that is used in several ways counts as written if it is in one of them.
+// Adds a file to the list. A file with several uses counts as written if one of the uses is writing.
 void Collector::add(FileFact fact) {
   auto [at, is_new] = files_.try_emplace(fact.path, fact);
   if (is_new) return;
@@ -371,7 +377,7 @@ Result<void> Collector::note_bound_sockets(pid_t root) {
   for (const auto& [inode, protocol] : internet_) {
     const auto address = addresses.find(inode);
     if (address == addresses.end() || address->second.ends_with(":0")) continue;
-    if (connections.contains(inode)) continue;  // judge_connections()
+    if (connections.contains(inode)) continue;  // judge_connections() handles connections
     BoundSocket& socket = bound_.emplace_back();
     socket.protocol = protocol;
     socket.address = address->second;
@@ -384,7 +390,7 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // reported as a connection
+    if (connections.contains(inode)) continue;  // judge_connections() reports connections
     const auto address = addresses.find(inode);
     const bool listens = address != addresses.end() && protocol.starts_with("TCP");
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +
@@ -393,8 +399,8 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   return ok();
 }
 
-// Judges connections: both ends of one within the program travel, and an end whose other end is elsewhere
-// does not.
+// Judges the open TCP connections. A connection with both ends within the program travels. A connection with
+// one end elsewhere does not.
 void Collector::judge_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
@@ -435,7 +441,7 @@ Result<void> Collector::judge_sockets(pid_t root) {
     if (owner == owners.end()) {
       problem(where + " is a socket to a process outside");
     } else if (std::find(tree.begin(), tree.end(), owner->second.pid) != tree.end()) {
-      continue;  // opened since the program's descriptors were read
+      continue;  // the peer was opened after the program's descriptors were read
     } else if (owner->second.pid != rules_.keeper &&
                std::find(driver.begin(), driver.end(), owner->second.name) == driver.end()) {
       problem(where + " is a socket to " + owner->second.name + " (process " +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collection of a process tree's files: maps, descriptors, working directories, sockets, each judged on
-// the way. For file_list.cc only.
-// Threads: one. Errors: kNotFound if the tree is gone; what makes a move impossible is a problem, not an
+// Collects the files of a process tree once: maps, descriptors, working directories and sockets. The
+// collector judges each file as it reads it. Only file_list.cc uses this class.
+// Threads: one. Errors: kNotFound if the tree no longer exists. An obstacle to a move is a problem, not an
 // error.
 #pragma once
 
@@ -58,12 +58,12 @@ class Collector {
 
   const FileRules& rules_;
   NameOwner owner_;
-  std::set<int> mapped_system_v_;  // ids of shared memory
+  std::set<int> mapped_system_v_;  // ids of the System V shared memory that is mapped
   std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;
   std::set<pid_t> driver_holders_;
-  std::map<Inode, std::string> sockets_;   // where each is open
-  std::map<Inode, std::string> internet_;  // protocols of the TCP, UDP, ... sockets
+  std::map<Inode, std::string> sockets_;   // sockets with the place where each is open
+  std::map<Inode, std::string> internet_;  // sockets with their protocols (TCP, UDP, ...)
   std::string network_;
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
@@ -74,7 +74,7 @@ class Collector {
   CacheFiles cached_;
   TreeLocks locks_;
   FileSystems systems_;
-  std::uint64_t unlinked_bytes_ = 0;  // the sum of their sizes
+  std::uint64_t unlinked_bytes_ = 0;  // total size of the unlinked files
   std::vector<std::string> problems_;
 };
 

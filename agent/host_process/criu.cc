@@ -32,17 +32,17 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::chrono::seconds kMaxTimeout{3600};  // the most that a keeper takes
-constexpr int kOldest = 4;                         // 3.17 does not work on current kernels
+constexpr std::chrono::seconds kMaxTimeout{3600};  // the longest timeout that a keeper accepts
+constexpr int kOldest = 4;  // the oldest supported major version; CRIU 3.17 does not work on current kernels
 constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
-constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
+constexpr Milliseconds kFirstPause{10};  // first pause after a dump that met another dump; the pause doubles
 constexpr Milliseconds kLastPause{640};
-// CRIU needs a folder of plugins, and this one can hold no file: the driver's checkpoint is the context
-// helper's work.
+// CRIU needs a folder of plugins, and this folder cannot contain any file. The context helper performs the
+// driver's checkpoint.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
-// FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints.
-// The kernel takes 12 ms to set the first breakpoint, which would be downtime.
+// FI_NO_BREAKPOINTS makes CRIU trace the processes by their system calls, as on machines without breakpoints.
+// The kernel takes 12 ms to set the first breakpoint, and that time would be downtime.
 constexpr const char* kNoBreakpoints = "CRIU_FAULT=130";
 
 std::string text_of(const char* variable) {
@@ -73,14 +73,15 @@ std::vector<std::string> candidates(const std::string& configured) {
   return list;
 }
 
-// g++ 12 takes no initializer list inside a coroutine, so commands are put together outside.
+// Builds a command line. g++ 12 accepts no initializer list inside a coroutine, so coroutines call this
+// function instead.
 template <class... Words>
 std::vector<std::string> command(Words... words) {
   return {std::string(words)...};
 }
 
-// Runs a command and returns its output; kIo with its status if it failed. Moves that begin together run it
-// together, so each has an output file of its own.
+// Runs a command and returns its output. The error is kIo with the exit status if the command failed. Moves
+// that begin at the same time run the command concurrently, so each run has its own output file.
 Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
   static std::atomic<std::uint64_t> asked{0};
   ProcessSpec spec;
@@ -98,7 +99,7 @@ Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string w
                   text.empty() ? describe_wait_status(status) : text.substr(text.rfind('\n') + 1));
 }
 
-// "Version: 4.1.1" -> "4.1.1"
+// Returns the version in CRIU's output: "Version: 4.1.1" -> "4.1.1".
 std::optional<std::string> version_in(const std::string& text) {
   const std::string word = "Version: ";
   const std::size_t at = text.find(word);
@@ -110,14 +111,15 @@ std::optional<std::string> version_in(const std::string& text) {
 std::vector<std::string> common_options(const std::string& program, const char* verb,
                                         const std::string& images, const std::string& work,
                                         const std::string& log) {
-  // A configuration in /etc or a home must not change what happens here.
+  // A configuration file in /etc or in a home folder must not change CRIU's behavior here.
   std::vector<std::string> words = {
       program, verb,  "--no-default-config", "--images-dir", images,    "--work-dir", work, "--log-file",
       log,     "-v2", "--file-locks",        "--libdir",     kNoPlugins};
   return words;
 }
 
-// Nobody outside of the stopped tree sends on these connections, so none needs a filter meanwhile.
+// Adds the options that save connections. No process outside the stopped tree sends on these connections, so
+// no connection needs a packet filter during the dump.
 void keep_connections(std::vector<std::string>& words) {
   words.insert(words.end(), {"--tcp-established", "--network-lock", "skip"});
 }
@@ -137,8 +139,8 @@ constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
-  // Without this option CRIU fails on a connection that the program has opened since the check. Closed, the
-  // connection would be lost.
+  // Without --skip-in-flight, CRIU fails on a connection that the program has opened since the check. If the
+  // program closed the connection, it would be lost.
   if (options.connections) keep_connections(argv);
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
@@ -147,7 +149,7 @@ std::vector<std::string> dump_command(const std::string& program, pid_t root, co
   return argv;
 }
 
-// Whether process `pid` is a CRIU that dumps the tree of `root` (dump_command()).
+// Checks whether process `pid` is a CRIU process that dumps the tree of `root` (dump_command()).
 bool dumps(pid_t pid, pid_t root) {
   const Result<std::string> command_line = read_file("/proc/" + std::to_string(pid) + "/cmdline", 1 << 16);
   if (!command_line.has_value()) return false;
@@ -157,12 +159,12 @@ bool dumps(pid_t pid, pid_t root) {
          text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
 }
 
-// Returns how long the process has run; 0 if it has ended.
+// Returns how long the process has run, or 0 if the process has ended.
 Milliseconds age_of(pid_t pid) {
   const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 1 << 16);
   if (!stat.has_value()) return Milliseconds{0};
-  // The fields behind the name are read, since the name may hold anything: state is the third field, the
-  // start (ticks since boot) the 22nd.
+  // The fields after the name are read, because the name may contain any characters. The state is the third
+  // field, and the start time (ticks since boot) is the 22nd.
   std::istringstream fields(stat->substr(stat->rfind(')') + 1));
   std::string field;
   for (int number = 3; number <= 22; ++number) fields >> field;
@@ -175,7 +177,7 @@ Milliseconds age_of(pid_t pid) {
 
 Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds most) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return ok();  // it has ended
+  if (!process) return ok();  // the CRIU process has ended
   const Milliseconds left = std::max(most - age_of(pid), Milliseconds{0});
   pollfd ended{process.get(), POLLIN, 0};
   if (::poll(&ended, 1, static_cast<int>(std::min(timeout, left).count())) > 0) return ok();
@@ -197,15 +199,15 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// True if another dump was in the way. CRIU makes the folder for the "/proc" of a PID namespace that is not
-// the node's.
+// Checks whether another dump interfered. CRIU creates the folder for the "/proc" of a PID namespace that is
+// not the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   return log.has_value() &&
          log->find("Can't create a directory (" + std::to_string(-EEXIST) + ")") != std::string::npos;
 }
 
-// Removes the images of a dump that has failed; a link of place_pages stays.
+// Removes the images of a dump that has failed. A link that place_pages() created stays.
 void remove_images(const std::string& folder) {
   std::error_code ignored;
   for (const auto& item : std::filesystem::directory_iterator(folder, ignored)) {
@@ -293,7 +295,7 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   spec.environment.emplace_back(kNoBreakpoints);
   if (!options.preload.empty()) spec.environment.push_back("LD_PRELOAD=" + options.preload);
   spec.output_path = options.work + "/criu.out";
-  spec.own_session = true;  // a signal to the agent's group must not cut it short
+  spec.own_session = true;  // a signal to the agent's process group must not end the restore
   ::unlink(dump_log(options).c_str());
   const Nanos began = now_ns();
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
@@ -324,7 +326,7 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
   if (options.connections)
     keep_connections(argv);
   else
-    argv.emplace_back("--tcp-close");  // images of former releases may have some, closed
+    argv.emplace_back("--tcp-close");  // images of earlier releases may contain closed connections
   for (std::string& word : options_for(answers_)) argv.push_back(std::move(word));
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
   if (options.stopped) argv.emplace_back("--leave-stopped");
@@ -345,7 +347,7 @@ std::string Criu::why_no_internet() const {
 
 std::string why_no_internet(const std::string& version, bool kernel_tells_all) {
   constexpr int kMajor = 4;
-  constexpr int kMinor = 2;  // the first version that does not ask
+  constexpr int kMinor = 2;  // 4.2 is the first version that does not request the socket option
   const int major = std::atoi(version.c_str());
   const std::size_t dot = version.find('.');
   const int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
@@ -375,7 +377,8 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
   if (!log.has_value()) return std::nullopt;
   const std::string& text = *log;
   const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
-  // The first error is the cause, but for the complaint about a limit that a private prefix always gets.
+  // The first error is the cause, except for the complaint about RLIMIT_NOFILE, which a private prefix always
+  // receives.
   std::size_t at = text.find("Error (");
   while (at != std::string::npos && line_at(at).find("RLIMIT_NOFILE") != std::string::npos)
     at = text.find("Error (", at + 1);

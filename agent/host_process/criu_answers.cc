@@ -17,7 +17,8 @@ namespace {
 
 constexpr Milliseconds kAsking{30000};
 constexpr const char* kUnshare = "/usr/bin/unshare";
-// $0: CRIU, $1: where its answers go. Written under another name first, since another agent may do the same.
+// $0 is CRIU, and $1 is the file for CRIU's answers. The script writes the answers under another name first,
+// because another agent may run the script at the same time.
 constexpr const char* kScript =
     "mount -t tmpfs gpumigrate /run && { \"$0\" check; cp /run/criu.kdat \"$1.$$\" && mv \"$1.$$\" \"$1\"; }";
 
@@ -26,7 +27,7 @@ bool run_is_memory() {
   return ::statfs("/run", &facts) == 0 && (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC);
 }
 
-// Owned by root, so that no other user can forge the kernel's features for CRIU.
+// Creates a folder that root owns, so that no other user can forge the kernel's features for CRIU.
 bool make_own_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return false;
   struct stat facts {};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU asks the kernel dozens of questions whenever it is started, some 40 ms of every dump and restore. It
-// remembers the answers in /run/criu.kdat, but only where /run is a tmpfs. Where it is not (containers), they
-// are asked once, with a private tmpfs on /run, and kept in a folder in memory. CRIU reads that folder in its
-// mode for users who cannot write to /run. As root that mode lacks nothing else that jobs need. Threads: the
-// event loop. Ownership: the folder stays until the machine is started again; each version of CRIU has its
-// own.
-// Errors: none; without the folder CRIU asks each time.
+// CRIU probes dozens of kernel features at each start, which takes some 40 ms of every dump and restore. CRIU
+// caches the results in /run/criu.kdat, but only if /run is a tmpfs. In containers /run is often no tmpfs.
+// The features are then probed once, with a private tmpfs on /run, and the results are stored in a folder in
+// memory. CRIU reads that folder in its mode for users who cannot write to /run. If CRIU runs as root, that
+// mode lacks nothing else that jobs need.
+// Threads: the event loop. Ownership: the folder stays until the machine restarts. Each version of CRIU has
+// its own folder. Errors: none. Without the folder CRIU probes the features at each start.
 #pragma once
 
 #include <string>
@@ -15,10 +15,12 @@
 
 namespace ckpt::agent::host {
 
-// Returns the folder. Empty: CRIU needs none, or there can be none. `work` is a folder for CRIU's output.
+// Returns the folder. An empty string means that CRIU needs no folder, or that none can be created. `work` is
+// a folder for CRIU's output.
 Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
-// Environment and options for starting CRIU with that folder; each empty for an empty folder.
+// Returns the environment, or the options, for starting CRIU with the folder `answers`. The result is empty
+// if `answers` is empty.
 [[nodiscard]] std::vector<std::string> environment_for(const std::string& answers);
 [[nodiscard]] std::vector<std::string> options_for(const std::string& answers);
 

@@ -52,7 +52,8 @@ std::set<std::string> paths_of(const NamedMemory& memory) {
   return paths;
 }
 
-// A restore that cannot bind them would fail in the pause.
+// Checks that the program's sockets can be bound at the target. A restore that cannot bind them would fail in
+// the pause.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
   if (list.network == network_of(::getpid()) &&
       !list.network.empty()) {  // the program's sockets are in this network
@@ -72,7 +73,7 @@ Result<void> check_sockets(const FileList& list, std::vector<std::string>& probl
   return ok();
 }
 
-// The image and the restored memory exist at the same time.
+// Checks the free memory for a restore. The image and the restored memory exist at the same time.
 Result<void> check_room_for_restore(std::uint64_t bytes) {
   if (bytes > std::numeric_limits<std::uint64_t>::max() / 2)
     return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
@@ -100,7 +101,7 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
     if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
       text = why_not_made(*cached, cache_folders);
     const bool in_shared = shared_folders.contains(std::filesystem::path(fact.path).parent_path().string());
-    // Both nodes see the same folder, so the source has removed or replaced the file since.
+    // Both nodes share the folder, so the source has removed or replaced the file since the list was made.
     if (has_content(fact.use) && in_shared && !fact.is_mount && !is_mount(fact.path)) text.clear();
     if (!text.empty()) problems.push_back(std::move(text));
     if (is_same) checked.same.insert(fact.path);
@@ -108,7 +109,8 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
   return problems;
 }
 
-// A short-lived child, or a file that is being renamed, is an obstacle to one look and not to the next.
+// Collects the files repeatedly until the result is stable. A short-lived child, or a file during a rename,
+// can be an obstacle in one collection and not in the next.
 Result<Collector> look_until_settled(pid_t root, const FileRules& rules) {
   for (int looks = 1;; ++looks) {
     Collector collector(rules);

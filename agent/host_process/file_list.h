@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a process tree needs of its node, collected at the source before a move and compared at
-// the target. It also names the obstacles to a move. CRIU opens files by path at the target:
-// one that is missing or another there must be found before anything is paused. Threads: any; both read many
-// files under /proc and block for milliseconds (offload()). Errors: kRefused naming each obstacle (at most
-// kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().
+// The files of a node that a process tree needs. They are collected at the source before a move and compared
+// at the target. The list also names the obstacles to a move. CRIU opens files by path at the target. A
+// missing or different file must therefore be found before anything is paused.
+// Threads: any. The functions read many files under /proc and block for milliseconds (use offload()). Errors:
+// kRefused names each obstacle (at most kMaxProblems). The other node's list is not trusted. The decoder and
+// check_files() limit it.
 #pragma once
 
 #include <sys/types.h>
@@ -29,12 +30,12 @@ inline constexpr std::size_t kMaxFiles = 65536;
 inline constexpr std::size_t kMaxBound = 4096;
 inline constexpr std::size_t kMaxProblems = 8;
 
-// A TCP or UDP socket that listens, or is bound.
+// A TCP or UDP socket that listens or is bound.
 struct BoundSocket {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "BoundSocket";
-  std::string protocol;  // "TCP", "UDPv6"
-  std::string address;   // "0.0.0.0:8080"
+  std::string protocol;  // protocol of the socket, such as "TCP" or "UDPv6"
+  std::string address;   // address of the socket, such as "0.0.0.0:8080"
   template <class A>
   decltype(auto) fields(A& a) {
     return a(protocol, address);
@@ -43,21 +44,22 @@ struct BoundSocket {
 };
 
 struct FileList {
-  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches, 6:
-  // what tells files apart, and locks; an older source sends none
+  // Version 2 adds the memory, 3 the sockets, 4 named memory, named sockets and connections, 5 cache files,
+  // and 6 file identities and locks. An older source does not send the later fields.
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
-  std::vector<FileFact> files;     // by path, each once
-  std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
-  std::string network;             // the program's network (sockets.h), in which it holds its sockets
+  std::vector<FileFact> files;     // files by path; each file is listed once
+  std::uint64_t memory_bytes = 0;  // memory of the processes in bytes, as a dump would store it
+  std::string network;             // network of the program's sockets (sockets.h)
   std::vector<BoundSocket> bound;
   std::vector<BoundSocket> connected;  // ends of connections within the program
   std::vector<SocketFolder> socket_folders;
-  NamedMemory named;       // travels; its files are among `files` for an older target, which must have them
-  CacheFiles cached;       // travel; among `files`, too
+  NamedMemory named;       // named memory, which travels; its files are also among `files`, because an older
+                           // target must have them
+  CacheFiles cached;       // cache files, which travel; they are also among `files`
   std::string kernel;      // running_kernel() of the source
-  std::uint64_t seed = 0;  // of samples (content_digest.h)
-  std::vector<FolderFact> folders;  // of `files`
+  std::uint64_t seed = 0;  // random seed of the samples (content_digest.h)
+  std::vector<FolderFact> folders;  // folders of the files in `files`
   std::vector<FileLock> locks;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -66,39 +68,39 @@ struct FileList {
   }
 };
 
-// Facts of the move by which the program's files are judged.
+// Facts about the move that decide how the program's files are judged.
 struct FileRules {
-  std::string own_log;  // the program's log: its descriptors get another file at the target
-  pid_t keeper = 0;     // sockets to it are closed before the dump
-  // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's
-  // checkpoint.
+  std::string own_log;  // the program's log; its descriptors get another file at the target
+  pid_t keeper = 0;     // process id of the keeper; sockets to the keeper are closed before the dump
+  // Names of the driver's processes, as in /proc/PID/comm. The driver's checkpoint closes sockets to these
+  // processes.
   std::vector<std::string> driver_processes;
-  // The beginnings of names of the driver's files beside /dev/nvidia*, and the one process whose checkpoint
-  // closes them.
+  // The prefixes of names of the driver's files other than /dev/nvidia*, and the one process whose checkpoint
+  // closes these files.
   std::vector<std::string> driver_files;
   pid_t gpu_process = 0;
-  std::vector<std::string> cache_folders;  // cache_files.h
-  NameRules names;                         // which names on this node are the job's
-  // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
-  // Empty: it can.
+  std::vector<std::string> cache_folders;  // cache folders of this node (cache_files.h)
+  NameRules names;                         // rules that decide which names on this node belong to the job
+  // The reason why this node cannot move a TCP or UDP socket, including a listening one: "CRIU 4.1 cannot
+  // save …". An empty string means that sockets can be moved.
   std::string no_internet;
-  // True for an image that is kept. A program that is restored from it finds its files as they are then, so
-  // the content of files that it writes is not read.
+  // True for an image that is stored. A program that is restored from the image finds its files in their
+  // state at that time. Therefore the content of files that the program writes is not read.
   bool for_image = false;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
-// Counts all obstacles, without a limit. Errors: kNotFound, the tree is gone.
+// Counts all obstacles, without a limit. Error kNotFound means that the process tree no longer exists.
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules);
 
 struct CheckedFiles {
-  std::set<std::string> same;  // paths that name one and the same file at both nodes
+  std::set<std::string> same;  // paths that name the same file at both nodes
 };
-// Checks at the target that every file of the list is the same as at the source (file_compare.h) and that its
-// locks can be taken. The program's sockets must be free if this is another network than theirs. There must
-// be memory for the image and the restored processes. Files of caches that are missing can be made in this
-// node's `cache_folders`. A file that is missing, or another one, in a folder that both nodes share was
-// removed or replaced at the source, too. The program has closed it since, or it travels with the image.
+// Checks at the target that every file of the list equals the source's file (file_compare.h), and that its
+// locks can be taken. If the target has another network, the program's sockets must be free there. The target
+// must have enough memory for the image and the restored processes. Missing cache files can be created in
+// this node's `cache_folders`. If both nodes share a folder, a missing or different file in it was removed or
+// replaced at the source, too. The program has closed that file since, or the file travels with the image.
 Result<CheckedFiles> check_files(const FileList& list, const std::vector<std::string>& cache_folders = {},
                                  Compared when = Compared::kNow);
 

@@ -18,7 +18,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // "GMPCIMG2"
+constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2"
 constexpr std::uint32_t kVersion = 2;
 
 struct PackEnd {
@@ -28,7 +28,7 @@ struct PackEnd {
 };
 struct PackEntry {
   std::uint64_t bytes = 0;
-  std::array<char, 56> name{};  // filled up with zeroes, the last of which is always there
+  std::array<char, 56> name{};  // name filled with zero bytes; the last byte is always zero
 };
 static_assert(sizeof(PackEnd) == 16 && sizeof(PackEntry) == 64);
 
@@ -49,7 +49,7 @@ bool is_pages(std::string_view name) {
   return name.starts_with("pages-") && name.ends_with(".img");
 }
 
-// `count` bytes of `from`, beginning at `at`, to the position of `to`.
+// Copies `count` bytes of `from`, beginning at `at`, to the current position of `to`.
 Result<void> copy(int to, int from, std::uint64_t at, std::uint64_t count, const std::string& name) {
   auto offset = static_cast<off_t>(at);
   while (count > 0) {
@@ -70,7 +70,7 @@ PackEntry make_entry(const std::string& name, std::uint64_t bytes) {
   return entry;
 }
 
-// Lists the files of a folder, that of `pages` first.
+// Lists the files of a folder. The file of `pages` comes first.
 Result<std::vector<PackEntry>> list_folder(const std::string& folder, const PlacedPages& pages) {
   std::vector<PackEntry> entries;
   if (pages.file) entries.push_back(make_entry(pages.name, *pages.bytes));
@@ -103,7 +103,7 @@ Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) 
   return ok();
 }
 
-// Reads the table, and checks it against the size of the whole before it is used.
+// Reads the table, and checks it against the size of the pack before use.
 Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   PackEnd end;
   if (bytes < sizeof end) return corrupt("it is too short");
@@ -188,7 +188,7 @@ Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(entries))));
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(&end, 1))));
   packed.bytes += entries.size() * sizeof(PackEntry) + sizeof end;
-  // A process that has it mapped must never find it shorter.
+  // A process that has mapped the file must never find it shorter.
   if (::fcntl(packed.file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     return Error::from_errno("Cannot seal a process's image");
   return packed;
@@ -203,7 +203,7 @@ Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& fol
   std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
-    // CRIU reads pages by their places in the file, so the file may be longer.
+    // CRIU reads pages by their positions in the file, so the linked file may be longer than the pages.
     const bool linked =
         &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
     CKPT_TRYV(linked ? link_to_descriptor(file, path) : take_out(file, at, entry, path));

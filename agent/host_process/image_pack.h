@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flat folder of CRIU's image as one memory file, as it travels as a migration's host state, and back.
-// The file:
+// Packs the flat folder of CRIU's image into one memory file, and unpacks it. The file travels as a
+// migration's host state. The file:
 //   contents, one after the other | count x { bytes u64, name char[56] } |
 //   magic u64 | version u32 | count u32
-// The table is at the end. So CRIU itself writes the pages of the largest process where they belong
-// (place_pages), and at the target reads them out of the pack. Neither is copied.
-// Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership:
-// files are the caller's.
-// Errors: kCorrupt for a file that is not such a pack. It comes from another node, so nothing in it is
-// trusted; the decoder's entry is unpack_folder. kRefused for a folder that does not fit one, kOutOfMemory,
-// kIo. A pack that was refused may leave files in the folder; the caller removes the folder.
+// The table is at the end. Therefore CRIU itself can write the pages of the largest process to their final
+// position (place_pages). At the target CRIU reads these pages directly from the pack. The pages are not
+// copied at either side.
+// Threads: any. Both functions copy all other contents and block, so the agent calls them through offload().
+// Ownership: the files belong to the caller. Errors: kCorrupt for a file that is not a pack. The file comes
+// from another node and is not trusted. The fuzzed decoder's entry is unpack_folder. kRefused for a folder
+// that does not fit into a pack. kOutOfMemory, kIo. A refused pack may leave files in the folder, and the
+// caller removes the folder.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::uint32_t kMaxPackedFiles = 65536;
-// A file of pages that is first in a pack and has at least so many bytes is not copied out of it.
+// The minimum size of a file of pages that is linked instead of copied. Only the first file in a pack can be
+// linked.
 inline constexpr std::uint64_t kLinkedBytes = 1u << 20;
 
 struct PackedImage {
@@ -30,28 +32,29 @@ struct PackedImage {
   std::uint64_t bytes = 0;
 };
 
-// Pages that lie at their place in the pack before it is made.
+// Pages that are at their position in the pack before the pack is made.
 struct PlacedPages {
-  UniqueFd file;                       // the pack to be; none: there are no such pages
-  std::string name;                    // the link in the folder that they were written to
-  std::optional<std::uint64_t> bytes;  // none: all of the file
+  UniqueFd file;                       // file that becomes the pack; invalid if there are no such pages
+  std::string name;                    // name of the link in the folder to which the pages were written
+  std::optional<std::uint64_t> bytes;  // size of the pages; without a value, the pages are the whole file
 };
 
-// The name that CRIU gives the pages of the `position`th process (from 0; see estimate_dump).
+// Returns the name that CRIU gives the pages of the `position`th process (from 0; see estimate_dump).
 [[nodiscard]] std::string pages_name(std::size_t position);
-// A link to a descriptor of this process, which must stay open for as long as it is used.
+// Creates a link to a descriptor of this process. The descriptor must stay open as long as the link is used.
 Result<void> link_to_descriptor(int file, const std::string& path);
 
-// Makes a memory file before the dump, and a link to it in the folder. The file must stay open until
-// pack_folder has it. page_stream.h is the alternative.
+// Creates a memory file before the dump, and a link to the file in the folder. The file must stay open until
+// pack_folder() receives it. page_stream.h is the alternative.
 Result<PlacedPages> place_pages(const std::string& folder, std::size_t position);
 
-// `pages`: of place_pages or a PageStream, or none. The file may be longer than the pack.
+// Packs the folder. `pages` come from place_pages() or a PageStream, or are empty. The file may be longer
+// than the pack.
 Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages = {});
 
-// `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents
-// must fill it. The first file may become a link to `file` itself (/proc/PID/fd/N), which must stay open, by
-// this number, for as long as the folder is used.
+// Unpacks `file` into `folder`, which exists and is empty. `bytes` is the size that the peer stated. The file
+// must have that size, and the contents must fill the file. The first file may become a link to `file` itself
+// (/proc/PID/fd/N). In that case `file` must stay open, under the same number, as long as the folder is used.
 Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& folder);
 
 }  // namespace ckpt::agent::host

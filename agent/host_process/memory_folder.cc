@@ -21,7 +21,8 @@ bool is_memory(const std::string& path) {
          ::access(path.c_str(), W_OK | X_OK) == 0;
 }
 
-// Another user's folder of that name, or a link, is not followed.
+// Checks that the path is this user's own folder. The function does not follow a link, and refuses another
+// user's folder of that name.
 bool is_own_folder(const std::string& path) {
   struct stat facts {};
   return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid();
@@ -32,7 +33,7 @@ void remove(const std::string& path) {
   if (is_own_folder(path)) std::filesystem::remove_all(path, ignored);
 }
 
-// Stands between a folder's name and its random part, which nobody can foresee.
+// The character between a folder's name and its random part, which nobody can predict.
 constexpr char kMark = '~';
 
 std::string path_of(const std::string& place, const std::string& name) {
@@ -61,7 +62,7 @@ Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::s
   if (::statfs(place.c_str(), &facts) != 0)
     return Error::from_errno("Cannot read the free space of " + place);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(facts.f_bavail) * facts.f_bsize;
-  // A ramfs states no size.
+  // A ramfs reports no size.
   if (facts.f_blocks != 0 && free_bytes < needed_bytes) {
     return Error(ErrorCode::kOutOfMemory, place + " has " + std::to_string(free_bytes >> 20) +
                                               " MiB free and " + std::to_string(needed_bytes >> 20) +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that lies in memory (tmpfs), for CRIU's image: host memory never goes through a disk. Threads:
-// any. Ownership: the folder is removed with the object, unless keep() was called. Errors: kNotSupported
-// where there is no tmpfs, kOutOfMemory where too little is free.
+// A folder in memory (tmpfs) for CRIU's image, so that host memory never reaches a disk.
+// Threads: any. Ownership: the object removes the folder at its end, unless keep() was called. Errors:
+// kNotSupported if there is no tmpfs. kOutOfMemory if too little memory is free.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ckpt::agent::host {
 
-// The tmpfs to use: `wanted` if it is one, else /dev/shm, else /run.
+// Returns the tmpfs to use: `wanted` if it is a tmpfs, else /dev/shm, else /run.
 Result<std::string> find_memory_place(const std::string& wanted = "");
 
 class [[nodiscard]] MemoryFolder {
  public:
-  // PLACE/gpumigrate-NAME~RANDOM with mode 0700; earlier ones of the same name are removed. Other users may
-  // make folders in PLACE, too: none that they make beforehand is in the way. `needed_bytes` must be free
-  // there.
+  // Creates PLACE/gpumigrate-NAME~RANDOM with mode 0700, and removes earlier folders of the same NAME. Other
+  // users may create folders in PLACE, too, but the random part prevents conflicts with them. PLACE must have
+  // `needed_bytes` of free memory.
   static Result<MemoryFolder> create(const std::string& place, const std::string& name,
                                      std::uint64_t needed_bytes);
   MemoryFolder(MemoryFolder&& other) noexcept;
@@ -27,7 +27,7 @@ class [[nodiscard]] MemoryFolder {
   ~MemoryFolder();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The folder stays; the owner of its path removes it.
+  // Keeps the folder. The owner of the returned path removes the folder.
   std::string keep() noexcept;
 
  private:
@@ -35,13 +35,13 @@ class [[nodiscard]] MemoryFolder {
   std::string path_;
 };
 
-// Removes all folders of this user there whose NAME begins with `begin` and for which `unused` returns true,
-// given the rest of NAME. `before` is called with the path of each of them.
+// Removes all folders of this user in `place` whose NAME begins with `begin` and for which `unused` returns
+// true. `unused` receives the rest of NAME. `before` is called with the path of each removed folder.
 void remove_memory_folders(const std::string& place, const std::string& begin,
                            const std::function<bool(const std::string& rest)>& unused,
                            const std::function<void(const std::string& path)>& before = {});
 
-// Removes folders of that NAME and all in them, if they are this user's. No error if there is none.
+// Removes this user's folders with NAME and their contents. A missing folder is no error.
 void remove_memory_folder(const std::string& place, const std::string& name);
 
 }  // namespace ckpt::agent::host

@@ -18,7 +18,7 @@ Result<std::unique_ptr<MemoryLog>> MemoryLog::create(std::uint64_t most, std::ui
   if (memory == MAP_FAILED) return Error::from_errno("Cannot map a memory file for a process's pages");
   std::unique_ptr<MemoryLog> log(
       new MemoryLog(std::move(file), static_cast<std::byte*>(memory), most, std::min(expected, most)));
-  // If this fails, the read gets the memory.
+  // If this call fails, the kernel allocates the memory at the first access.
   (void)::madvise(memory, log->expected_, MADV_POPULATE_WRITE);
   return log;
 }
@@ -33,7 +33,7 @@ Result<UniqueFd> MemoryLog::duplicate_file() const {
   return copy;
 }
 
-Result<std::span<std::byte>> MemoryLog::room(std::uint64_t bytes) {
+Result<std::span<std::byte>> MemoryLog::reserve(std::uint64_t bytes) {
   const std::uint64_t filled = filled_.load(std::memory_order_relaxed);
   if (bytes > most_ - filled)
     return Error(ErrorCode::kOutOfMemory,

@@ -13,8 +13,9 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;             // more needs a right that a container's root may lack
-constexpr std::uint64_t kReadBytes = 1u << 20;  // the most of one read
+constexpr int kPipeBytes = 1 << 20;             // size of the pipe; a larger pipe needs a right that root in
+                                                // a container may lack
+constexpr std::uint64_t kReadBytes = 1u << 20;  // the most bytes of one read
 constexpr std::uint64_t kStep = 2u << 20;       // the growth that one report covers
 
 }  // namespace
@@ -67,7 +68,7 @@ void PageStream::read_all() {
       error_.emplace(ErrorCode::kOutOfMemory, "A process has more pages than it had when its move began");
       break;
     }
-    const auto place = log_->room(std::min(kReadBytes, log_->most() - at));
+    const auto place = log_->reserve(std::min(kReadBytes, log_->most() - at));
     if (!place) {
       error_.emplace(place.error());
       break;

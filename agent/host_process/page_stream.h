@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the largest process on their way out of CRIU. CRIU writes them into a pipe instead of a file;
-// it moves pages from pipe to pipe without copying them. A thread here reads them into a memory file that was
-// given its memory before the pause. It reports how far it is, so that they can be sent while the dump goes
-// on.
-// Threads: one caller; the stream's own thread calls `grew`. Ownership: the memory file is the caller's after
-// finish(). Errors: kOutOfMemory where the pages do not fit, kIo. A stream that goes away closes its end: the
-// dump fails, and CRIU cures the process.
+// Receives the pages of the largest process from CRIU. CRIU writes the pages into a pipe instead of a file,
+// and moves them from pipe to pipe without a copy. A thread reads the pages into a memory file whose memory
+// was allocated before the pause. The thread reports its progress, so that the pages can be sent during the
+// dump.
+// Threads: one caller. The stream's own thread calls `grew`. Ownership: the caller owns the memory file after
+// finish(). Errors: kOutOfMemory if the pages do not fit, kIo. A destroyed stream closes its end. The dump
+// then fails, and CRIU restores the process's state.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ namespace ckpt::agent::host {
 
 class PageStream {
  public:
-  // `most`: how long the file can become; `expected`: so much of it gets memory now, which takes milliseconds
-  // (offload()).
+  // Creates a stream. `most` is the maximum length of the file. The first `expected` bytes get memory now,
+  // which takes milliseconds (use offload()).
   static Result<std::unique_ptr<PageStream>> create(std::uint64_t most, std::uint64_t expected);
   ~PageStream();
   PageStream(const PageStream&) = delete;
@@ -34,12 +34,12 @@ class PageStream {
 
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
 
-  // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process.
-  // `grew`: bytes by now.
+  // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process. `grew`
+  // receives the current number of bytes.
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(); }
-  // Waits for the rest in the pipe, after CRIU's end. Called once.
+  // Waits for the rest of the data in the pipe, after CRIU has ended. Call this function once.
   Result<PlacedPages> finish();
 
  private:
@@ -47,14 +47,15 @@ class PageStream {
   void read_all();
   [[nodiscard]] bool wait_for_pages() const;
 
-  std::unique_ptr<MemoryLog> log_;  // of the thread while it runs
+  std::unique_ptr<MemoryLog> log_;  // log that the thread owns while it runs
   std::string name_;
   UniqueFd read_end_;
-  UniqueFd write_end_;  // so that the reader sees no end before CRIU has begun
-  UniqueFd cancel_;     // an eventfd
+  UniqueFd write_end_;  // write end of the pipe, kept open so that the reader sees no end of file before CRIU
+                        // begins
+  UniqueFd cancel_;     // an eventfd that cancels the thread
   std::function<void(std::uint64_t)> grew_;
   std::atomic<bool> has_any_{false};
-  std::optional<Error> error_;  // of the thread until it is joined
+  std::optional<Error> error_;  // error of the thread; other threads read it after the join
   std::thread thread_;
 };
 

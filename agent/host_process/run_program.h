@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program to its end on the event loop. Threads: the loop. Ownership: when the time is over the
-// process is killed, with its session where it has one of its own. Errors: kNotFound or kIo if it cannot be
-// started, kTimedOut.
+// Runs a program to its end on the event loop.
+// Threads: the event loop. Ownership: after the time limit the process is killed, together with its session
+// if it has its own session. Errors: kNotFound or kIo if the program cannot be started. kTimedOut.
 #pragma once
 
 #include "agent/io/process.h"
 
 namespace ckpt::agent::host {
 
-// Returns its wait status.
+// Runs the program and returns its wait status.
 Task<Result<int>> run_program(ProcessSpec spec, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that root may run a program: nobody else can have written or replaced it.
-// Threads: pure but for reading the file system. Errors: kRefused, naming what belongs to whom; errno.
+// Checks that root may run a program: no other user can have written or replaced it.
+// Threads: any. The function only reads the file system. Errors: kRefused names the file and its owner.
+// errno.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace ckpt::agent::host {
 
-// The file that `path` leads to and every folder above it belong to root or to this process's user. Neither
-// group nor others may write to them; into a folder with the sticky bit they may, since they cannot replace
-// what is in it.
+// Checks the file that `path` leads to and every folder above it. They must belong to root or to this
+// process's user, and neither group nor others may write to them. A folder with the sticky bit may be
+// writable, because other users cannot replace its entries.
 Result<void> check_trusted_program(const std::string& path);
 
 }  // namespace ckpt::agent::host

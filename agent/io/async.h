@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small helpers of the agent's event loop: wake-ups between coroutines, and work on a thread pool
-// (offload.h). Threads: the loop. Nothing here fails.
+// (offload.h).
+// Threads: the event loop. No function fails.
 #pragma once
 
 #include <chrono>
@@ -26,8 +27,8 @@ class Signal {
     raised_ = true;
     timer_.cancel();
   }
-  // Waits until it is notified (also before the call) or the time is over. Returns whether it was notified.
-  // Waits of several coroutines on one Signal are not supported.
+  // Waits until the signal is notified (also before the call) or the time is over. Returns whether it was
+  // notified. Only one coroutine at a time may wait on a Signal.
   Task<bool> wait(std::chrono::steady_clock::time_point until);
 
  private:
@@ -35,7 +36,7 @@ class Signal {
   bool raised_ = false;
 };
 
-// Coroutines of the loop go through a stretch one after the other, in the order they came.
+// Lets coroutines of the loop enter a section one after the other, in the order of their arrival.
 class Turn {
  public:
   explicit Turn(asio::any_io_executor executor) : executor_(std::move(executor)) {}
@@ -54,7 +55,7 @@ class Turn {
   Task<Held> take();
 
  private:
-  // Handed to the coroutine that has waited longest; taken_ stays.
+  // Passes the turn to the coroutine that has waited longest. taken_ stays set.
   void leave();
   asio::any_io_executor executor_;
   std::list<Signal*> waiting_;

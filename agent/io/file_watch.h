@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wakes coroutines when a file grew or a folder gained an entry (one inotify instance for the whole agent).
-// Threads: the event loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it.
-// Errors: kIo when the system refuses (limits of fs.inotify).
+// Wakes coroutines when a file grew or a folder gained an entry. The whole agent uses one inotify instance.
+// Threads: the event loop. Ownership: a Watch ends its watching in its destructor. The Signal must outlive
+// it. Errors: kIo if the system refuses (limits of fs.inotify).
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   };
 
   static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
-  // Notifies `signal` at every change of `path`: a write to a file; in a folder, an entry made or moved in.
+  // Notifies `signal` at every change of `path`. A change is a write to a file, or a new entry in a folder.
   Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
 
  private:

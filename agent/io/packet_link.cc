@@ -11,9 +11,10 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-// A peer for which more waits does not read at all, and is given up. A busy peer may take its time.
+// The limit for bytes that wait for a peer. A peer above the limit does not read at all, and is dropped. A
+// busy peer may be slow.
 constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
-constexpr std::size_t kPacketCost = 256;  // what a small packet takes here
+constexpr std::size_t kPacketCost = 256;  // memory that a small packet needs here
 
 std::size_t cost_of(const Packet& packet) {
   return kPacketCost + packet.bytes.size();
@@ -51,7 +52,7 @@ void PacketLink::read_all() {
     auto bytes = read_one(packet);
     if (!bytes) return fail(std::move(bytes).error());
     if (*bytes == 0) break;
-    auto handler = handlers_.packet;  // a copy: the handler may close this link
+    auto handler = handlers_.packet;  // copied, because the handler may close this link
     if (handler) handler(std::move(packet));
     if (!stream_.is_open()) return;
   }
@@ -68,8 +69,8 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   header.msg_controllen = control.size();
   ssize_t got;
   do {
-    // ECONNRESET: the peer closed, or died, before it had read all that was sent to it. Told once, ahead of
-    // its own last messages.
+    // ECONNRESET means that the peer closed its end or exited before it had read all packets. The kernel
+    // reports this error once, before the peer's last messages.
     got = ::recvmsg(stream_.native_handle(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0) {
@@ -119,7 +120,8 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-  // The peer is gone. Its last packets may still be unread: the reading side finds the end after that.
+  // The peer has disconnected. Its last packets may still be unread, so the reading side detects the end
+  // after them.
   if (errno == EPIPE || errno == ECONNRESET) return true;
   return Error::from_errno("Cannot send on a local socket");
 }
@@ -178,8 +180,8 @@ void PacketLink::close() {
   stream_.close(ignored);
   queue_.clear();
   queued_bytes_ = 0;
-  // The handlers own their user, which may own this link: dropped later, since one of them may be running
-  // now.
+  // The handlers own their user, which may own this link. They are destroyed later, because one of them may
+  // be running now.
   asio::post(stream_.get_executor(), [handlers = std::move(handlers_)] {});
   handlers_ = Handlers{};
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets with descriptors over a connected SOCK_SEQPACKET socket, on the event loop: the base of keeper
-// links and mover links. Sending never blocks: packets that the peer's buffer does not take wait here, in
-// order, up to 64 MiB of them.
-// Threads: the loop only. Ownership: the link owns the socket and the descriptors it was given or has
-// received until it hands them on. Errors: `closed` is called once, on the loop, and never from inside send()
-// or close(). kUnavailable: the peer is gone; kProtocol: a packet is over the limit; kOutOfMemory: too much
-// waits for the peer.
+// Packets with descriptors over a connected SOCK_SEQPACKET socket, on the event loop. Keeper links and mover
+// links are based on this class. Sending never blocks. Packets that do not fit into the peer's buffer wait
+// here in order, up to 64 MiB.
+// Threads: the event loop only. Ownership: the link owns the socket, and owns descriptors until it passes
+// them on. Errors: `closed` is called once, on the loop, and never from inside send() or close().
+// kUnavailable means that the peer has disconnected. kProtocol means that a packet exceeds the limit.
+// kOutOfMemory means that too many bytes wait for the peer.
 #pragma once
 
 #include <cstddef>
@@ -32,16 +32,16 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
     std::function<void(Error)> closed;
   };
 
-  // Takes a connected socket; `max_bytes` bounds a received packet.
+  // Takes a connected socket. `max_bytes` limits the size of a received packet.
   static Result<std::shared_ptr<PacketLink>> create(const asio::any_io_executor& executor, UniqueFd socket,
                                                     std::size_t max_bytes);
   PacketLink(const PacketLink&) = delete;
   PacketLink& operator=(const PacketLink&) = delete;
 
-  // Begins to read. The handlers are dropped at close().
+  // Starts to read. The handlers are dropped at close().
   void start(Handlers handlers);
   void send(Packet packet);
-  // Closes the link quietly: `closed` is not called.
+  // Closes the link without a call of `closed`.
   void close();
   [[nodiscard]] bool is_open() const noexcept { return stream_.is_open(); }
 
@@ -52,8 +52,8 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
   void await_writable();
   void write_queued();
   void fail(Error error);
-  Result<std::size_t> read_one(Packet& packet);  // 0: would block
-  Result<bool> write_one(const Packet& packet);  // false: would block
+  Result<std::size_t> read_one(Packet& packet);  // returns 0 if the call would block
+  Result<bool> write_one(const Packet& packet);  // returns false if the call would block
 
   asio::posix::stream_descriptor stream_;
   std::vector<std::byte> buffer_;

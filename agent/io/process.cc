@@ -50,11 +50,11 @@ struct ChildPlan {
   int null;
   int output;
   int inherited;
-  int report;  // errno of a failed exec is written here; closed by a successful one
+  int report;  // descriptor for the errno of a failed exec; a successful exec closes it
   bool own_session;
 };
 
-// Runs in the child between fork and exec, so it makes async-signal-safe calls only.
+// Runs in the child between fork and exec, so the function calls only async-signal-safe functions.
 [[noreturn]] void become(const ChildPlan& plan) {
   sigset_t none;
   sigemptyset(&none);
@@ -62,7 +62,7 @@ struct ChildPlan {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
   if (plan.own_session) ::setsid();
-  // Sources are moved above 0-4 first; dup2 clears close-on-exec.
+  // The source descriptors are first moved above 0-4. dup2 clears close-on-exec.
   const int null = ::fcntl(plan.null, F_DUPFD, 16);
   const int output = ::fcntl(plan.output, F_DUPFD, 16);
   const int inherited = plan.inherited >= 0 ? ::fcntl(plan.inherited, F_DUPFD, 16) : -1;
@@ -138,8 +138,9 @@ void ChildProcess::watch() {
                     });
 }
 
-// Asio may report a descriptor that is not readable: it remembers events by descriptors that it uses again.
-// An ended process stays unreaped for as long as its tracer holds it.
+// Checks whether the process has ended. Asio may report a descriptor that is not readable, because it stores
+// events by descriptor numbers, which are reused. An ended process stays unreaped as long as its tracer holds
+// it.
 void ChildProcess::look() {
   int status = 0;
   pid_t ended = 0;

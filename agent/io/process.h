@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the agent's child processes (keepers, movers) and watches for their end. Threads: the event loop.
-// Ownership: a ChildProcess that goes away does not end its process; it only ends the watch (the process is
-// reaped when the agent ends).
-// Errors: kIo when the program cannot be started, with the path and why.
+// Starts the agent's child processes (keepers, movers) and watches for their end.
+// Threads: the event loop. Ownership: a destroyed ChildProcess does not end its process, but only ends the
+// watch. The process is reaped when the agent ends. Errors: kIo, with the path and the reason, if the program
+// cannot be started.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +19,17 @@
 namespace ckpt::agent {
 
 struct ProcessSpec {
-  std::vector<std::string> argv;         // argv[0] is the path of the program
-  std::vector<std::string> environment;  // added to or replacing the agent's own, "KEY=VALUE"
-  std::string output_path;   // standard output and error are appended here; created with mode 0600
-  int inherited = -1;        // becomes descriptor 3, the only one besides 0-2
-  bool own_session = false;  // a session of its own, so that no signal to the agent's group reaches it
+  std::vector<std::string> argv;         // arguments; argv[0] is the path of the program
+  std::vector<std::string> environment;  // variables ("KEY=VALUE") that are added to the agent's own or
+                                         // replace them
+  std::string output_path;   // file to which standard output and error are appended; created with mode 0600
+  int inherited = -1;        // descriptor that becomes descriptor 3, the only one other than 0-2
+  bool own_session = false;  // true for a separate session, which signals to the agent's group do not reach
 };
 
 class ChildProcess : public std::enable_shared_from_this<ChildProcess> {
  public:
-  // `ended` is called once, on the loop, with the wait status.
+  // Starts a process. `ended` is called once, on the loop, with the wait status.
   static Result<std::shared_ptr<ChildProcess>> start(const asio::any_io_executor& executor,
                                                      const ProcessSpec& spec, std::function<void(int)> ended);
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
@@ -48,10 +49,10 @@ class ChildProcess : public std::enable_shared_from_this<ChildProcess> {
   bool running_ = true;
 };
 
-// "exit status 3" or "signal 9 (Killed)".
+// Returns a text such as "exit status 3" or "signal 9 (Killed)".
 [[nodiscard]] std::string describe_wait_status(int status);
 
-// The folder of the running program, where its siblings are.
+// Returns the folder of the running program, which also contains its sibling programs.
 [[nodiscard]] Result<std::string> program_folder();
 
 }  // namespace ckpt::agent

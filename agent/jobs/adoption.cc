@@ -44,7 +44,8 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
   return Error(ErrorCode::kNotFound, "There is no process " + std::to_string(request.pid) + where);
 }
 
-// Looks for the job first: its name tells the user more than a library that is mapped into the process.
+// Checks for a job first. The name of a job is more useful to the user than the name of a library that is
+// mapped into the process.
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
     if (job->unknown() && job->record().spec.adopt_pid == pid)

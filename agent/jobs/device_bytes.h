@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank; several of its processes
-// may use the GPU, though it cannot be moved then.
+// The device memory that a job's rank uses, in bytes. An instance has one rank. Several of its processes may
+// use the GPU, but such a rank cannot be moved.
 // Threads: the event loop. Errors: none.
 #pragma once
 
@@ -17,13 +17,13 @@ namespace ckpt::agent {
 
 using GpuProcesses = std::set<pid_t>;
 
-// Adds the bytes that are known at this moment: the driver's count of `processes`, which includes contexts
-// and unnamed allocations, and at least the rank's own sum.
+// Adds the bytes that are currently known. The number is the driver's count of `processes`, but at least the
+// rank's own sum. The driver's count includes contexts and unnamed allocations.
 void add_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                       wire::JobInstance& instance);
-// Counts the bytes at the time of the query to the driver. Memory that a job has taken since is still free in
-// that answer, and placement adds the two up. `then`: the ranks at that time; where the driver does not
-// count, their own sums are used.
+// Counts the bytes at the time of the query to the driver. The driver still reported memory as free that a
+// job has allocated since, and placement adds the two numbers. `then` contains the ranks at that time. If the
+// driver does not count, the ranks' own sums are used.
 void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                         const std::vector<wire::RankState>& then, wire::JobInstance& instance);
 
@@ -42,9 +42,9 @@ class MemorySources {
   // Returns the last reports.
   [[nodiscard]] virtual RanksOfJobs ranks() const = 0;
 };
-// Returns the ranks at the time of the driver's answer. If a job takes or gives back memory at that moment,
-// both are asked again, up to three times in all. Else memory could be missing in the answer and in every
-// job.
+// Returns the ranks at the time of the driver's answer. If a job allocates or frees memory at that moment,
+// the jobs and the driver are queried again, up to three times in all. Otherwise the memory could be missing
+// in the answer and in every job.
 Task<RanksOfJobs> ask_at_one_moment(MemorySources& sources);
 
 }  // namespace ckpt::agent

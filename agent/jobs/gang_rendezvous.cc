@@ -22,8 +22,8 @@ const std::string* find_variable(const std::vector<std::string>& environment, st
   return at == environment.end() ? nullptr : &*at;
 }
 
-// Returns a port that is free at this moment. Another program may take it before rank 0 listens there; then
-// that rank ends with its own error.
+// Returns a port that is currently free. Another program may take the port before rank 0 listens there. Rank
+// 0 then ends with its own error.
 Result<std::uint16_t> free_port() {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

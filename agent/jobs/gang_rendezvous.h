@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The address at which the ranks of a gang on this node meet: MASTER_ADDR and MASTER_PORT, as torchrun sets
 // them.
-// Threads: the event loop. Errors: errno, where no port can be had.
+// Threads: the event loop. Errors: errno if no port is available.
 #pragma once
 
 #include "libckpt/base/result.h"
@@ -9,8 +9,8 @@
 
 namespace ckpt::agent {
 
-// Adds those that the environment of a rank lacks. The coordinator gives the other ranks the port that rank
-// 0's node has found. A job of one rank gets neither.
+// Adds those of the two variables that a rank's environment lacks. The coordinator gives the other ranks the
+// port that rank 0's node has found. A job of one rank gets neither variable.
 Result<void> add_rendezvous(wire::JobSpec& spec);
 
 }  // namespace ckpt::agent

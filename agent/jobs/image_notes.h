@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of a process image beside CRIU's files: JSON in its folder. Threads: any. Errors: kCorrupt
-// for another node's invalid bytes; kIo.
+// The description of a process image, stored as JSON in the folder of CRIU's files.
+// Threads: any. Errors: kCorrupt for another node's invalid bytes. kIo.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace ckpt::agent {
 
 struct ImageNotes {
-  std::string gpu;                 // UUID of the GPU that its context was on
-  std::string log;                 // path of its log at the source; empty: the log is not ours
-  std::uint64_t device_bytes = 0;  // device memory that the driver has saved in the image
-  bool connections = false;        // the image has connections within the program
+  std::string gpu;                 // UUID of the GPU of the process's context
+  std::string log;                 // path of the process's log at the source; empty if the log is not ours
+  std::uint64_t device_bytes = 0;  // bytes of device memory that the driver has saved in the image
+  bool connections = false;        // true if the image has connections within the program
   friend bool operator==(const ImageNotes&, const ImageNotes&) = default;
 };
 

@@ -24,7 +24,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr Milliseconds kKeeperStart{10000};
-constexpr Milliseconds kForLastSave{10000};  // after the grace: then the keeper kills, if this agent has not
+constexpr Milliseconds kForLastSave{10000};  // time after the grace; then the keeper kills the rank if this
+                                             // agent has not
 
 std::int32_t exit_code_of(std::int32_t wait_status) {
   if (wait_status == kUnknownStatus) return -1;
@@ -53,7 +54,8 @@ wire::JobPhase to_wire(local::Phase phase) {
   return wire::JobPhase::kStarting;
 }
 
-// Returns the step that a program has yet to take before it can be moved; empty: none.
+// Returns the step that a program must still take before it can be moved. An empty string means that no step
+// is missing.
 std::string what_it_lacks(const JobRecord& record, local::Phase phase) {
   if (to_wire(phase) != wire::JobPhase::kStarting) return {};
   const char* lacks = "it has no CUDA context yet";
@@ -69,8 +71,8 @@ bool tells_phase(const local::Body& body) {
          std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
 }
 
-// True for a job's first instance whose agent ended before it had launched the keeper. Others may know more
-// of a later instance than this folder does.
+// Checks for a job's first instance whose agent ended before it had launched the keeper. For a later
+// instance, other nodes may know more than this folder records.
 bool was_never_started(const std::string& folder, const JobRecord& record) {
   const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
                      record.spec.incarnation == wire::Incarnation{1} && !record.ended;
@@ -97,14 +99,14 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
   const auto prepare = [&job, &restore] { return job->prepare_folder(restore ? &*restore : nullptr); };
   CKPT_CO_TRYV(co_await offload(environment.records, prepare));
-  // Computed outside of the co_await: g++ 12 computes both branches there.
+  // The value is computed outside the co_await, because g++ 12 computes both branches there.
   const Milliseconds restored_within = restore ? restore->timeout : Milliseconds{0};
   auto started = job->launch_keeper();
   if (started) started = co_await job->attach_when_ready(restored_within);
   if (!started) {
     co_await job->destroy();
     job->announced_ = job->unknown_;
-    // The table keeps an instance that may run.
+    // The table must keep an instance that may still run.
     if (job->unknown_) co_return job;
     if (program_status_of(started.error()) != 0) co_return std::move(started).error();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).error());
@@ -162,8 +164,8 @@ Result<void> Job::launch_keeper() {
   return ok();
 }
 
-// The started program ends once its child, the keeper, listens and has started the rank, or else reports why
-// not.
+// Waits until the keeper is ready, and attaches. The started program ends after its child, the keeper,
+// listens and has started the rank, or reports the reason for a failure.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   Signal signal(environment_.executor);
   add_waiter(&signal);
@@ -179,7 +181,7 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   }
   auto attached = connect();
   if (attached) attached = co_await attach();
-  // A program may end before the agent has attached, and its keeper with it.
+  // The program may end before the agent has attached, and the keeper ends with it.
   if (attached || take_written_end()) co_return ok();
   co_return attached;
 }
@@ -210,7 +212,8 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).error();
   unknown_ = false;
-  // An event that came right behind the answer is handled before this coroutine goes on, and is newer.
+  // An event that arrived directly after the answer was handled before this coroutine continued, and that
+  // event is newer.
   if (phases_received_ == heard)
     take_status(*status);
   else
@@ -306,18 +309,18 @@ bool Job::take_written_end() {
 
 void Job::on_keeper_gone(const Error& error) {
   keeper_.reset();
-  if (!announced_) return;  // start() finds the reason
+  if (!announced_) return;  // start() determines the reason
   if (record_.ended) return changed();
-  if (unknown_) return;  // ask_until_known() finds out
-  // A closed connection is no proof: a keeper may drop one that it does not understand.
+  if (unknown_) return;  // ask_until_known() determines the state
+  // A closed connection proves nothing, because a keeper may drop a connection that it does not understand.
   if (!take_proven_end(error)) become_unknown(error);
 }
 
 bool Job::take_proven_end(const Error& error) {
   if (take_written_end()) return true;
-  // The keeper lives while it holds its end of the connection.
+  // The keeper is alive while its end of the connection is open.
   if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
-  // It may have written between the two looks.
+  // The keeper may have written the end between the two checks.
   if (!take_written_end()) end_without_word(error);
   return true;
 }
@@ -328,7 +331,7 @@ void Job::end_without_word(const Error& error) {
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
-  record_.exit_code = 128 + SIGKILL;  // a keeper takes its ranks with it
+  record_.exit_code = 128 + SIGKILL;  // the end of a keeper also kills its ranks
   end_reason_ = "its keeper is gone (" + error.to_string() + ")";
   spdlog::error("keeper gone: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
                 error.to_string());
@@ -349,7 +352,8 @@ Task<> Job::shut_down_keeper() {
   keeper->close();
 }
 
-// One query at a time; after a change meanwhile it is repeated, or a job would stay as it was at its start.
+// Runs one query at a time. A query is repeated after a change in the meantime. Otherwise the job's state
+// would stay the same as at its start.
 Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
@@ -377,20 +381,21 @@ Task<Result<void>> Job::ask_rank() {
   const auto keeper = keeper_;
   CKPT_CO_TRY(description, co_await keeper->describe());
   summary_ = description.summary;
-  // The answer's phase is not taken: an event may have reported a later one by now.
+  // The answer's phase is ignored, because an event may have reported a later phase in the meantime.
   CKPT_CO_TRY(status, co_await keeper->attach());
   session_pid_ = status.session_pid;
   co_return ok();
 }
 
 void Job::runs_as(wire::Incarnation incarnation) {
-  if (!record_.ended) phase_ = local::Phase::kRunning;  // it may have ended by now
+  if (!record_.ended) phase_ = local::Phase::kRunning;  // the instance may have ended in the meantime
   if (ran_as(incarnation)) save_soon();
   changed();
   control::spawn(environment_.executor, "job summary", refresh_summary());
 }
 
-// A restarted agent whose record lacks it gets it from the keeper, or from the files that it left.
+// Records that the instance ran as `incarnation`. A restarted agent may have a record without this fact. That
+// agent obtains it from the keeper, or from the files that the keeper left.
 bool Job::ran_as(wire::Incarnation incarnation) {
   if (record_.ran && record_.incarnation >= incarnation) return false;
   record_.incarnation = std::max(record_.incarnation, incarnation);
@@ -485,7 +490,8 @@ Task<> Job::stop_restored(Milliseconds grace) {
 Task<> Job::let_go_of_gpu() {
   auto self = shared_from_this();
   if (!was_restored() || ended() || unknown_ || !keeper_) co_return;
-  if (std::exchange(letting_go_, true)) {  // the caller that is doing it kills afterwards
+  if (std::exchange(letting_go_, true)) {  // the other caller, which saves the context, kills the rank
+                                           // afterwards
     co_await wait_for_end(environment_.config.keeper_timeout);
     co_return;
   }
@@ -543,7 +549,7 @@ wire::JobInstance Job::instance() const {
   out.runs_as = incarnation();
   out.role = record_.role;
   out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
-  // Restored, and not let go on yet: it is not the job's.
+  // The rank is restored but not yet resumed, so it is not the job's running instance.
   const bool stands_by = record_.role == wire::JobRole::kStandby && !record_.ran;
   if (stands_by && out.phase == wire::JobPhase::kPaused) out.phase = wire::JobPhase::kStandby;
   out.exit_code = record_.ended ? record_.exit_code : -1;

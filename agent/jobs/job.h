@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One instance of a job on this node: its folder, its keeper, and its state as the coordinator receives it.
-// The keeper is started detached (a session of its own) and outlives the agent; a restarted agent finds it by
-// its socket. Threads: the event loop.
-// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job without an
-// order.
-// Errors: start() and rediscover() return the reason. A keeper that is proven to have ended ends the
-// instance. One that only does not answer makes it unknown. Then no other instance may take its place, and
-// the keeper is queried until it answers or is proven to have ended.
+// The keeper is started detached, in its own session, and outlives the agent. A restarted agent finds the
+// keeper by its socket.
+// Threads: the event loop. Ownership: the job table and the migrations that involve the job share it. Nothing
+// here ends a job without an order. Errors: start() and rediscover() return the reason. A keeper that is
+// proven to have ended ends the instance. A keeper that only does not answer makes the instance unknown. No
+// other instance may then take its place. The keeper is queried until it answers or is proven to have ended.
 #pragma once
 
 #include <functional>
@@ -46,15 +45,16 @@ struct JobEnvironment {
   FileWatch& files;
   std::string keeper_program;
   JobOwner& owner;
-  asio::thread_pool& records;  // writes records that a paused job waits for
+  asio::thread_pool& records;  // thread pool that writes the records for which a paused job waits
 };
 
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  // Makes the folder, starts the keeper and attaches to it. The rank may still be starting.
+  // Creates the folder, starts the keeper and attaches to it. The rank may still be starting afterwards.
   static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record,
                                                   std::optional<HostRestore> restore = {});
-  // An instance of an earlier agent: attaches to its keeper, or finds that it has ended.
+  // Finds an instance of an earlier agent. The function attaches to the instance's keeper, or determines that
+  // the keeper has ended.
   static Task<Result<std::shared_ptr<Job>>> rediscover(const JobEnvironment& environment, std::string folder);
 
   [[nodiscard]] wire::JobId id() const noexcept { return record_.spec.job; }
@@ -62,81 +62,85 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
   [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  // Removes the folder of an ended instance, with writes that are still queued. Called by the table.
+  // Removes the folder of an ended instance after its queued writes. The table calls this function.
   Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
   [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
-  // Null while the instance is unknown, and after its end.
+  // Returns the link to the keeper, or null while the instance is unknown and after its end.
   [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
-  // True if its keeper does not answer and is not proven to have ended: the instance may run.
+  // Checks whether the keeper does not answer and is not proven to have ended. The instance may then run.
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
-  // Waits until the keeper answers or is proven to have ended, or the time is over.
+  // Waits until the keeper answers or is proven to have ended, or until the deadline.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
-  // True if its keeper has reported to this agent that it stopped or killed the rank.
+  // Checks whether the keeper has reported to this agent that it stopped or killed the rank.
   [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
-  // True if it was ordered to end because the job runs elsewhere.
+  // Checks whether the instance was ordered to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
   [[nodiscard]] wire::JobInstance instance() const;
   [[nodiscard]] std::uint64_t log_bytes() const;
   [[nodiscard]] std::string end_reason() const;
 
-  // Waits until the standby waits in ckpt_ready. If it ends before, the error quotes its last output.
+  // Waits until the standby waits in ckpt_ready. If the standby ends earlier, the error quotes its last
+  // output.
   Task<Result<void>> standby_ready(Milliseconds timeout);
-  // Waits until the rank has reported its state, or the time is over. Then instance() tells whether it can
-  // move.
+  // Waits until the rank has reported its state, or until the deadline. instance() then reports whether the
+  // rank can move.
   Task<> described(std::chrono::steady_clock::time_point deadline);
-  // Queries the rank's StateSummary and which process uses the GPU, and keeps both. Where a query is under
-  // way, until a later one is over.
+  // Queries the rank's StateSummary and the process that uses the GPU, and stores both. If a query is already
+  // running, the function waits for the end of a later query.
   Task<> refresh_summary();
-  // Finds out whether no process has a session because our library is not in them (job_shim.cc).
+  // Determines whether the job has no session because our library is not in its processes (job_shim.cc).
   Task<> look_for_shim();
-  // True if the last such query got no answer.
+  // Checks whether the last query for the rank's state received no answer.
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
-  // Records that the rank runs as that incarnation.
+  // Records that the rank runs as `incarnation`.
   void runs_as(wire::Incarnation incarnation);
-  // Records the job's GPU, and where its context is (job_record.h); durable when it returns.
+  // Records the job's GPU, or the location of its context (job_record.h). The record is durable when the
+  // function returns.
   Task<Result<void>> moved_to(std::uint32_t gpu_index);
   Task<Result<void>> set_context_location(std::string on, std::string goes_to);
-  // Device memory of an adopted process, as the driver reports it.
+  // Sets the device memory of an adopted process, as the driver reports it.
   void device_bytes_are(std::uint64_t bytes);
-  // The expected pauses of a move on this node and to another one (pause_forecast.h); 0: not known.
+  // Sets the expected pauses of a move on this node and of a move to another node (pause_forecast.h). 0 means
+  // that the pause is unknown.
   void expect_pauses(Nanos within_node, Nanos between_nodes) {
     expected_pauses_ = {within_node, between_nodes};
   }
-  // The obstacles to a move to another node, as they were counted last (pause_forecast.h).
+  // Sets the last count of obstacles to a move to another node (pause_forecast.h).
   void obstacles_are(std::optional<std::uint32_t> count) { obstacles_ = count; }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
-  // The process that uses the GPU, which the rank's first process may have started; as of the last query.
+  // Returns the process that uses the GPU, as of the last query. The rank's first process may have started
+  // it.
   [[nodiscard]] pid_t gpu_process() const noexcept {
     return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
   }
-  // Lets one ThinRank call run at a time.
+  // Returns the turn that lets one ThinRank call run at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
-  // Held while the job is resumed from a pause: after a restart both its migration and the search for paused
-  // jobs may do that.
+  // Returns the turn that is held while the job is resumed from a pause. After a restart, both the job's
+  // migration and the search for paused jobs may resume it.
   [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
-  // SIGTERM, after the grace SIGKILL. A restored job without a handler of SIGTERM gets it once its context is
-  // saved. kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is
-  // killed.
+  // Sends SIGTERM, and SIGKILL after the grace. A restored job without a handler of SIGTERM gets the signal
+  // after its context is saved. For an unknown instance the error is kUnavailable. That instance is stopped
+  // if it answers within the grace. Otherwise its keeper is killed.
   Task<Result<void>> stop(Milliseconds grace);
-  // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
+  // Ends a rank whose job runs elsewhere, then the rank's keeper. Idempotent.
   Task<> leave();
-  // Kills the rank and ends the keeper. Afterwards the instance has ended, unless even a kill cannot be
+  // Kills the rank and ends the keeper. Afterwards the instance has ended, unless even the kill cannot be
   // proven. Idempotent.
   Task<> destroy();
-  // Waits until the rank has ended, or the time is over.
+  // Waits until the rank has ended, or until the timeout.
   Task<bool> wait_for_end(Milliseconds timeout);
 
-  // `listener` receives the local protocol's events of this instance (RankExited, RankStopped, ...) until it
-  // is removed.
+  // Registers `listener` for the local protocol's events of this instance (RankExited, RankStopped, ...). The
+  // listener receives events until it is removed.
   using Listener = std::function<void(const local::Body&)>;
   std::uint64_t listen(Listener listener);
   void unlisten(std::uint64_t id);
-  // Wakes `signal` at every change, until removed.
+  // Wakes `signal` at every change until the signal is removed.
   void add_waiter(Signal* signal) { waiters_.push_back(signal); }
   void remove_waiter(Signal* signal) { waiters_.remove(signal); }
 
@@ -144,21 +148,21 @@ class Job : public std::enable_shared_from_this<Job> {
   Job(const JobEnvironment& environment, std::string folder, JobRecord record);
   Result<void> prepare_folder(const HostRestore* restore) const;
   Result<void> launch_keeper();
-  // `restore`: further time for restoring its process.
+  // Attaches to the keeper. `restore` is additional time for restoring the instance's process.
   Task<Result<void>> attach_when_ready(Milliseconds restore);
   Result<void> connect();
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // An adopted process, which is no child of its keeper, ends with the keeper only if it is stopped for a
-  // move.
+  // Ends an adopted process after its keeper. The process is no child of its keeper, and ends with the keeper
+  // only if it is stopped for a move.
   void end_orphan();
-  // Takes the end from status.json of a keeper that is gone; false if there is none.
+  // Reads the rank's end from status.json of a keeper that has ended. Returns false if the file has no end.
   bool take_written_end();
-  // True if its keeper is proven to have ended.
+  // Returns true if the keeper is proven to have ended.
   bool take_proven_end(const Error& error);
   void end_without_word(const Error& error);
-  // job_unknown.cc.
+  // Marks the instance as unknown (job_unknown.cc).
   void become_unknown(const Error& error);
   Task<> ask_until_known();
   Task<Result<void>> ask_once(Milliseconds timeout);
@@ -168,20 +172,20 @@ class Job : public std::enable_shared_from_this<Job> {
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
   Task<Result<void>> ask_rank();
-  // Notes that it ran as that incarnation; false: it was known.
+  // Records that the instance ran as `incarnation`. Returns false if this was already recorded.
   bool ran_as(wire::Incarnation incarnation);
   Task<> shut_down_keeper();
-  // True if its context has come back by a restore (last_save.h).
+  // Checks whether a restore has recreated the instance's context (last_save.h).
   [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
   Task<> let_go_of_gpu();
   Task<> stop_restored(Milliseconds grace);
   void changed();
   Error keeper_error(const std::string& what) const;
-  // Writes the record as it is at this moment, beside the loop.
+  // Writes the record in its current state, in a thread other than the event loop.
   Task<Result<void>> save();
   // Writes the record and logs an error.
   Task<> try_save();
-  // Writes the record soon: a later agent could get these facts from the keeper.
+  // Writes the record soon. A later agent could also get these facts from the keeper.
   void save_soon();
 
   const JobEnvironment& environment_;
@@ -191,29 +195,30 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint64_t saves_ = 0;
   std::shared_ptr<KeeperLink> keeper_;
   std::shared_ptr<ChildProcess> process_;
-  std::optional<int> keeper_status_;  // it ended, with this
+  std::optional<int> keeper_status_;  // wait status of the program that starts the keeper; no value until
+                                      // that program ends
   local::Phase phase_ = local::Phase::kStarting;
-  std::uint64_t phases_received_ = 0;  // events that reported a phase
+  std::uint64_t phases_received_ = 0;  // number of events that have reported a phase
   local::StateSummary summary_;
   std::pair<Nanos, Nanos> expected_pauses_{};
   std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
-  std::uint32_t session_pid_ = 0;  // 0: no process of the job uses a GPU
-  std::string without_shim_;       // a reason
+  std::uint32_t session_pid_ = 0;  // process with the session; 0 if no process of the job uses a GPU
+  std::string without_shim_;       // the reason why the job has no session without our library
   Turn thin_turn_;
   Turn refresh_turn_;
   Turn resume_turn_;
-  bool announced_ = false;  // it has started: its changes are reported
+  bool announced_ = false;  // true after the instance has started; its changes are then reported
   bool leaving_ = false;
   bool ended_as_told_ = false;
   bool unknown_ = false;
   std::string why_unknown_;
-  bool stopping_unknown_ = false;  // a stop waits until it is known
+  bool stopping_unknown_ = false;  // true while a stop waits until the instance is known
   bool refreshing_ = false;
   bool silent_ = false;
-  bool refresh_again_ = false;  // something changed during the query of the keeper
+  bool refresh_again_ = false;  // true if something changed during the query of the keeper
   bool letting_go_ = false;
-  std::string last_save_;  // the last save's outcome, part of the end's reason
+  std::string last_save_;  // outcome of the last save, which is part of the end's reason
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;

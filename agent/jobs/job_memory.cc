@@ -11,7 +11,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kInterval{5};
-// A job that has just started allocates memory. Its own sum counts an allocation once the driver has made it.
+// The interval for a job that has just started and allocates memory. The job's own sum counts an allocation
+// after the driver has made it.
 constexpr std::chrono::seconds kIntervalWhileStarting{1};
 constexpr std::int64_t kStartingMs = 30'000;
 
@@ -22,7 +23,8 @@ Task<> JobMemory::look() {
   find_processes();
 }
 
-// Finds the job's processes by their descent from the first one, whatever they have reported to its keeper.
+// Finds the job's processes by their descent from the first process, independent of their reports to the
+// keeper.
 void JobMemory::find_processes() {
   processes_.clear();
   for (const GpuFacts& gpu : inventory_.last().gpus) {
@@ -69,7 +71,8 @@ Task<> JobMemory::describe(std::shared_ptr<Job> job) {
   co_await job->refresh_summary();
 }
 
-// With `again`, a job that has just not answered is left out: it would only hold up the others.
+// Queries the jobs. With `again`, a job that has just not answered is left out, because it would only delay
+// the others.
 Task<> JobMemory::describe_jobs(bool again) {
   std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {

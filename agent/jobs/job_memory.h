@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much GPU memory each job of this node holds: for users, and for placement, which adds it to what is
-// free.
-// Threads: the event loop. Ownership: the table and the inventory outlive it. Errors: a job that does not
-// answer keeps the sum that it reported last.
+// The GPU memory that each job of this node uses. Users see it, and placement adds it to the free memory.
+// Threads: the event loop. Ownership: the table and the inventory outlive this object. Errors: a job that
+// does not answer keeps the sum that it last reported.
 #pragma once
 
 #include <chrono>
@@ -16,17 +15,18 @@ namespace ckpt::agent {
 
 class JobMemory : private MemorySources {
  public:
-  // `is_held`: a migration or a snapshot has the job, which is not asked then.
+  // Takes the table, the inventory and `is_held`. `is_held` returns true if a migration or a snapshot uses
+  // the job. Such a job is not queried.
   JobMemory(JobTable& jobs, Inventory& inventory, std::function<bool(wire::JobId)> is_held)
       : jobs_(jobs), inventory_(inventory), is_held_(std::move(is_held)) {}
 
-  // Asks the jobs and the driver at one moment (device_bytes.h). One call at a time.
+  // Queries the jobs and the driver at one moment (device_bytes.h). One call runs at a time.
   Task<> look();
-  // The time from one look to the next; shorter while a job starts.
+  // Returns the time between two queries. The time is shorter while a job starts.
   [[nodiscard]] std::chrono::seconds interval() const;
-  // Fills in the device bytes of `instance`, which is `job`'s, as they are known at this moment.
+  // Sets the device bytes of `instance`, an instance of `job`, to the currently known values.
   void add_known(const Job& job, wire::JobInstance& instance) const;
-  // Fills in the bytes of the last look, to which the inventory's free memory belongs.
+  // Sets the bytes of the last query, which match the inventory's free memory.
   void count(const Job& job, wire::JobInstance& instance) const;
 
  private:
@@ -42,7 +42,8 @@ class JobMemory : private MemorySources {
   Inventory& inventory_;
   std::function<bool(wire::JobId)> is_held_;
   RanksOfJobs at_last_look_;
-  std::map<std::string, GpuProcesses> processes_;  // named by the driver, by their job's folder
+  std::map<std::string, GpuProcesses> processes_;  // processes that the driver reported, by the folder of
+                                                   // their job
 };
 
 }  // namespace ckpt::agent

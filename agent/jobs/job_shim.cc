@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds processes of a transparent job without our library: cuInit fails there, and the user needs the
-// reason.
+// Finds processes of a transparent job that have not loaded our library. cuInit fails in such a process, and
+// the user needs the reason.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr const char* kRemedy =
     "cuInit fails there with error 304, and it cannot be moved. A script that sets LD_PRELOAD must keep "
     "its value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
 
-// Whether a process has loaded the driver's library, and ours.
+// The libraries that a process has loaded: the driver's and ours.
 struct Loaded {
   bool driver = false;
   bool shim = false;
@@ -75,7 +75,9 @@ Task<> Job::look_for_shim() {
     return why.empty() ? why : why + ", so gpumigrate's library is not in it: if it uses the GPU, " + kRemedy;
   };
   std::string found = co_await offload(environment_.records, look);
-  if (found.empty() || found == without_shim_) co_return;  // a process that has ended is still the reason
+  if (found.empty() || found == without_shim_)
+    co_return;  // the reason stays valid after the process has
+                // ended
   without_shim_ = std::move(found);
   changed();
 }

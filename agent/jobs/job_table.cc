@@ -14,9 +14,10 @@ namespace ckpt::agent {
 
 namespace {
 
-constexpr std::chrono::seconds kStartAwaited{8};  // the coordinator asks again after ten
+constexpr std::chrono::seconds kStartAwaited{8};  // time to wait for a start; the coordinator repeats its
+                                                  // request after ten seconds
 
-// Refuses another job's instance under the same id: a coordinator that lost its store may give ids again.
+// Refuses another job's instance under the same id. A coordinator that lost its store may assign ids again.
 Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
   if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
   return Error(ErrorCode::kRefused, "This node has an instance of another job, \"" +
@@ -76,7 +77,8 @@ void JobTable::watch_log(const std::shared_ptr<Job>& job) {
   control::spawn(environment_.executor, "log times", keep_log_times(environment_, job));
 }
 
-// One that leaves is unknown for a moment: its keeper closes its socket before it has ended.
+// Waits for unknown instances. An instance that leaves is unknown briefly, because its keeper closes its
+// socket before the keeper has ended.
 Task<> JobTable::wait_for_unknown(wire::JobId job) {
   const auto deadline = std::chrono::steady_clock::now() + environment_.config.keeper_timeout;
   for (const auto& instance : all()) {
@@ -166,8 +168,9 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
 Task<> JobTable::remove(std::shared_ptr<Job> job) {
   const Key key = key_of(*job);
   co_await job->destroy();
-  if (!job->ended()) co_return;  // it may run
-  // Removed meanwhile by another caller: the folder may be a successor's already.
+  if (!job->ended()) co_return;  // the instance may still run
+  // Another caller has removed the instance in the meantime, and the folder may already belong to a
+  // successor.
   const auto it = jobs_.find(key);
   if (it == jobs_.end() || it->second != job) co_return;
   co_await job->remove_folder();

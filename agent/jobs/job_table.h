@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All instances of jobs on this node, by job, the incarnation they were started with, and the migration that
-// started them (0: none). Threads: the event loop. Ownership: owns the instances. Errors: start() gives the
-// reason why an instance could not be started; nothing of it is left then.
+// All instances of jobs on this node. Their key is the job, the incarnation they were started with, and the
+// migration that started them (0: none).
+// Threads: the event loop. Ownership: the table owns the instances. Errors: start() returns the reason why an
+// instance could not be started. A failed start leaves nothing behind.
 #pragma once
 
 #include <map>
@@ -17,31 +18,31 @@ class JobTable {
  public:
   explicit JobTable(const JobEnvironment& environment) : environment_(environment) {}
 
-  // Finds every instance that an earlier agent left. Called at start.
+  // Finds every instance that an earlier agent left. Call this function at the agent's start.
   Task<Result<void>> rediscover();
-  // Starts an instance; one that is there already and was started by the same specification is returned as it
-  // is (a repeated request starts nothing). kRefused if another job's instance has that id, kUnavailable if
-  // another one of the job stays unknown.
+  // Starts an instance. If an instance with the same specification already exists, the function returns that
+  // instance, so a repeated request starts nothing. The error is kRefused if another job's instance has the
+  // id. The error is kUnavailable if another instance of the job stays unknown.
   Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
-  // The living instance that runs as that incarnation, or null.
+  // Returns the living instance that runs as `incarnation`, or null.
   [[nodiscard]] std::shared_ptr<Job> running_as(wire::JobId job, wire::Incarnation incarnation) const;
-  // The instance that was started as that incarnation, living or not, or null; of several standbys the
-  // newest.
+  // Returns the instance that was started as `incarnation`, living or not, or null. The function prefers the
+  // newest of several standbys.
   [[nodiscard]] std::shared_ptr<Job> started_as(wire::JobId job, wire::Incarnation incarnation) const;
-  // The standby that a migration started as that incarnation, living or not, or null.
+  // Returns the standby that `migration` started as `incarnation`, living or not, or null.
   [[nodiscard]] std::shared_ptr<Job> started_by(wire::MigrationId migration, wire::JobId job,
                                                 wire::Incarnation incarnation) const;
   [[nodiscard]] std::vector<std::shared_ptr<Job>> all() const;
-  // A later migration has started a standby as the same incarnation: this one is ending, and is reported to
-  // no one else.
+  // Checks whether a later migration has started a standby as the same incarnation. The older instance is
+  // ending, and only its own migration still receives reports about it.
   [[nodiscard]] bool superseded(const Job& job) const;
 
-  // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation; one that is being
-  // started is waited for, at most 8 s: kUnavailable then, and the others are stopped. kNotFound if there is
-  // none.
+  // Sends SIGTERM, and SIGKILL after the grace, to every instance of the job up to `incarnation`. The
+  // function waits at most 8 s for an instance that is being started. The error is then kUnavailable, and the
+  // other instances are stopped. kNotFound means that there is no instance.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
-  // Removes an instance from the table and its folder from the disk, ending the rest of it.
+  // Ends the rest of an instance. Removes the instance from the table and its folder from the disk.
   Task<> remove(std::shared_ptr<Job> job);
   // Removes the ended instances of a job.
   Task<> forget(wire::JobId job);
@@ -51,13 +52,13 @@ class JobTable {
   static Key key_of(const Job& job);
   Task<> wait_for_unknown(wire::JobId job);
   Task<Result<void>> wait_for_starts(wire::JobId job, wire::Incarnation incarnation);
-  // Times of its output are kept from now on (log_times.h).
+  // Starts to record the times of the instance's output (log_times.h).
   void watch_log(const std::shared_ptr<Job>& job);
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
   std::map<Key, std::list<Signal*>>
-      starting_;  // requests that wait for an earlier request for the same instance
+      starting_;  // requests that wait for an earlier request to start the same instance
 };
 
 }  // namespace ckpt::agent

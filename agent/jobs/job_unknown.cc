@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances whose keeper does not answer: it may be stopped, swapped out or stuck while its rank runs. The
-// keeper is asked until the state is known.
+// Instances whose keeper does not answer. The keeper may be stopped, swapped out or blocked while its rank
+// runs. The agent queries the keeper until the state is known.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
@@ -16,10 +16,11 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// A keeper that ends closes its socket a moment before it has ended.
+// The pauses between queries. A keeper that ends closes its socket shortly before it has ended.
 constexpr Milliseconds kFirstRest{20};
 constexpr Milliseconds kMaxRest{2000};
-// Unanswered questions wait in the socket: a keeper that sleeps for a month must not find a thousand.
+// The maximum pause between queries. Unanswered queries wait in the socket, and a keeper that sleeps for a
+// month must not find a thousand of them.
 constexpr Milliseconds kMaxQuestion = std::chrono::hours(1);
 
 }  // namespace
@@ -45,8 +46,8 @@ void Job::become_unknown(const Error& error) {
   control::spawn(environment_.executor, "silent keeper", ask_until_known());
 }
 
-// The same connection for as long as it is open: a connection that the keeper does not accept fills its
-// listener's queue.
+// Queries the keeper once. The function uses the same connection as long as it is open. A connection that the
+// keeper does not accept fills its listener's queue.
 Task<Result<void>> Job::ask_once(Milliseconds timeout) {
   auto self = shared_from_this();
   if (keeper_ && !keeper_->is_open()) keeper_.reset();
@@ -106,7 +107,8 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
 }
 
-// Kills until the keeper is proven to have ended: not even a kill ends a process that hangs in the kernel.
+// Sends kills until the keeper is proven to have ended. Even a kill does not end a process that hangs in the
+// kernel.
 Task<> Job::kill_until_proven() {
   auto self = shared_from_this();
   const auto until = steady_clock::now() + environment_.config.keeper_timeout;

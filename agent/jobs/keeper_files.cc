@@ -59,7 +59,7 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   for (const wire::RankSpec& rank : record.spec.ranks) {
     gpus += (gpus.empty() ? "" : ",") + std::to_string(config.machine_gpu(rank.gpu_index));
   }
-  // The inventory counts GPUs as NVML does, by bus id; the driver must count alike.
+  // The inventory numbers GPUs as NVML does, by bus id. The driver must use the same numbers.
   environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
   environment["CUDA_VISIBLE_DEVICES"] = gpus;
   std::string driver_files;

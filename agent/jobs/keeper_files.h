@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files between agent and keeper in an instance's folder. keeper.json, written here, describes the
-// program to start. status.json, written by the keeper and read when it is gone, has the end of the rank.
-// Threads: pure. Errors: kIo; a status file that is absent or damaged gives nothing.
+// The files between agent and keeper in an instance's folder. The agent writes keeper.json, which describes
+// the program to start. The keeper writes status.json, which contains the end of the rank. The agent reads
+// status.json after the keeper has ended.
+// Threads: any. Errors: kIo. A status file that is missing or damaged yields no value.
 #pragma once
 
 #include <chrono>
@@ -16,38 +17,40 @@
 
 namespace ckpt::agent {
 
-// A process that a keeper takes from an image instead of starting one (agent/keeper/settings/config.h).
+// A process that a keeper restores from an image instead of starting one (agent/keeper/settings/config.h).
 struct HostRestore {
   std::vector<std::string> command;
   std::string pid_file;
   std::string criu_log;
   std::chrono::milliseconds timeout{60000};
-  // Brings its memory while it runs already (agent/keeper/init/lazy_pages.h); empty: it comes with the
-  // process.
+  // The command that transfers the process's memory while the process already runs
+  // (agent/keeper/init/lazy_pages.h). An empty command means that the memory comes with the process.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;
   std::vector<std::int32_t>
-      stopped;  // processes that the program had stopped itself, by their ids in its namespace
+      stopped;  // processes that the program had stopped itself, by their ids in the program's namespace
 };
 
-// The job's own environment, with this node's additions and the GPU that the rank is to see.
+// Returns the content of keeper.json. The environment is the job's own, with this node's additions and the
+// GPU that the rank may see.
 [[nodiscard]] std::string keeper_config(const JobRecord& record, const Config& config,
                                         const HostRestore* restore = nullptr);
 Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
                                  const HostRestore* restore = nullptr);
 
-// The status of a process whose end only its own parent can know (agent/keeper/rank/adopted_process.h).
+// The status of a process whose end is visible only to its own parent (agent/keeper/rank/adopted_process.h).
 inline constexpr std::int32_t kUnknownStatus = -1;
 
-inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // of status.json
+inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // limit for the size of status.json
 
 struct KeeperStatus {
   bool exited = false;
   std::int32_t wait_status = 0;
   bool ended_by_keeper = false;
-  bool ran = false;                   // it was resumed, as `incarnation`; false in files of older keepers
-  wire::Incarnation incarnation = 0;  // 0: not reported
-  // The program could not be started: its status (libckpt/base/program_error.h), and why. 0 otherwise.
+  bool ran = false;  // true if the rank was resumed as `incarnation`; false in files of older keepers
+  wire::Incarnation incarnation = 0;  // incarnation of the rank; 0 if not reported
+  // The status (libckpt/base/program_error.h) and the reason if the program could not be started. Otherwise
+  // the status is 0.
   std::int32_t program_status = 0;
   std::string program_error;
 };

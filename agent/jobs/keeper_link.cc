@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxRegions = 1u << 16;
 constexpr std::size_t kMaxHeld =
-    local::kMaxDescriptors / 2;  // each goes on to a mover with a second descriptor
+    local::kMaxDescriptors / 2;  // each region goes to a mover together with a second descriptor
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
@@ -118,7 +118,7 @@ void KeeperLink::on_packet(Packet packet) {
     return;
   }
   auto it = exchanges_.find(received.message.request);
-  if (it == exchanges_.end()) return;  // a late answer to a request that was given up
+  if (it == exchanges_.end()) return;  // a late answer to a request that was abandoned
   it->second->answers_.push_back(std::move(received));
   it->second->arrived_.notify();
 }
@@ -307,7 +307,7 @@ Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t 
   HeldRegions regions;
   if (std::holds_alternative<local::Done>(answer.message.body)) co_return std::move(regions);
   auto* held = std::get_if<local::Held>(&answer.message.body);
-  // parse() has seen to it that there is a descriptor for each.
+  // parse() has checked that each record has a descriptor.
   if (held == nullptr || held->sequence <= from || held->records.size() > kMaxHeld)
     co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not a part of its memory sets");
   regions.next = held->sequence;
@@ -352,7 +352,8 @@ Task<Result<void>> KeeperLink::await_memory(Milliseconds timeout) {
   Exchange exchange(shared_from_this());
   exchange.send(local::AwaitMemory{});
   auto done = co_await exchange.expect<local::Done>(timeout);
-  if (done || done.error().code() == ErrorCode::kProtocol) co_return ok();  // an older keeper waits for none
+  // an older keeper does not wait for memory
+  if (done || done.error().code() == ErrorCode::kProtocol) co_return ok();
   co_return std::move(done).error();
 }
 

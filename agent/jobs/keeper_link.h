@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a keeper (libckpt/inprocess/local/messages.h): typed requests as coroutines, events by
-// callback. A keeper answers every request; one that does not within the timeout gives kTimedOut and the link
-// stays usable (late answers are dropped).
-// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to the
-// caller. Errors: a keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed
-// has been or will be called once).
+// One connection to a keeper (libckpt/inprocess/local/messages.h), with typed requests as coroutines and
+// events by callback. A keeper answers every request. A request without an answer within the timeout returns
+// kTimedOut. The link then stays usable, and late answers are dropped.
+// Threads: the event loop only. Ownership: the link owns the socket. The caller owns received descriptors.
+// Errors: a keeper's Failed is returned as its own error. kUnavailable after the keeper has ended (on_closed
+// is called once, before or after this error).
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@
 
 namespace ckpt::agent {
 
-// Any time may pass between two changes of a running job. The machine of the switch has the timer for a job
-// that reaches no barrier.
+// The timeout for changes of a running job, between which any time may pass. The handover's state machine has
+// the timer for a job that reaches no barrier.
 inline constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
 inline constexpr std::size_t kMaxTensors = 1u << 16;
 
-// A message of a keeper with the descriptors that came with it.
+// A keeper's message with its descriptors.
 struct KeeperMessage {
   local::Message message;
   std::vector<UniqueFd> descriptors;
@@ -48,9 +48,10 @@ struct RankGroups {
   bool knows_gang = false;
 };
 
-// A part of one of the keeper's memory sets, with copies of its descriptors. Empty at the end.
+// A part of one of the keeper's memory sets, with copies of its descriptors. The part after the last one is
+// empty.
 struct HeldRegions {
-  std::uint64_t next = 0;  // where the following ones begin
+  std::uint64_t next = 0;  // position at which the next part begins
   std::vector<local::RegionRecord> records;
   std::vector<UniqueFd> descriptors;
 };
@@ -58,12 +59,12 @@ struct HeldRegions {
 class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
  public:
   struct Handlers {
-    std::function<void(const local::Message&)> event;  // request 0: Ready, StandbyReady, RankExited, ...
+    std::function<void(const local::Message&)> event;  // callback for messages with request 0: Ready,
+                                                       // StandbyReady, RankExited, ...
     std::function<void(Error)> closed;
   };
 
-  // The answers to one request, for as long as this object lives (an Export's answers go on until
-  // StopExport).
+  // The answers to one request while this object exists. The answers to an Export continue until StopExport.
   class Exchange {
    public:
     explicit Exchange(std::shared_ptr<KeeperLink> link);
@@ -72,13 +73,14 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     Exchange& operator=(const Exchange&) = delete;
 
     [[nodiscard]] std::uint64_t request() const noexcept { return request_; }
-    // A body that does not fit one message is not sent: next() then returns kInvalidArgument.
+    // Sends a body. A body that does not fit into one message is not sent, and next() then returns
+    // kInvalidArgument.
     void send(local::Body body, std::vector<UniqueFd> descriptors = {});
-    // The next answer; a Failed becomes an error.
+    // Returns the next answer. A Failed becomes an error.
     Task<Result<KeeperMessage>> next(Milliseconds timeout);
-    // Ends a next() that waits (and every later one) with kAborted.
+    // Ends a waiting next(), and every later next(), with kAborted.
     void cancel();
-    // The next answer, which must be a T.
+    // Returns the next answer, which must be of type T.
     template <class T>
     Task<Result<T>> expect(Milliseconds timeout);
 
@@ -92,51 +94,51 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     std::optional<Error> unsent_;
   };
 
-  // Connects to `socket_path` without waiting: kUnavailable if no keeper listens there.
+  // Connects to `socket_path` without waiting. The error is kUnavailable if no keeper listens there.
   static Result<std::shared_ptr<KeeperLink>> connect(const asio::any_io_executor& executor,
                                                      const std::string& socket_path, Milliseconds timeout,
                                                      Handlers handlers);
 
-  // `timeout`: longer than the link's own where a keeper may be stopped.
+  // Attaches to the keeper. `timeout` is longer than the link's own timeout if a keeper may be stopped.
   Task<Result<local::Status>> attach(std::optional<Milliseconds> timeout = {});
   Task<Result<JobDescription>> describe();
-  // Starts the stream of tensors, regions and descriptors; the caller reads it from the exchange and
+  // Starts the stream of tensors, regions and descriptors. The caller reads the stream from the exchange and
   // acknowledges batches.
   [[nodiscard]] std::unique_ptr<Exchange> begin_export();
   Task<Result<void>> stop_export();
-  // Asks for a pause at the next barrier; the job answers when it reaches one. To withdraw the request:
-  // cancel() the exchange, then resume().
-  // `at_barrier` is the one that stop_at() has named for a gang's rank, else 0.
+  // Requests a pause at the next barrier. The job answers when it reaches a barrier. To withdraw the request,
+  // cancel() the exchange, then call resume(). For a gang's rank, `at_barrier` is the barrier that stop_at()
+  // has returned. Otherwise it is 0.
   [[nodiscard]] std::unique_ptr<Exchange> begin_pause(std::uint64_t at_barrier = 0);
   Task<Result<PausedState>> finish_pause(Exchange& exchange);
-  // Stops a gang's rank at that barrier, or at its next one; 0: this attempt is given up.
+  // Stops a gang's rank at `barrier`, or at its next barrier. 0 means that this attempt is abandoned.
   Task<Result<local::Counted>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
-  // Lets a paused source go on (no host state), or starts a standby from `host_state`.
+  // Continues a paused source (without host state), or starts a standby from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
-  // Has a standby take the state over and wait behind its gate, until resume() without a state.
+  // Lets a standby take over the state and wait behind its gate until a resume() without a state.
   Task<Result<void>> enter_gate(local::Resume resume, UniqueFd host_state);
-  // Returns the groups of the rank that get other communicators, with the tickets that it makes, and whether
-  // it knows of its gang.
+  // Returns the groups of the rank that get other communicators, with the tickets that the rank creates. The
+  // result also contains whether the rank knows its gang.
   Task<Result<RankGroups>> ask_groups(const local::AskGroups& order, Milliseconds timeout);
-  // Waits until the new communicators are made.
+  // Waits until the new communicators have been created.
   Task<Result<void>> join_groups(local::JoinGroups order, Milliseconds timeout);
   void discard_groups(std::uint64_t epoch);
   Task<Result<void>> set_deadline(Nanos deadline);
-  // Transparent mode, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and
-  // maps memory meanwhile.
+  // Starts a step of transparent mode, with a paused rank. Each step can be repeated safely. `timeout` covers
+  // the driver's work to unmap and map memory.
   Task<Result<local::Released>> release(Milliseconds timeout);
   Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<void>> withdraw(std::uint64_t migration);
   Task<Result<void>> withdraw_regions(std::uint64_t migration, std::vector<local::RegionKey> regions);
-  // The regions of the set kArrived of `migration`, or of kExported (migration 0), from `from` on.
+  // Returns the regions of the set kArrived of `migration`, or of kExported (migration 0), from `from` on.
   Task<Result<HeldRegions>> fetch(local::MemorySet set, std::uint64_t migration, std::uint64_t from);
-  // The rank's own new memory for these regions, in their order.
+  // Returns the rank's own new memory for the regions, in their order.
   Task<Result<std::vector<UniqueFd>>> make(local::Make order, Milliseconds timeout);
   Task<Result<void>> replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
-  // Waits until the program's host memory is there. It may follow a restored program.
+  // Waits until the program's host memory is complete. The memory may follow a restored program.
   Task<Result<void>> await_memory(Milliseconds timeout);
   Task<Result<void>> prepare_dump(Milliseconds timeout);
   Task<Result<void>> reattach(local::Reattach how, Milliseconds timeout);
@@ -160,8 +162,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   std::shared_ptr<PacketLink> packets_;
   Milliseconds timeout_;
   Handlers handlers_;
-  // Begins at a number that no earlier agent of this machine has reached: answers to its requests may still
-  // come.
+  // The next request number. It begins at a number that no earlier agent of this machine has reached, because
+  // answers to that agent's requests may still arrive.
   std::uint64_t next_request_ = static_cast<std::uint64_t>(now_ns());
   std::map<std::uint64_t, Exchange*> exchanges_;
 };

@@ -35,7 +35,7 @@ std::string entry_of(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + name;
 }
 
-// A keeper writes it in one go, after it has locked it.
+// Reads a keeper's file. A keeper writes the file in one operation, after it has locked the file.
 PidFile read_pid_file(const std::string& path, KeeperId& id) {
   if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT ? PidFile::kAbsent : PidFile::kUnreadable;
   const Result<std::string> text = read_file(path, kMaxPidFile);
@@ -51,7 +51,8 @@ bool is_locked(const std::string& path) {
   return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
 }
 
-// State and start time of /proc/PID/stat; one that waits to be reaped has ended.
+// Checks whether the process runs, by state and start time in /proc/PID/stat. A process that waits to be
+// reaped has ended.
 bool runs(const KeeperId& id) {
   constexpr int kStartTicks = 22;
   const Result<std::string> stat = read_file(entry_of(id.pid, "/stat"), kMaxProcEntry);
@@ -76,8 +77,8 @@ bool has_ended(pid_t pid) {
   return state == 'Z' || state == 'X';
 }
 
-// Finds processes that were started to keep this folder. Only this finds a keeper that has not written its
-// file yet.
+// Finds processes that were started to keep this folder. No other check finds a keeper that has not written
+// its file yet.
 std::vector<pid_t> started_for(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string arguments = std::string("--dir") + '\0' + folder + '\0';
@@ -108,7 +109,8 @@ std::optional<uid_t> user_of(pid_t pid) {
   return real;
 }
 
-// The descriptor is taken first: whatever is checked after that is about the process that gets the signal.
+// Kills a process if it passes the checks. The descriptor is opened first, so all later checks concern the
+// process that gets the signal.
 template <class Check>
 void kill_if(pid_t pid, const std::string& folder, bool may_be_own, Check is_it) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -141,7 +143,7 @@ void kill_keeper(const std::string& folder) {
   KeeperId id;
   const bool named = read_pid_file(folder + "/keeper.pid", id) == PidFile::kNames;
   if (named) return kill_if(id.pid, folder, false, [&] { return runs(id); });
-  // Root's processes count: a keeper that has not become the job's user yet is one.
+  // Root's processes count, because a keeper runs as root until it becomes the job's user.
   for (const pid_t pid : started_for(folder)) kill_if(pid, folder, true, [&] { return !has_ended(pid); });
 }
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that keeps an instance, seen from outside when its socket does not answer. keeper.pid in the
-// instance's folder names it by id and start time, and is locked while it lives. The folder is the job's
-// user's, so the file is trusted only about that user's processes.
-// Threads: any. Errors: a process that cannot be inspected counts as alive: only proof is proof.
+// Inspects the process that keeps an instance from outside, if its socket does not answer. keeper.pid in the
+// instance's folder names the process by id and start time. The file is locked while the process lives. The
+// folder belongs to the job's user, so the file is trusted only about that user's processes.
+// Threads: any. Errors: a process that cannot be inspected counts as alive, because only a proof counts.
 #pragma once
 
 #include <string>
 
 namespace ckpt::agent {
 
-// False is proof that no keeper works in the folder, nor is about to.
+// Checks whether a keeper may work in the folder. False proves that no keeper works there or is about to.
 [[nodiscard]] bool keeper_may_live(const std::string& folder);
 
-// SIGKILL to the keeper; its ranks go with it. It may take a moment: ask keeper_may_live().
+// Sends SIGKILL to the keeper, and its ranks end with it. The end may take some time, so call
+// keeper_may_live() afterwards.
 void kill_keeper(const std::string& folder);
 
 }  // namespace ckpt::agent

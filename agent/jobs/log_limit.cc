@@ -14,11 +14,12 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::uint64_t kBlock = 512;  // the unit of st_blocks
+constexpr std::uint64_t kBlock = 512;  // unit of st_blocks in bytes
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kLongestPassedLine = std::size_t{64} << 10;
 
-// An agent that is root must not cut a file of another user that a job's user has linked here.
+// Checks that the log belongs to the folder's owner. An agent that runs as root must not shorten a file of
+// another user that a job's user has linked here.
 bool is_log_of(const struct stat& log, const std::string& folder) {
   struct stat owner {};
   return ::stat(folder.c_str(), &owner) == 0 && S_ISREG(log.st_mode) && log.st_nlink == 1 &&
@@ -54,7 +55,7 @@ std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset) {
   if (!file) return offset;
   const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
   if (data < 0 || static_cast<std::uint64_t>(data) <= offset)
-    return offset;  // the end of the file, or nothing is freed
+    return offset;  // `offset` is at the end of the file, or no bytes were freed
   std::string bytes(kLongestPassedLine, '\0');
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), data);
   const auto text = std::string_view(bytes).substr(0, got < 0 ? 0 : static_cast<std::size_t>(got));

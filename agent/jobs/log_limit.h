@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limit of an instance's log (setting job_log_limit_mib). Its oldest bytes are given back to the file
-// system, and the file has a hole there. Offsets of what stays do not change, and the program writes on as
-// before.
-// Threads: any; they block. Errors: kIo; kNotSupported where the file system has no holes: the log has no
-// limit there.
+// The limit of an instance's log (setting job_log_limit_mib). The log's oldest bytes are returned to the file
+// system, which leaves a hole in the file. Offsets of the remaining bytes do not change, and the program
+// continues to write as before.
+// Threads: any. The functions block. Errors: kIo. kNotSupported if the file system has no holes, and the log
+// then has no limit.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@
 
 namespace ckpt::agent {
 
-// Leaves at least the last `limit` bytes, and an eighth more at most. 0: no limit. Returns the bytes that
-// were freed. A file that has another owner than the folder, or a second name, is left as it is.
+// Frees the oldest bytes. At least the last `limit` bytes stay, and at most an eighth more. 0 means no limit.
+// Returns the number of freed bytes. The function does not change a file with an owner other than the
+// folder's owner, or a file with a second name.
 Result<std::uint64_t> free_old_output(const std::string& path, std::uint64_t limit);
-// The first byte at or after `offset` that was not freed. Behind freed bytes a line begins there, where one
-// begins within 64 KiB.
+// Returns the first byte at or after `offset` that was not freed. After freed bytes, the result is the
+// beginning of a line if a line begins within 64 KiB.
 std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset);
 
 }  // namespace ckpt::agent

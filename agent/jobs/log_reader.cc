@@ -34,8 +34,8 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
   return bytes;
 }
 
-// Moves `offset` on to the first byte that was not freed. It checks after the bytes are read: the oldest may
-// be freed meanwhile.
+// Reads bytes, and moves `offset` to the first byte that was not freed. The check follows the read, because
+// the oldest bytes may be freed during the read.
 Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offset, std::size_t limit) {
   while (true) {
     CKPT_TRY(bytes, read_part(path, offset, limit));
@@ -45,14 +45,15 @@ Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offse
   }
 }
 
-// True if a line begins there.
+// Checks whether a line begins at `offset`.
 Result<bool> begins_line(const std::string& path, std::uint64_t offset) {
   if (offset == 0) return true;
   CKPT_TRY(before, read_part(path, offset - 1, 1));
   return before == "\n";
 }
 
-// Answers with the bytes that were read, with times if asked for. `whole`: the answer reaches the log's end.
+// Answers with the bytes that were read, with times if requested. `whole` is set if the answer reaches the
+// log's end.
 Result<void> fill(const Job& job, const wire::ReadLog& request, std::string bytes, std::size_t limit,
                   wire::LogData& answer, bool& whole) {
   whole = bytes.size() < limit;
@@ -78,7 +79,8 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
                      std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMaxFollowNs));
   Signal signal(environment.executor);
   job->add_waiter(&signal);
-  auto watch = environment.files.watch(job->log_path(), &signal);  // without it the end of the wait answers
+  auto watch = environment.files.watch(job->log_path(), &signal);  // without a watch, the end of the wait
+                                                                   // triggers the answer
   wire::LogData answer;
   answer.request_id = request.request_id;
   answer.offset = request.offset;
@@ -87,7 +89,7 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
         std::max(answer.offset, first_byte_since(read_log_times(job->folder()), request.since_ms));
   Result<void> outcome = ok();
   for (bool in_time = true;;) {
-    const bool was_ended = job->ended();  // read before the bytes: nothing is written after it
+    const bool was_ended = job->ended();  // read before the bytes, because nothing is written after the end
     auto bytes = read_kept_part(job->log_path(), answer.offset, limit);
     bool whole = false;
     outcome = bytes ? fill(*job, request, *std::move(bytes), limit, answer, whole) : std::move(bytes).error();

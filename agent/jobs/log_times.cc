@@ -22,8 +22,9 @@ namespace ckpt::agent {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-constexpr std::size_t kRecord = 16;         // bytes and time, eight each
-constexpr std::size_t kMaxRecords = 65536;  // then every second one goes
+constexpr std::size_t kRecord = 16;         // size of a record: bytes and time, eight bytes each
+constexpr std::size_t kMaxRecords = 65536;  // limit of records; beyond the limit, every second record is
+                                            // removed
 constexpr std::chrono::seconds kBetweenRecords{1};
 constexpr std::chrono::minutes kLongestWait{1};
 
@@ -45,12 +46,13 @@ std::uint64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
-// Writes what is new of one instance. It may be lost with the machine: no file is synced.
+// Writes the new records of one instance. The records may be lost with the machine, because no file is
+// synced.
 class LogTimesWriter {
  public:
   explicit LogTimesWriter(std::string folder) : folder_(std::move(folder)), times_(read_log_times(folder_)) {}
 
-  // True: a record was written.
+  // Records the log's length. Returns true if a record was written.
   bool note(std::uint64_t bytes) {
     if (bytes <= (times_.empty() ? 0 : times_.back().bytes)) return false;
     times_.push_back({bytes, wall_clock_ms()});
@@ -63,7 +65,7 @@ class LogTimesWriter {
   }
 
  private:
-  // The newest stays: it is the log's length.
+  // Removes every second record. The newest record stays, because it has the log's length.
   void thin_out() {
     std::vector<LogTime> kept;
     for (std::size_t i = times_.size() % 2 == 0 ? 1 : 0; i < times_.size(); i += 2) kept.push_back(times_[i]);
@@ -92,8 +94,8 @@ std::vector<LogTime> read_log_times(const std::string& folder) {
     std::memcpy(&time.bytes, text->data() + at, 8);
     std::memcpy(&time.time_ms, text->data() + at + 8, 8);
     if (!times.empty()) {
-      if (time.bytes < times.back().bytes) break;                   // damaged
-      time.time_ms = std::max(time.time_ms, times.back().time_ms);  // a clock that was set back
+      if (time.bytes < times.back().bytes) break;                   // the file is damaged
+      time.time_ms = std::max(time.time_ms, times.back().time_ms);  // corrects a clock that was set back
     }
     times.push_back(time);
   }
@@ -108,7 +110,7 @@ std::uint64_t first_byte_since(std::span<const LogTime> times, std::int64_t sinc
 
 namespace {
 
-// The time of the byte at `offset`, as a line's beginning.
+// Returns the time of the byte at `offset`, as text for the beginning of a line.
 std::string time_text(std::span<const LogTime> times, std::uint64_t offset) {
   if (times.empty()) return "- ";
   const auto seen = std::partition_point(times.begin(), times.end(),
@@ -149,11 +151,11 @@ Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> inst
   if (!job) co_return;
   const std::string log = job->log_path();
   LogTimesWriter writer(job->folder());
-  const auto watch = environment.files.watch(log, &signal);  // without it the longest wait ends
+  const auto watch = environment.files.watch(log, &signal);  // without a watch, the longest wait ends
   const std::uint64_t limit = environment.config.job_log_limit_mib << 20;
   bool has_limit = true;
   while (job) {
-    const bool is_last = job->ended();  // read before the size: nothing is written after it
+    const bool is_last = job->ended();  // read before the size, because nothing is written after the end
     Result<std::uint64_t> freed = std::uint64_t{0};
     const auto note = [&] {
       freed = free_old_output(log, limit);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers requests in place of an adopted process, which runs without our library and so has no session with
-// its keeper. The agent stops, saves and restores the process (agent/migration/modes/adopted_mode.h). The
-// keeper keeps the phase.
-// Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
+// Answers requests in place of an adopted process. Such a process runs without our library, so it has no
+// session with its keeper. The agent stops, saves and restores the process
+// (agent/migration/modes/adopted_mode.h). The keeper stores the phase.
+// Threads: one. Ownership: none. The constructor's arguments outlive the object. Errors: answered as Failed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class AdoptedRank {
   };
   explicit AdoptedRank(Parts parts) : parts_(parts) {}
 
-  // False: not a request that is special to an adopted process.
+  // Handles a request. Returns false if the request is not special to an adopted process.
   bool handle(const local::Received& received);
 
  private:

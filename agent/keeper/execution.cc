@@ -65,7 +65,8 @@ void Execution::pause(std::uint64_t request, const local::Pause& order) {
   if (parts_.is_transparent) parts_.rank.send({0, request, local::Pause{}});
 }
 
-// The rank may be entering the pause: if it sends Paused nevertheless it is ordered to go on.
+// Withdraws the pause. The rank may already be entering the pause. If the rank still sends Paused, the keeper
+// orders it to continue.
 void Execution::withdraw_pause() {
   parts_.page.withdraw_pause();
   if (parts_.is_transparent) parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline()}});
@@ -134,7 +135,7 @@ void Execution::resume(local::Received received) {
     case Phase::kPausing:
       withdraw_pause();
       [[fallthrough]];
-    case Phase::kRunning:  // it runs already, perhaps by the same order, given before a restart of the agent
+    case Phase::kRunning:  // the rank already runs, perhaps by the same order before a restart of the agent
       lift_stop();
       state.incarnation = resume.incarnation;
       set_deadline(resume.deadline_ns);
@@ -163,7 +164,8 @@ void Execution::resume(local::Received received) {
 void Execution::on_paused(local::Received received) {
   const std::uint64_t request = received.message.request;
   if (parts_.state.phase != Phase::kPausing || request != pause_request_) {
-    // The pause was withdrawn while the rank entered its barrier. A transparent rank reports which it was.
+    // The pause was withdrawn while the rank entered its barrier. A transparent rank reports the request of
+    // that pause.
     const bool by_request = parts_.is_transparent;
     return parts_.rank.send(
         {0, by_request ? request : 0,
@@ -181,7 +183,8 @@ void Execution::on_paused(local::Received received) {
 }
 
 void Execution::on_running(const local::Message& message) {
-  if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;  // the end of a withdrawn pause
+  // the message ends a withdrawn pause
+  if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;
   local::Running running = std::get<local::Running>(message.body);
   running.resumed_ns += parts_.state.clock_lag;
   is_in_gate_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pauses and resumes the rank, and knows whether it runs and as which incarnation.
-// Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
+// Pauses and resumes the rank, and records whether the rank runs and as which incarnation.
+// Threads: one. Ownership: none. The constructor's arguments outlive the object. Errors: answered as Failed.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +28,21 @@ class Execution {
     RankLease& lease;
     ThreadHold& hold;
     MemoryExchange& memory;
-    const local::BarrierCount* barriers;  // null: it counts none
+    const local::BarrierCount* barriers;  // the rank's barrier count; null if the rank counts no barriers
     bool is_transparent = false;
   };
   explicit Execution(Parts parts) : parts_(parts) {}
 
   // ---- from the agent ----
   void pause(std::uint64_t request, const local::Pause& order);
-  // Stops a gang's rank, which then waits at that barrier (GANG-1). An older attempt, or one that was given
-  // up, is refused (GANG-2).
+  // Stops a gang's rank, which then waits at the barrier (GANG-1). An older or abandoned attempt is refused
+  // (GANG-2).
   void stop_at(std::uint64_t request, const local::StopAt& order);
   void resume(local::Received received);
-  // A standby takes its state over and waits behind its gate, which the next resume() opens.
+  // Lets a standby take over its state and wait behind its gate. The next resume() opens the gate.
   void enter_gate(local::Received received);
-  // Withdraws a pause that has not begun. A pause that holds stays: the next agent knows whether BARRIER is
-  // recorded.
+  // Withdraws a pause that has not begun. A pause in effect stays, because the next agent knows whether
+  // BARRIER is recorded.
   void on_agent_gone();
 
   // ---- from the rank ----
@@ -50,17 +50,18 @@ class Execution {
   void on_in_gate(const local::Message& message);
   void on_running(const local::Message& message);
   void on_failed(const local::Message& message);
-  // Its unanswered requests fail.
+  // Fails the rank's unanswered requests.
   void on_rank_gone(const std::string& why);
 
-  // A dumped rank stays stopped, also with a lease, until it is called back.
+  // Checks whether the rank may continue. A dumped rank stays stopped, even with a lease, until it is called
+  // back.
   [[nodiscard]] bool may_continue() const;
-  // Called when the rank could not go on with the state that it was given.
+  // Checks whether the rank could not continue with the state that it received.
   [[nodiscard]] bool has_misfit() const { return has_misfit_; }
 
  private:
   void withdraw_pause();
-  // Lets a rank go on that waits for the others.
+  // Continues a rank that waits for the other ranks.
   void lift_stop();
   [[nodiscard]] std::string why_not_paused() const;
   void set_deadline(Nanos deadline_ns) { parts_.lease.set_deadline(deadline_ns, may_continue()); }
@@ -68,12 +69,12 @@ class Execution {
   Parts parts_;
   std::uint64_t pause_request_ = 0;
   std::uint64_t stop_at_ = 0;
-  std::uint64_t attempt_ = 0;     // the highest attempt that it knows
-  bool is_attempt_over_ = false;  // that attempt is over
+  std::uint64_t attempt_ = 0;     // the highest attempt that the rank knows
+  bool is_attempt_over_ = false;  // true if the attempt is over
   std::uint64_t resume_request_ = 0;
-  std::uint64_t resumes_as_ = 0;  // in phase kResuming
-  bool is_gate_held_ = false;     // in phase kResuming: for enter_gate()
-  bool is_in_gate_ = false;       // the rank waits there
+  std::uint64_t resumes_as_ = 0;  // incarnation that the rank resumes as; used in phase kResuming
+  bool is_gate_held_ = false;     // true if enter_gate() holds the gate; used in phase kResuming
+  bool is_in_gate_ = false;       // true if the rank waits behind its gate
   bool has_misfit_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes how a program ended into JOBDIR/status.json, durably, before it is reported. Threads: any.
-// Errors: kIo.
+// Writes the end of a program into JOBDIR/status.json. The file is durable before the end is reported.
+// Threads: any. Errors: kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 
 namespace ckpt::keeper {
 
-// `last_save`: how the save before the kill went; `loss`: why the keeper killed it without an order. Both may
-// be empty.
+// Writes the report. `last_save` is the outcome of the save before the kill. `loss` is the reason why the
+// keeper killed the rank without an order. Both may be empty.
 Result<void> write_exit_report(const std::string& folder, const Config& config, const RankState& state,
                                pid_t rank, const std::string& last_save, const std::string& loss);
 

@@ -25,7 +25,8 @@ using local::MessageType;
 using local::Phase;
 
 constexpr std::size_t kMaxStrangers = 16;
-constexpr std::uint64_t kTerminationGraceMs = 10'000;  // when the keeper itself gets SIGTERM
+constexpr std::uint64_t kTerminationGraceMs = 10'000;  // grace for the rank when the keeper itself receives
+                                                       // SIGTERM
 
 Result<UniqueFd> make_signal_fd() {
   sigset_t wanted;
@@ -44,7 +45,7 @@ bool is_allowed_in_last_save(MessageType type) {
          type == MessageType::kSetDeadline;
 }
 
-// Returns the status in the form of waitpid.
+// Returns the status in the form that waitpid uses.
 int wait_status_of(const siginfo_t& info) {
   const int status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
   return info.si_code == CLD_DUMPED ? status | 0x80 : status;
@@ -62,7 +63,8 @@ Result<RankProcess> take_process(const Config& config, const std::optional<Keepe
 
 Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string& folder,
                                                std::optional<Restored> restored) {
-  // Orphans of the program come to the keeper, so that the end of the job is the end of all of its processes.
+  // Orphans of the program become children of the keeper, so that the end of the job is the end of all its
+  // processes.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   CKPT_TRY(signals, make_signal_fd());
   CKPT_TRY(deadline, Timer::create());
@@ -82,7 +84,7 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
     foreign = std::move(opened);
   }
   CKPT_TRY(process, take_process(config, restored, socket_path, folder + "/out.log"));
-  raise_descriptor_limit();  // after the program's start: it keeps its own
+  raise_descriptor_limit();  // called after the program's start, so that the program keeps its own limit
   const bool standby = config.role == local::Role::kStandby;
   Parts parts{std::move(config),
               folder,
@@ -138,8 +140,8 @@ bool Keeper::finished() const {
 }
 
 Result<void> Keeper::run_once() {
-  // A peer is not read while the other side cannot take more; one with nothing to wait for is left out, or
-  // its hang-up would wake for ever.
+  // A peer is not read while the other side cannot take more messages. A peer that waits for no event is left
+  // out, because its hang-up would wake poll() endlessly.
   const auto watch = [](const Peer& peer, const Peer& other) {
     const bool blocked = other && other.is_full();
     const int events = (blocked ? 0 : POLLIN) | (peer && peer.wants_to_write() ? POLLOUT : 0);
@@ -188,13 +190,13 @@ Result<void> Keeper::run_once() {
 void Keeper::accept_peers(local::Listener& listener) {
   while (strangers_.size() < kMaxStrangers) {
     Result<std::optional<local::Socket>> accepted = listener.accept();
-    if (!accepted.has_value()) return;  // a foreign user's connection is closed already
+    if (!accepted.has_value()) return;  // the connection of a foreign user is already closed
     if (!*accepted) return;
     strangers_.emplace_back(std::move(**accepted));
   }
 }
 
-// The first message identifies a new peer.
+// Reads the first message of a new peer, which identifies the peer.
 void Keeper::greet(std::size_t index) {
   Peer peer = std::move(strangers_[index]);
   strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
@@ -223,7 +225,7 @@ void Keeper::on_signals() {
 
 void Keeper::on_children() {
   for (;;) {
-    // The end of a program under an init can be read only while the init is not reaped.
+    // The end of a program under an init can be read only before the init is reaped.
     siginfo_t ended{};
     const auto rank = static_cast<id_t>(parts_.process.pid());
     const bool has_init = !parts_.config.init.empty() || parts_.config.restore.has_value();
@@ -242,7 +244,7 @@ void Keeper::on_children() {
   if (ended_ && state_.phase != Phase::kExited && parts_.process.members().empty()) end_rank(*ended_);
 }
 
-// Ends the hold: work may wait for a lock of a thread that is held.
+// Ends the hold at its limit. The work may wait for a lock of a held thread.
 void Keeper::on_hold_limit() {
   if (!hold_.take_due() || !hold_.is_held()) return;
   ::dprintf(
@@ -267,8 +269,9 @@ void Keeper::end_rank(int status) {
 }
 
 Result<void> Keeper::rank_exited(int status) {
-  if (rank_.is_open()) rank_.read();  // messages that it sent before it ended come before its end
-  // Children that the program has left behind end with it. An adopted one's are not ours to end.
+  if (rank_.is_open()) rank_.read();  // the rank's messages from before its end are handled before the end
+  // Children that the program has left behind end with it. The keeper may not end the children of an adopted
+  // program.
   if (const Result<void> killed = parts_.foreign ? ok() : parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
   parts_.namespace_alive.reset();
@@ -379,7 +382,7 @@ void Keeper::begin_export(local::Received received) {
 void Keeper::relay_to_rank(local::Received received) {
   if (rank_.is_open()) return rank_.send(received.message, std::move(received.descriptors));
   const MessageType type = type_of(received.message.body);
-  // An acknowledgement has no receiver if its request is gone.
+  // An acknowledgement has no receiver if its request no longer exists.
   const bool is_answered = type == MessageType::kDescribe || type == MessageType::kExport ||
                            type == MessageType::kAskGroups || type == MessageType::kJoinGroups;
   if (is_answered) agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
@@ -428,12 +431,14 @@ local::Status Keeper::status() const {
 
 // ---- the rank ----
 
-// Returns why the process may not have a session. Empty: it may.
+// Returns the reason why the process may not have a session. An empty string means that it may.
 std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::Hello& hello) {
-  // This check comes after its ancestors were read: until then its number was no other process's.
+  // This check follows the reading of the process's ancestors. Its number therefore belonged to no other
+  // process during that reading.
   if (pid <= 0 || !parts_.process.contains(pid) || peer.has_ended())
     return "This process does not belong to the job of this keeper";
-  // It may have connected right before its end; a session would make the job look alive for ever.
+  // The process may have connected right before the program's end. A session would make the job appear alive
+  // forever.
   if (state_.phase == Phase::kExited) return "The job's program has ended";
   if (hello.mode != parts_.config.mode) return "The job was started for another migration mode";
   if (!is_transparent())
@@ -475,7 +480,7 @@ void Keeper::open_session(Peer peer, pid_t pid) {
 void Keeper::greet_rank(Peer& peer) {
   UniqueFd page(::fcntl(parts_.page.fd(), F_DUPFD_CLOEXEC, 0));
   local::Welcome welcome;
-  // A second session of the same program does not wait for what has arrived already.
+  // A second session of the same program does not wait for a state that has already arrived.
   welcome.role = state_.resumed_ns == 0 ? parts_.config.role : local::Role::kFresh;
   welcome.incarnation = state_.incarnation;
   welcome.job.assign(parts_.config.job);
@@ -484,7 +489,7 @@ void Keeper::greet_rank(Peer& peer) {
   descriptors.push_back(std::move(page));
   if (parts_.barriers) descriptors.emplace_back(::fcntl(parts_.barriers->fd(), F_DUPFD_CLOEXEC, 0));
   (void)peer.send({0, 0, welcome}, std::move(descriptors))
-      .has_value();  // a peer that is gone is noticed by its end
+      .has_value();  // the end of a peer is detected elsewhere
 }
 
 void Keeper::on_rank_message(local::Received received) {
@@ -537,14 +542,14 @@ void Keeper::on_rank_message(local::Received received) {
     end_misfit();
 }
 
-// A standby that could not take over the source's state. Its program may have caught the error: it must not
-// go on beside the source, which continues now.
+// Ends a standby that could not take over the source's state. The standby's program may have caught the
+// error, but it must not run alongside the source, which continues now.
 void Keeper::end_misfit() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
 }
 
-// The rank has ended its session, or has ended. Its unanswered requests fail here.
+// Handles the end of the rank or of its session. The rank's unanswered requests fail here.
 void Keeper::on_rank_gone() {
   if (memory_.on_dumped()) return;
   const std::string why = "The program has ended its session";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (SW-11), relay
-// between rank and agent. It keeps the little state that must outlive an agent. Its parts do the work:
+// The keeper of one job. It is the parent of the job's rank and the end of the job's local socket. It
+// enforces the rank's lease (SW-11) and relays messages between rank and agent. It stores the small state
+// that must outlive an agent. Its parts are:
 //   io/agent_port, io/rank_link   the connections
 //   rank/rank_lease               the lease
 //   rank/thread_hold              a restored program that does not go on yet
@@ -10,7 +11,7 @@
 //   adopted_rank                  the same for a process without a session
 //   termination, last_save        the end of the rank when this keeper brings it about
 // Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create()
-// and run() fail only when the keeper cannot do its work at all; a misbehaving peer only loses its
+// and run() fail only when the keeper cannot do its work at all. A misbehaving peer only loses its
 // connection.
 #pragma once
 
@@ -44,11 +45,11 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
  public:
   struct Restored {
     pid_t pid = 0;
-    UniqueFd namespace_alive;  // init/holder.h
+    UniqueFd namespace_alive;  // pipe that keeps the PID namespace alive (init/holder.h)
     std::optional<LazyPages> lazy_pages;
   };
-  // Listens on FOLDER/keeper.sock and starts the rank. With `restored`, a child of this process, it takes
-  // that for the rank, and lets its PID namespace go when that has ended.
+  // Listens on FOLDER/keeper.sock and starts the rank. If `restored`, a child of this process, is given, that
+  // child is the rank. The keeper releases its PID namespace after the child has ended.
   static Result<std::unique_ptr<Keeper>> create(Config config, const std::string& folder,
                                                 std::optional<Restored> restored = {});
 
@@ -61,11 +62,11 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     std::string folder;
     local::Listener listener;
     local::ControlPageMapping page;
-    std::optional<local::BarrierCount> barriers;  // of a gang's rank
+    std::optional<local::BarrierCount> barriers;  // barrier count of a gang's rank
     UniqueFd signals;
     RankProcess process;
-    UniqueFd foreign;          // of a rank that is not a child: readable when it has ended
-    UniqueFd namespace_alive;  // of a restored one
+    UniqueFd foreign;          // descriptor of a rank that is not a child; readable when the rank has ended
+    UniqueFd namespace_alive;  // pipe that keeps the PID namespace of a restored rank alive
   };
   struct Timers {
     Timer deadline;
@@ -120,8 +121,8 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   Execution execution_;
   AdoptedRank adopted_;
   Termination termination_;
-  std::optional<int> ended_;     // how the program ended, while others of the job have time to end
-  std::vector<Peer> strangers_;  // connected, first message not read yet
+  std::optional<int> ended_;  // wait status of the program, while other processes of the job have time to end
+  std::vector<Peer> strangers_;  // connected peers whose first message was not read yet
   bool shutdown_ = false;
 };
 

@@ -33,7 +33,7 @@ bool LastSave::begin() {
     parts_.memory.begin_export(kOwnRequest);
     parts_.rank.send({0, kOwnRequest, local::Export{}});
   } else if (phase == Phase::kRunning && parts_.rank.is_open()) {
-    parts_.execution.pause(kOwnRequest, {});  // an agent has it exported already
+    parts_.execution.pause(kOwnRequest, {});  // an agent has already exported the memory
   } else if (phase == Phase::kPaused && parts_.memory.is_idle()) {
     parts_.memory.release(kOwnRequest);
   } else {
@@ -42,7 +42,7 @@ bool LastSave::begin() {
   return true;
 }
 
-// Takes answers of the rank, or of this keeper, to this keeper's own requests.
+// Handles the answers of the rank, or of this keeper, to this keeper's own requests.
 void LastSave::on_own_answer(const local::Body& body) {
   if (!is_under_way()) return;
   if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving a rank's context before the keeper kills the rank by itself. A context may have come back by a
-// restore. Some drivers hang the GPU, or the host, if a process is killed while it has such a context. So the
-// rank's memory is exported to this keeper. Then the rank is paused and lets go of it, and a program of its
-// own saves the context. An agent's orders of a save are here the keeper's requests to the rank, under
-// kOwnRequest. In every failure the save is over within kMaxLastSave, with a report.
-// Threads: one. Ownership: the saving program, a child of this process. Arguments at construction outlive it.
-// Errors: none; said() returns them as text.
+// Saves a rank's context before the keeper kills the rank without an order. A restore may have recreated the
+// context. Some drivers hang the GPU, or the host, if a process with such a context is killed. Therefore the
+// rank's memory is first exported to this keeper. Then the rank is paused and releases its memory, and a
+// separate program saves the context. The agent's orders for a save are the keeper's own requests to the rank
+// here, under kOwnRequest. The save always ends within kMaxLastSave, with a report, also after a failure.
+// Threads: one. Ownership: the saving program is a child of this process. The constructor's arguments outlive
+// the object. Errors: none. said() returns errors as text.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,7 @@ class LastSave {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Called when the rank may be killed.
+    // Handles the end of the save. From this point on the rank may be killed.
     virtual void on_last_save_over() = 0;
   };
   struct Parts {
@@ -34,16 +34,16 @@ class LastSave {
     RankLease& lease;
     MemoryExchange& memory;
     Execution& execution;
-    Timer& limit;  // exclusive while is_under_way()
+    Timer& limit;  // timer that only this class uses while is_under_way()
     Owner& owner;
   };
   explicit LastSave(Parts parts) : parts_(parts) {}
 
-  // Begins the save. False: there is nothing to save, or it was tried. Else on_last_save_over() follows,
-  // perhaps at once.
+  // Begins the save. Returns false if there is nothing to save, or if a save was already tried. Otherwise
+  // on_last_save_over() follows, perhaps at once.
   bool begin();
   [[nodiscard]] bool is_under_way() const { return stage_ == Stage::kUnderWay; }
-  // Returns the save's outcome; empty if there was none.
+  // Returns the save's outcome, or an empty string if there was no save.
   [[nodiscard]] const std::string& said() const { return said_; }
 
   void on_own_answer(const local::Body& body);

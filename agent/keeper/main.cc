@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-keeper --dir JOBDIR: starts the job that JOBDIR/keeper.json describes and looks after it.
-// Returns when the program runs and keeper.sock listens (exit 0), or with one line on standard error (exit 1;
-// 64: wrong usage); the keeper itself goes on in a session of its own and outlives the process that has
-// started it.
+// gpumigrate-keeper --dir JOBDIR: starts the job that JOBDIR/keeper.json describes and supervises it. The
+// program returns with exit code 0 when the job's program runs and keeper.sock listens. Otherwise it prints
+// one line on standard error and returns 1, or 64 for wrong usage. The keeper itself continues in its own
+// session, and outlives the process that has started it.
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -35,7 +35,8 @@ namespace {
 constexpr int kExitUsage = 64;
 constexpr std::size_t kMaxConfigBytes = 4u << 20;
 
-// Root gives the folder to the job's user and becomes that user; any other user keeps its own identity.
+// Changes to the job's user. Root gives the folder to the job's user and becomes that user. Any other user
+// keeps its own identity.
 Result<void> become_user(const Config& config, const std::string& folder) {
   if (::geteuid() != 0 || !config.uid || *config.uid == 0) return ok();
   const gid_t group = config.gid.value_or(*config.uid);
@@ -49,7 +50,7 @@ Result<void> become_user(const Config& config, const std::string& folder) {
   return ok();
 }
 
-// JOBDIR/keeper.pid: "PID START_TICKS", locked while the keeper lives.
+// Writes JOBDIR/keeper.pid, "PID START_TICKS". The file is locked as long as the keeper runs.
 Result<UniqueFd> write_pid_file(const std::string& folder) {
   const std::string path = folder + "/keeper.pid";
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -64,7 +65,7 @@ Result<UniqueFd> write_pid_file(const std::string& folder) {
   return fd;
 }
 
-// Standard input and output go nowhere, errors to JOBDIR/keeper.log.
+// Redirects standard input and output to /dev/null, and errors to JOBDIR/keeper.log.
 void leave_terminal(const std::string& folder) {
   const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const UniqueFd log(
@@ -85,8 +86,8 @@ void report_failure(const std::string& folder, const Config& config, const Error
   }
 }
 
-// Takes the job's program from its image, as this process's child: an orphan of the restoring command comes
-// to the keeper.
+// Restores the job's program from its image as this process's child. The program is an orphan of the
+// restoring command, so it becomes a child of the keeper.
 Result<std::optional<Keeper::Restored>> restore(const Config& config, const std::string& folder) {
   if (!config.restore) return std::optional<Keeper::Restored>();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -111,7 +112,7 @@ Result<std::optional<Keeper::Restored>> restore(const Config& config, const std:
       Keeper::Restored{restored.pid, std::move(holder.alive), std::move(restored.lazy_pages)});
 }
 
-// The pid file stays locked for as long as the result lives.
+// The pid file stays locked as long as the result exists.
 struct Prepared {
   UniqueFd pid_file;
   Result<std::unique_ptr<Keeper>> keeper;
@@ -121,12 +122,12 @@ Result<Prepared> become_keeper(const Config& config, const std::string& folder,
                                std::optional<Keeper::Restored> restored) {
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
-  // The name leaves out the id's tag: a test names its crash points before the tag is drawn.
+  // The name leaves out the id's tag, because a test names its crash points before the tag is drawn.
   set_fault_role("keeper." + config.job.substr(0, config.job.find('-', 2)) + "." + role_name(config.role));
   return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
 
-// Does the work that only root can do before the keeper becomes the job's user.
+// Does the work that requires root before the keeper becomes the job's user.
 Result<Prepared> prepare(const Config& config, const std::string& folder) {
   CKPT_TRY(restored, restore(config, folder));
   if (!restored && !config.adopted && !config.init.empty()) {
@@ -157,7 +158,7 @@ Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
   return (*keeper)->run();
 }
 
-// Waits until the keeper reports that it works; it reports its failure on standard error itself.
+// Waits until the keeper reports that it works. The keeper itself reports a failure on standard error.
 int wait_for_start(pid_t child, const UniqueFd& started) {
   char word = 0;
   while (::read(started.get(), &word, 1) < 0 && errno == EINTR) {
@@ -167,7 +168,8 @@ int wait_for_start(pid_t child, const UniqueFd& started) {
   return EXIT_FAILURE;
 }
 
-// The path is found before the user changes: afterwards /proc does not show it.
+// Returns the path of a file next to this program. The path is determined before the user changes, because
+// /proc does not show it afterwards.
 std::string beside_this_program(const std::string& name) {
   std::error_code unknown;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);

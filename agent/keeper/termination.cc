@@ -30,7 +30,8 @@ Termination::Termination(Parts parts)
 void Termination::stop(std::uint64_t request, std::uint64_t grace_ms) {
   if (parts_.state.phase != Phase::kExited && !last_save_.is_under_way()) {
     parts_.state.ended_by_keeper = true;
-    // A rank without a lease must not run, not even to clean up. A signal that kills is a kill.
+    // A rank without a lease must not run, not even to clean up. A signal that would end a restored rank is
+    // treated as a kill.
     const bool at_once = grace_ms == 0 || parts_.lease.is_over() ||
                          (parts_.state.restored && !withstands(parts_.rank.pid(), SIGTERM));
     if (at_once) {
@@ -61,13 +62,13 @@ void Termination::moved(std::uint64_t request) {
   parts_.state.phase = Phase::kLeaving;
   parts_.state.moved = true;
   parts_.state.ended_by_keeper = true;
-  // Nothing of an unmodified program may run after this: no handler, no destructor.
+  // No part of an unmodified program may run after this point: no handler and no destructor.
   if (parts_.is_transparent) {
     kill_now();
     return parts_.agent.answer(request, local::Done{});
   }
   parts_.rank.send({0, request, local::Moved{}});
-  // A rank that was stopped by its lease's end may go now: it has nothing left to do but to end.
+  // A rank that was stopped by its lease's end may continue now, because it only has to end.
   parts_.lease.set_deadline(local::kNoDeadline, true);
   set_grace(kMovedGraceMs);
   parts_.agent.answer(request, local::Done{});
@@ -91,7 +92,8 @@ void Termination::kill_after_save() {
 void Termination::kill_now() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
-  // Its tracer is then a CRIU that dumps it: CRIU dumps no process that another one traces.
+  // The tracer is then a CRIU that dumps the process. CRIU does not dump a process that another program
+  // traces.
   if (parts_.state.phase == Phase::kDumped) kill_tracers_of(parts_.process.pid());
 }
 

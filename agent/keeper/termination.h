@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the rank: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved. After
-// Moved nothing of the program may run any more. A kill that no agent has prepared comes after the last save
-// (last_save.h).
-// Threads: one. Ownership: the timer of the grace. Arguments at construction outlive it. Errors: a signal
-// that does not reach the program is reported on standard error.
+// Ends the rank: Stop (SIGTERM, then SIGKILL after a grace), Kill, and Moved. After Moved, no part of the
+// program may run any more. A kill that no agent has prepared follows the last save (last_save.h).
+// Threads: one. Ownership: the timer of the grace. The constructor's arguments outlive the object. Errors: a
+// signal that does not reach the program is reported on standard error.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,9 @@ class Termination : private LastSave::Owner {
   };
   explicit Termination(Parts parts);
 
-  // `request` 0 is the keeper's own and gets no answer.
+  // Stops the rank. `request` 0 is the keeper's own request and gets no answer.
   void stop(std::uint64_t request, std::uint64_t grace_ms);
-  // Kills the rank. An agent that orders this has saved the context, if there is one.
+  // Kills the rank. An agent that orders a kill has already saved the context, if there is one.
   void kill(std::uint64_t request);
   void moved(std::uint64_t request);
 
@@ -38,11 +37,11 @@ class Termination : private LastSave::Owner {
   [[nodiscard]] const LastSave& last_save() const { return last_save_; }
   [[nodiscard]] int fd() const { return parts_.grace.fd(); }
   void on_timer();
-  // True while the job's processes have time to end after SIGTERM.
+  // Checks whether the job's processes currently have time to end after SIGTERM.
   [[nodiscard]] bool gives_grace() const { return gives_grace_; }
-  // Called when the rank's session is closed.
+  // Handles the end of the rank's session.
   void on_rank_gone();
-  // Called when the program has ended: processes that it has left behind end, too.
+  // Handles the end of the program. Processes that the program has left behind also end.
   void on_exited();
 
  private:

@@ -67,7 +67,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
                                                      Receive receive) {
   std::unique_ptr<PeerLinks> links(
       new PeerLinks(std::move(executor), std::move(settings), std::move(receive)));
-  // A random token: the listener is closed to all until on_token().
+  // A random token closes the listener to all peers until on_token().
   CKPT_TRY(nobody, random_hex(32));
   *links->token_ = nobody;
   CKPT_TRYV(links->listen());
@@ -126,7 +126,7 @@ Result<void> PeerLinks::listen() {
       listener_ = *std::move(listener);
       return ok();
     }
-    settings.address = settings_.listen;  // another process has the port by now
+    settings.address = settings_.listen;  // used because another process now has the earlier port
   }
   CKPT_TRY(listener, control::Listener::create(executor_, settings, accept));
   listener_ = std::move(listener);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent to agent: messages of switches and of moves of ranks only, so that what is committed is finished
-// while the coordinator is away. Each side of an open migration dials the other with the token of that
-// migration's plan; connections in both directions are used alike. With an identity a peer is the node that
-// its certificate names. It may then speak as the other side of a migration that is known here, and as nobody
-// else. The port is kept across restarts (file "peer.port"), so that the address in the other side's plan
-// stays true.
-// Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
-// listen; a peer that is not reached is no error (the same facts travel through the coordinator).
+// Connections between agents. They carry only messages of switches and of moves of ranks, so that committed
+// moves are completed while the coordinator is disconnected. Each side of an open migration connects to the
+// other side with the token of the migration's plan. Connections in both directions are used equally. With an
+// identity, a peer is the node that its certificate names. The peer may act only as the other side of a
+// migration that is known here. The port is used again after restarts (file "peer.port"), so that the address
+// in the other side's plan stays valid.
+// Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns the reason why
+// it cannot listen. An unreachable peer is no error, because the same facts also pass through the
+// coordinator.
 #pragma once
 
 #include <functional>
@@ -35,13 +36,13 @@ class PeerLinks {
     std::string node;
     std::string listen;
     std::string port_file;
-    std::shared_ptr<tls::Identity> identity;  // none: no TLS, and no TCP
+    std::shared_ptr<tls::Identity> identity;  // null means no TLS, and no TCP
     std::shared_ptr<const tls::DeniedSerials> denied;
-    // Returns the other node of a migration and its party; none: this node knows no such migration. Called
-    // only if there is an identity.
+    // Returns the other node of a migration and its party. Returns nothing if this node knows no such
+    // migration. The function is called only if there is an identity.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
-    // Takes a message of a move of ranks from that node. False: the node may not speak as that rank. None:
-    // all are dropped.
+    // Handles a message of a move of ranks from `node`. Returns false if the node may not act as that rank.
+    // Without this function, all such messages are dropped.
     std::function<bool(const std::string& node, const wire::CommitMessage&)> take_of_ranks;
   };
   using Receive = std::function<void(wire::CommitMessage)>;
@@ -52,16 +53,16 @@ class PeerLinks {
   PeerLinks& operator=(const PeerLinks&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return listener_->address(); }
-  // The coordinator has sent the nodes' token: dialers must show it from now on. Until a token is known no
-  // peer is accepted.
+  // Sets the nodes' token, which the coordinator has sent. From now on, dialers must present this token.
+  // Until a token is known, no peer is accepted.
   void on_token(std::string token);
-  // Keeps a connection to that node for this migration, until drop() of the migration. The plan's token is
-  // the nodes' as well.
+  // Keeps a connection to `node` for this migration, until drop() of the migration. The plan's token is also
+  // the nodes' token.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
-  // Ends the connections that showed certificates which are denied by now.
+  // Closes the connections whose certificates are now denied.
   void close_denied();
-  // Sends a message. False if there is no connection with that node.
+  // Sends a message. Returns false if there is no connection with `node`.
   bool send(const std::string& node, const wire::CommitMessage& message);
 
  private:
@@ -69,15 +70,16 @@ class PeerLinks {
   Result<void> listen();
   void accepted(std::shared_ptr<control::Connection> connection, std::string node);
   [[nodiscard]] control::TlsSettings tls_to(control::Admit admit) const;
-  // Returns the function that passes a node's messages on to receive_, if they may be believed.
+  // Returns the function that forwards a node's messages to receive_ if the node is authorized to send them.
   [[nodiscard]] std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> taker(
       const std::string& node) const;
 
   asio::any_io_executor executor_;
   Settings settings_;
   std::shared_ptr<Receive>
-      receive_;  // empty after destruction: connections may outlive this object for a moment
-  std::shared_ptr<Rarely> dropped_ = std::make_shared<Rarely>();  // likewise
+      receive_;  // empty after destruction, because connections may briefly outlive this object
+  std::shared_ptr<Rarely> dropped_ = std::make_shared<Rarely>();  // shared with connections, which may
+                                                                  // briefly outlive this object
   std::shared_ptr<control::Listener> listener_;
   std::shared_ptr<std::string>
       token_;  // shared with the listener's handshakes, which may outlive this object

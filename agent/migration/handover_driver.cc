@@ -16,7 +16,7 @@ using migration::Batches;
 using migration::RecordKind;
 using wire::Role;
 
-// Crash points between taking an event and handing it to its machine.
+// Provides crash points between the receipt of an event and its handling by the machine.
 void fault_before(const wire::CommitMessage& message) {
   if (message.to.role == Role::kSource && std::holds_alternative<wire::Ran>(message.body)) {
     fault_point(FaultPoint::kSourceReceivedRuns);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's driver of the switch (libckpt/protocol/handover/driver.md): its machines and journal on a
-// MachineRunner. All are in one queue, since a later migration of a job ends the machines of an earlier one.
+// The agent's driver of the switch (libckpt/protocol/handover/driver.md). It runs the state machines and
+// their journal on a MachineRunner. All migrations share one queue, because a later migration of a job ends
+// the machines of an earlier one.
 //
-// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
-// driver owns machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
+// Threads: the event loop. The disk thread accesses the journal, one call at a time. Ownership: the driver
+// owns machines, journal and timers. Errors: those of the runner (libckpt/runner/machine_runner.h).
 #pragma once
 
 #include <chrono>
@@ -21,8 +22,8 @@
 
 namespace ckpt::agent {
 
-// The outside world of the machines. Every call returns at once and is idempotent (it may be repeated after a
-// restart).
+// The environment of the machines. Every call returns at once and is idempotent, because it may be repeated
+// after a restart.
 class HandoverEffects {
  public:
   virtual ~HandoverEffects() = default;
@@ -30,7 +31,7 @@ class HandoverEffects {
                     const wire::CommitMessage& message) = 0;
   virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                       const migration::Report& report) = 0;
-  // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
+  // Performs all actions except WriteRecord, ArmTimer and DisarmTimer.
   virtual void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                        const migration::Action& action) = 0;
 };
@@ -52,37 +53,37 @@ struct HandoverTypes : migration::MachineTypes {
 
 class HandoverDriver : private runner::Protocol<HandoverTypes> {
  public:
-  // Limits of waiting messages from other parties: for one migration, and in all.
+  // Limits for waiting messages from other parties, per migration and in total.
   static constexpr std::size_t kMaxOfMigration = 32;
   static constexpr std::size_t kMaxQueued = 512;
 
   HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
                  migration::Timing timing, HandoverEffects& effects, std::function<void(Error)> fatal);
 
-  // Rebuilds the machines and executes their actions. Called once, before anything else.
+  // Rebuilds the machines and executes their actions. Call this function once, before all other functions.
   Task<Result<void>> restore();
 
-  // Takes a message of the coordinator or of a peer. It may be dropped when too many wait
+  // Handles a message of the coordinator or of a peer. The message may be dropped when too many wait
   // (libckpt/runner/remote_messages.h).
   void on_message(wire::CommitMessage message);
-  // Takes a message of one machine of this node to another one.
+  // Handles a message of one machine of this node to another one.
   void on_own_message(wire::CommitMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
-  // Sets the lease term of the coordinator's last welcome. Leases are requested at that pace from the next
-  // request on (ask_again()).
+  // Sets the lease term of the coordinator's last welcome. From the next request on, leases are requested at
+  // that rate (ask_again()).
   void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
-  // Sends unanswered messages at once instead of at the next timer, since a peer can be reached again.
+  // Sends unanswered messages at once and not at the next timer, because a peer can be reached again.
   void ask_again();
-  // Removes the machines and records of a job about which no message will come.
+  // Removes the machines and records of a job for which no message will arrive.
   void forget(wire::JobId job);
 
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
   [[nodiscard]] std::size_t waiting() const { return runner_.waiting(0); }
 
  private:
-  // runner::Protocol.
+  // Implements runner::Protocol.
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
   Result<runner::Step<Batch>> step(wire::MigrationId migration, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
@@ -95,7 +96,7 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  // Called when the disk has no space for the migration.
+  // Refuses the migration. Called when the disk has no space for it.
   void refuse(const wire::CommitMessage& prepare, const Error& error);
 
   migration::Journal journal_;

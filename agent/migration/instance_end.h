@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an instance ended, for the moves that it takes part in. Threads: any. Errors: none.
+// Classifies the end of an instance for the moves that it takes part in.
+// Threads: any. Errors: none.
 #pragma once
 
 #include <sys/wait.h>
@@ -8,7 +9,7 @@
 
 namespace ckpt::agent {
 
-// True if the instance ended by itself with exit code 0, or was ordered to end: it must not run again.
+// Checks whether the instance exited with code 0, or was ordered to end. Such an instance must not run again.
 [[nodiscard]] inline bool is_clean_end(const local::RankExited& end) noexcept {
   return end.ended_by_keeper != 0 || (WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == 0);
 }

@@ -11,10 +11,11 @@ using migration::SwitchInfo;
 using migration::SwitchKey;
 using wire::Role;
 
-// The number of closed migrations that are kept: their measurements are sent again after an absence of the
-// coordinator.
+// The number of closed migrations that stay in memory. Their measurements are sent again after the
+// coordinator was disconnected.
 constexpr std::size_t kKeptSessions = 32;
-// A job that takes longer, such as one that CRIU still dumps, does not keep its node from serving.
+// The time limit for settling a job. A slower job, such as one that CRIU still dumps, does not prevent its
+// node from serving.
 constexpr std::chrono::seconds kSettleWait{5};
 
 Migrations::Migrations(MigrationContext& context, PeerLinks& peers, const RankParties& ranks,
@@ -48,7 +49,7 @@ Migrations::TargetPtr& Migrations::target(const SwitchInfo& info) {
 void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
   if (peer_nodes_.contains(key)) return;
   auto plan = wire::decode_plan(info.plan);
-  if (!plan) return;  // a tombstone: nothing is known of the other side
+  if (!plan) return;  // a tombstone contains no facts about the other side
   const wire::MigrationPlan& known = *plan;
   const bool is_source = key.role == Role::kSource;
   const std::string& node = is_source ? known.target_node : known.source_node;
@@ -73,15 +74,15 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
 void Migrations::send_to_agent(const SwitchKey& key, const wire::CommitMessage& message) {
   const auto peer = peer_nodes_.find(key);
   if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
-    driver_.on_own_message(message);  // both sides are here
+    driver_.on_own_message(message);  // both sides are on this node
     return;
   }
   context_.reports.send(message);
   if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
 }
 
-// The coordinator makes its report when it receives the outcome: the measurements go ahead of it on the same
-// connection.
+// Sends the measurements before the outcome, on the same connection. The coordinator creates its report when
+// it receives the outcome.
 void Migrations::send_report_before(const wire::CommitMessage& message) {
   const bool source_outcome =
       message.from.role == Role::kSource && (std::holds_alternative<wire::Released>(message.body) ||
@@ -142,19 +143,20 @@ Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Sett
 }
 
 Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
-  if (job->unknown()) co_return;  // known_again() settles it later
+  if (job->unknown()) co_return;  // known_again() settles this job later
   co_await settle(job);
   co_await withdraw_leftovers(job);
 }
 
-// Settles a job that has become known. No job may go on before the journal has been read. A job of an open
-// migration goes on by that migration alone.
+// Settles a job that has become known. No job may continue before the journal was read. A job of an open
+// migration continues only through that migration.
 void Migrations::known_again(const std::shared_ptr<Job>& job) {
   if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }
 
-// A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its
-// resume and the withdrawal has left it, or one whose copy ended with it. It would keep what the job frees.
+// Withdraws arrived memory from a job that runs with all its memory. An agent that ended between the job's
+// resume and the withdrawal has left this memory, or an agent whose copy ended with it. The leftover memory
+// would keep allocations that the job frees.
 Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
   if (job->ended() || !job->keeper()) co_return;
   const auto status = co_await job->keeper()->attach();
@@ -184,7 +186,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     const auto* state = switches.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
     const bool is_rank = ranks_.has_promised(record.migration);
-    if (is_rank) co_return;  // its party gives its orders, and learns of its end by them
+    if (is_rank) co_return;  // the rank's party gives its orders, and detects its end by them
     if (!committed) {
       spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
                    wire::migration_text(record.migration));

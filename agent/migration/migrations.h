@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The effects of all handovers of this agent: the session for each action, and the route of each message.
-// Messages to the other agent go through the coordinator and, where there is a connection, directly: every
-// fact may arrive twice.
+// Messages to the other agent go through the coordinator and also directly, if there is a connection.
+// Therefore every fact may arrive twice.
 // Threads: the event loop. Ownership: owns the machines' driver and the sessions of open migrations. Errors:
-// none leave this class; a failure becomes an event of the machine that it concerns.
+// none leave this class. A failure becomes an event of the machine that it concerns.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ namespace ckpt::agent {
 
 class Migrations : public HandoverEffects, public SessionPort {
  public:
-  // The machines' driver (handover_driver.h) is made of these; this class is its effects.
+  // The parts of the machines' driver (handover_driver.h). This class provides the driver's effects.
   struct Machines {
     asio::io_context& io;
     asio::thread_pool& disk;
@@ -43,20 +43,21 @@ class Migrations : public HandoverEffects, public SessionPort {
                const migration::Action& action) override;
 
   Result<void> set_limits(const wire::SetLimits& limits);
-  // Settles the jobs after the machines were rebuilt. It resumes jobs that no migration holds, ends standbys
-  // that no record names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14). Returns
-  // once all jobs are settled, or after a limit; the others go on meanwhile.
+  // Settles the jobs after the machines were rebuilt. The function resumes jobs that no migration holds, and
+  // ends standbys that no record names. It reports to the machines which instances no longer exist (SW-4,
+  // SW-5, SW-14). It returns after all jobs are settled, or after a limit. The remaining jobs are then
+  // settled in the background.
   Task<> settle_after_restart();
-  // Called when an instance that was unknown has answered.
+  // Handles the answer of an unknown instance.
   void known_again(const std::shared_ptr<Job>& job);
-  // Sends measurements again to a coordinator that is back (the machines repeat everything else).
+  // Sends measurements again after the coordinator has reconnected. The machines repeat all other messages.
   void restate();
-  // True if a migration of the job is open on this node.
+  // Checks whether a migration of the job is open on this node.
   [[nodiscard]] bool busy(wire::JobId job) const;
-  // Returns the other side of a migration that is known here, open or closed; nothing if only its outcome is
-  // known.
+  // Returns the other side of a migration that is known here, open or closed. Returns nothing if only the
+  // migration's outcome is known.
   [[nodiscard]] std::optional<PeerLinks::OtherSide> other_side(wire::MigrationId migration) const;
-  // Releases what closed migrations still hold here.
+  // Releases what closed migrations still use on this node.
   void tidy();
 
  private:

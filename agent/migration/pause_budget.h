@@ -18,26 +18,27 @@ class PauseBudget {
 
   // Sets the plan's options.
   void set_options(const wire::MigrateOptions& options) { options_ = options; }
-  // Sets the work, if this agent prepared the migration. Without it there is no estimate.
+  // Sets the work if this agent prepared the migration. Without the work there is no estimate.
   void set_work(PauseWork work, std::optional<wire::PauseFacts> last_pause);
-  // Makes the estimate. `target`: the target's own lines.
+  // Computes the estimate. `target` contains the target's own cost lines.
   void estimate(const std::vector<wire::CostLine>& target);
-  // Makes it again once the mode knows more. The mover keeps the first one.
+  // Computes the estimate again when the mode has more facts. The mover keeps the first estimate.
   void revise(PauseWork work);
-  // Sets limits by the command `set`, which may come before the plan; negative: unchanged.
+  // Sets limits from the command `set`, which may arrive before the plan. A negative value leaves a limit
+  // unchanged.
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
 
   [[nodiscard]] Nanos limit() const;
-  // True if the migration is given up rather than pass the limit.
+  // Checks whether the migration is aborted when it would exceed the limit.
   [[nodiscard]] bool gives_up() const;
   [[nodiscard]] bool is_exceeded() const { return gives_up() && estimate_.total() > limit(); }
-  // Returns the plan's options under the present limits.
+  // Returns the plan's options with the current limits.
   [[nodiscard]] wire::MigrateOptions options() const;
   [[nodiscard]] bool has_work() const noexcept { return work_.has_value(); }
   [[nodiscard]] const PauseEstimate& estimated() const noexcept { return estimate_; }
   // Returns the estimate with the copy of device memory. `whole` is the mover's estimate of the pause.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const { return estimate_.with_copy(whole, told_); }
-  // Teaches the node's costs (pause_costs.h) from the report, after the pause.
+  // Updates the node's costs (pause_costs.h) from the report, after the pause.
   void learn(const wire::SourceReport& report, Nanos verified_received_ns);
 
  private:
@@ -49,7 +50,7 @@ class PauseBudget {
   std::optional<wire::PauseFacts> last_pause_;
   std::vector<wire::CostLine> target_;
   PauseEstimate estimate_;
-  PauseEstimate told_;  // the one that was sent to the mover
+  PauseEstimate told_;  // the estimate that was sent to the mover
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forecasts the pause of a live move from measurements while the job runs: sizes of its memory, threads,
-// descriptors, and this node's rates. Counts the obstacles to a move to another node. `describe`, `--dry-run`
-// and drains ask for it before there is a target. A migration's own estimate has the target's rates, and
-// knows how much the job writes.
-// Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
+// Forecasts the pause of a live move from measurements while the job runs: the sizes of its memory, threads
+// and descriptors, and this node's rates. The forecast also counts the obstacles to a move to another node.
+// `describe`, `--dry-run` and drains request it before there is a target. A migration's own estimate uses the
+// target's rates, and includes how much the job writes.
+// Threads: the event loop. Processes are read on the pool of images. Ownership: the context outlives it.
 // Errors: a size that cannot be read stays unknown.
 #pragma once
 
@@ -19,7 +19,8 @@ namespace ckpt::agent {
 class PauseForecast {
  public:
   explicit PauseForecast(MigrationContext& context) : context_(context) {}
-  // Forecasts for each running job, at most once a minute; between two nodes only if `moves_processes`.
+  // Forecasts the pause of each running job, at most once a minute. A move between two nodes is forecast only
+  // if `moves_processes`.
   Task<> look(bool moves_processes);
 
  private:
@@ -27,13 +28,14 @@ class PauseForecast {
   [[nodiscard]] bool is_due(const Job& job);
 
   struct Node {
-    bool copies_ahead = false;  // host memory
-    bool leaves_out = false;    // CRIU leaves it out of its dump (left_out_pages.h)
+    bool copies_ahead = false;  // true if host memory is copied ahead
+    bool leaves_out = false;    // true if CRIU leaves this memory out of its dump (left_out_pages.h)
   };
 
   MigrationContext& context_;
-  std::optional<Node> node_;                                                // of the pool's, once
-  std::map<std::string, std::chrono::steady_clock::time_point> looked_at_;  // by folder
+  std::optional<Node> node_;  // facts about the node, read once on the pool
+  // time of the last forecast, by the instance's folder
+  std::map<std::string, std::chrono::steady_clock::time_point> looked_at_;
 };
 
 }  // namespace ckpt::agent

@@ -32,8 +32,8 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
 
 namespace {
 
-// Returns why the job's program cannot be asked. The coordinator knows of migrations, so it does not ask
-// during one.
+// Returns the reason why the job's program cannot be queried. The coordinator knows about migrations, so it
+// sends no query during a migration.
 std::optional<Error> why_held(const Job& job) {
   const local::Phase phase = job.phase();
   const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
@@ -55,10 +55,12 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
   const auto mode = make_source_mode(
       context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
-  co_await mode->let_go();  // releases the memory with which a move would have begun
-  // `jobs` counts what this look has found.
+  co_await mode->let_go();  // releases the memory that a move would have used at its beginning
+  // `jobs` shows the obstacles that this check has found.
   if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
-  if (!checked) co_return why_held(*job).value_or(checked.error());  // a snapshot may have begun meanwhile
+  if (!checked)
+    co_return why_held(*job).value_or(checked.error());  // a snapshot may have begun in the
+                                                         // meantime
   co_return mode->needs();
 }
 

@@ -11,7 +11,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLimitLook{50};  // `set` may have changed it, or the migration has ended
+constexpr Milliseconds kLimitLook{50};  // interval of the checks, because `set` may have changed the limit or
+                                        // the migration may have ended
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 
@@ -124,7 +125,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
   settings.failed = [weak = weak_from_this()](Error error) {
     if (auto self = weak.lock()) self->fail(error);
   };
-  const auto keeper = job_->keeper();  // gone if the job ended while the mover got ready
+  const auto keeper = job_->keeper();  // null if the job ended during the mover's preparation
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   auto exported = co_await export_->run(context_.executor);
@@ -233,7 +234,7 @@ void SourceSession::on_mover(mover::Packet packet) {
   }
 }
 
-// Reports the progress of device memory, with host memory that leaves ahead of the pause.
+// Reports the progress of device memory, together with host memory that is sent before the pause.
 void SourceSession::report_progress(const mover::Progress& progress) {
   const HostProgress host = mode_->host_progress();
   const std::uint64_t host_left = host.total_bytes - host.done_bytes;
@@ -257,8 +258,9 @@ void SourceSession::report_progress(const mover::Progress& progress) {
   context_.reports.send(out);
 }
 
-// Device memory has converged; host memory may take longer. After that the estimate knows how much of it the
-// job writes, and the mover has estimated the copy again.
+// Waits until memory has converged. Device memory has converged already, but host memory may take longer.
+// Afterwards the estimate includes how much host memory the job writes, and the mover has estimated the copy
+// again.
 Task<> SourceSession::converge() {
   auto self = shared_from_this();
   co_await mode_->settle_host_state();
@@ -275,7 +277,7 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
                                 Nanos last_ack_ns) {
   if (!report_) return;
   wire::SourceReport& report = *report_;
-  // A dump comes before the final round, so the agent's own time stands.
+  // A dump comes before the final round, so the agent's own time is used.
   if (report.host_saved_ns == 0) report.paused_ns = final_received_ns;
   report.last_ack_ns = last_ack_ns;
   report.clock_offset_ns = counters.clock_offset_ns;
@@ -307,7 +309,7 @@ void SourceSession::pause_at(std::uint64_t barrier) {
   control::spawn(context_.executor, "source pause", pause(barrier));
 }
 
-// `barrier` 0: the next one.
+// Pauses the rank. `barrier` 0 means the next barrier.
 Task<> SourceSession::pause(std::uint64_t barrier) {
   auto self = shared_from_this();
   if (is_over()) co_return;
@@ -331,7 +333,8 @@ Task<> SourceSession::pause(std::uint64_t barrier) {
   if (budget_.gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
 }
 
-// The machine decides: a job that the target has committed goes on there.
+// Watches the limit of the pause. The machine decides, because a job that the target has committed continues
+// there.
 Task<> SourceSession::keep_limit() {
   auto self = shared_from_this();
   while (!is_over() && verified_received_ns_ == 0) {
@@ -348,14 +351,14 @@ Task<> SourceSession::keep_limit() {
   }
 }
 
-// Saves the state beside device memory. The manifest, which lets the target commit, waits for it.
+// Saves the state other than device memory. The manifest, which lets the target commit, waits for this state.
 Task<> SourceSession::save() {
   auto self = shared_from_this();
   const Turn::Held turn = co_await saving_.take();
   if (is_over() || !paused_ || !report_) co_return;
   auto saved = co_await mode_->save(job_, std::move(*paused_), *report_);
   if (is_over()) co_return;
-  // The error is no refusal, whatever its cause is: the job has been paused.
+  // The error is never a refusal, whatever its cause is, because the job was already paused.
   if (!saved) {
     co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
                        .caused_by(std::move(saved).error()));
@@ -376,7 +379,7 @@ void SourceSession::run_final_round(HostState state) {
   if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.error());
 }
 
-// Sends the manifest once both things that it needs are there.
+// Sends the manifest when both of its conditions are met.
 void SourceSession::advance_manifest(Manifest waiting_for_this, Manifest waits_for_other) {
   manifest_ = manifest_ == waiting_for_this ? Manifest::kReleased : waits_for_other;
   if (manifest_ != Manifest::kReleased || !session_ || is_over()) return;
@@ -388,7 +391,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  // The agent must know whether it lives.
+  // The agent must know whether the job still runs.
   if (job_) co_await job_->known();
   if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
@@ -397,15 +400,15 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   local::Resume resume;
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
-  // Releases the session's memory like the target: memory that is copied when the job goes back must not be
-  // held by the mover's session, too.
+  // Releases the session's memory in the same way as the target. The mover's session must not also hold
+  // memory that is copied when the job goes back.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
   const Turn::Held turn = co_await job_->resume_turn().take();
   if (!co_await go_back(order)) co_return;
-  if (!job_->keeper()) co_return;  // it ended meanwhile, which its listener has reported
-  // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier
-  // yet.
+  if (!job_->keeper()) co_return;  // the job ended in the meantime, which its listener has reported
+  // The keeper also accepts this order for a rank that already runs, and for a rank that has not reached its
+  // barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
     spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
@@ -417,17 +420,17 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   emit(migration::InstanceRuns(k));
 }
 
-// The job is here alone, so this is tried again for as long as it lives: a service of the node that it needs
-// may have ended and come back (the context helper). False: the job ended, or order `order` is no longer the
-// last.
+// Lets the job go back. Only this node has the job, so the step is repeated as long as the job runs. A
+// service of the node may have ended and started again (the context helper). Returns false if the job ended,
+// or if `order` is no longer the last order.
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
-    // A save under way ends first: CRIU must not meet a process that goes on.
+    // A save in progress ends first, because CRIU must not dump a process that continues.
     const Turn::Held turn = co_await saving_.take();
     auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
-    if (job_->ended() || !job_->keeper()) co_return false;  // its listener has reported it
+    if (job_->ended() || !job_->keeper()) co_return false;  // the job's listener has reported the end
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
                   pause.count(), back.error().to_string());
     Signal nobody(context_.executor);
@@ -442,8 +445,8 @@ Task<> SourceSession::stop_copy() {
   if (pausing_) {
     pausing_->cancel();
     if (job_ && job_->keeper()) {
-      // A pause that is withdrawn before the barrier is answered by the keeper at once, and the rank never
-      // notices. A rank that reached the barrier in the same moment goes on.
+      // If a pause is withdrawn before the barrier, the keeper answers at once and the rank notices nothing.
+      // A rank that reached the barrier at the same moment continues.
       local::Resume resume;
       resume.incarnation = info_.base;
       auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
@@ -460,7 +463,7 @@ Task<> SourceSession::release_memory() {
   if (memory) co_await memory->stop();
   if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
-  // A save under way still writes into that file.
+  // A save in progress still writes into the file.
   const Turn::Held turn = co_await saving_.take();
   co_await mode_->let_go();
 }
@@ -470,7 +473,7 @@ Task<> SourceSession::free() {
   if (stage_ == Stage::kFreed) co_return;
   stage_ = Stage::kFreed;
   if (!job_) {
-    // The record alone identifies the instance after a restart.
+    // After a restart, the record alone identifies the instance.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   if (report_ && verified_received_ns_ != 0) budget_.learn(*report_, verified_received_ns_);
@@ -479,7 +482,7 @@ Task<> SourceSession::free() {
 }
 
 void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
-  budget_.set_limits(max_downtime_ns, bandwidth);  // a copy that has not started yet starts with these
+  budget_.set_limits(max_downtime_ns, bandwidth);  // a copy that has not started yet starts with these limits
   if (!session_ || is_over()) return;
   mover::MoverLimits limits;
   limits.max_downtime_ns = max_downtime_ns;

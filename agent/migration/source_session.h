@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each
-// action of the machine returns at once; its result is an event. The pause's path has no coordinator, no log
-// and no JSON on it: Paused -> FinalRound to the mover, while the driver makes BARRIER durable, ->
-// ReleaseManifest. State beside device memory belongs to the mode (mode.h).
+// action of the machine returns at once, and its result is an event. The path of the pause contains no
+// coordinator, no log and no JSON. The path is Paused -> FinalRound to the mover, while the driver makes
+// BARRIER durable, -> ReleaseManifest. State other than device memory belongs to the mode (mode.h).
 //
-// The machine (libckpt/protocol/handover/source_machine.h) decides; this class only keeps the progress of its
-// orders, in three values.
+// The machine (libckpt/protocol/handover/source_machine.h) decides. This class only stores the progress of
+// its orders, in three values.
 //   Stage, of the copy:
 //     kNew       --PrepareSource-->          kPreparing
 //     kPreparing --prepare() is over-->      kPrepared    SourceReady or SourceRefused was emitted
@@ -21,8 +21,8 @@
 //     kHeld --save() is over--> kAwaitsBarrier --ReleaseManifest--> kReleased
 //     kHeld --ReleaseManifest--> kAwaitsSave --save() is over--> kReleased
 //
-// Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end
-// with StopCopy or FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
+// Threads: the event loop. Ownership: shared with its coroutines. The mover's session and the descriptors end
+// with StopCopy or FreeSource. Errors: SourceRefused before anything was changed, EngineFailed later.
 #pragma once
 
 #include <memory>
@@ -47,24 +47,24 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   ~SourceSession();
 
   void perform(const migration::Action& action);
-  // Pauses a rank of a gang at the barrier on which all have agreed (PauseJob; GANG-1).
+  // Pauses a rank of a gang at the barrier on which all ranks have agreed (PauseJob; GANG-1).
   void pause_at(std::uint64_t barrier);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
-  // Sends the target the reason why the source ends the migration, since the target's message may reach the
+  // Sends the target the reason why the source ends the migration, because the target's message may reach the
   // coordinator first.
   void set_failure_reason(std::string reason) { why_ = std::move(reason); }
-  // The measurements; only once the rank has paused.
+  // Returns the measurements. They exist only after the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
-  // The job's instance on this node, if it is still known.
+  // Returns the job's instance on this node, if the instance is still known.
   [[nodiscard]] std::shared_ptr<Job> job() const;
 
  private:
   enum class Stage : std::uint8_t { kNew, kPreparing, kPrepared, kAbandoned, kStopped, kFreed };
   enum class HostStatePath : std::uint8_t {
-    kNone,       // there is none to send
-    kAfterSave,  // the final round begins once save() has given all of it
-    kGrows,      // a GrowingHostState: the final round begins beside save()
+    kNone,       // there is no host state to send
+    kAfterSave,  // the final round begins after save() has provided the complete state
+    kGrows,      // the final round begins in parallel with save(), which fills a GrowingHostState
   };
   enum class Manifest : std::uint8_t { kHeld, kAwaitsBarrier, kAwaitsSave, kReleased };
 
@@ -109,10 +109,10 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::string why_;
   PauseBudget budget_;
   Nanos verified_received_ns_ = 0;
-  Nanos mover_estimate_ns_ = 0;  // of the pause, the last
+  Nanos mover_estimate_ns_ = 0;  // the mover's last estimate of the pause
   bool within_node_ = false;
-  Turn saving_;               // saving and going back, one after the other
-  std::uint64_t orders_ = 0;  // RunInstance
+  Turn saving_;               // serializes saving and going back
+  std::uint64_t orders_ = 0;  // number of RunInstance orders
   Stage stage_ = Stage::kNew;
   HostStatePath host_path_;
   Manifest manifest_ = Manifest::kHeld;

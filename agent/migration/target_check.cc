@@ -35,7 +35,7 @@ Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec) {
 Task<Result<void>> check_target(MigrationContext& context, wire::CheckTarget request) {
   CKPT_CO_TRYV(check_spec(context.gpus, request.spec));
   const auto operation = JobOperation::checked(request.spec, request.spec.incarnation - 1, true);
-  // The standby of a cooperative job finds its files itself.
+  // The standby of a cooperative job opens its own files.
   if (operation.pause_kind() == PauseKind::kCooperative) co_return ok();
   CKPT_CO_TRYV(check_needs(request.needs, co_await describe_endpoint(context)));
   const auto mode = make_target_mode(context, operation);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks whether this node would take a program that another node would move here. A migration's target and a
-// dry run ask the same functions. Nothing is touched.
-// Threads: the event loop; files are read on the pool of images. Ownership: the context outlives it. Errors:
-// kRefused, kNotFound, kNotSupported, kInvalidArgument, with the reason; kProtocol for a list that no source
-// sends.
+// Checks whether this node would accept a program that another node would move here. A migration's target and
+// a dry run call the same functions, which change nothing.
+// Threads: the event loop. Files are read on the pool of images. Ownership: the context outlives it. Errors:
+// kRefused, kNotFound, kNotSupported and kInvalidArgument, with the reason. kProtocol for a list that no
+// source sends.
 #pragma once
 
 #include "agent/migration/modes/migration_context.h"
 
 namespace ckpt::agent {
 
-// The facts of this node that its peer compares with the job, without addresses and costs.
+// Returns the facts of this node that its peer compares with the job, without addresses and costs.
 Task<EndpointPayload> describe_endpoint(MigrationContext& context);
 // Checks whether this node may run a job of that description.
 [[nodiscard]] Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec);

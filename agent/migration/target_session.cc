@@ -49,10 +49,11 @@ void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
 
 void TargetSession::on_local(const local::Body& body) {
   if (const auto* exited = std::get_if<local::RankExited>(&body)) {
-    // While preparing, the coroutine that waits for the standby reports its end, with its last output.
+    // During the preparation, the coroutine that waits for the standby reports the standby's end, with its
+    // last output.
     if (is_over() || stage_ == Stage::kPreparing || job_->leaving()) return;
-    // An instance that was stopped has ended as ordered: going back would run it again until the source
-    // receives the order to stop, too.
+    // A stopped instance has ended as ordered. Going back would run it again until the source also receives
+    // the order to stop.
     end_ = is_clean_end(*exited) ? InstanceEnd::kFinished : InstanceEnd::kDied;
     if (!running_ && !opening_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
@@ -65,7 +66,7 @@ void TargetSession::report_end() {
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }
 
-// An earlier agent may have let it run.
+// Checks whether the instance has finished. An earlier agent may have let it run.
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended()) return false;
   const JobRecord& record = job_->record();
@@ -86,7 +87,7 @@ void TargetSession::perform(const migration::Action& action) {
   } else if (std::holds_alternative<migration::FreeTarget>(action)) {
     control::spawn(executor, "target free", self->free());
   }
-  // The mover has been listening since the instance was ready.
+  // The mover has listened since the instance was ready.
 }
 
 Task<> TargetSession::prepare() {
@@ -111,7 +112,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   }
   CKPT_CO_TRYV(check_plan(migration_plan));
   CKPT_CO_TRY(process, context_.gpus.mover_of(migration_plan.target_ranks.front().gpu_index));
-  process->start();  // its context is made while the instance starts
+  process->start();  // creates the mover's context while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session(process, migration_plan));
@@ -151,7 +152,7 @@ Task<Result<void>> TargetSession::export_memory() {
   settings.failed = [weak = weak_from_this()](Error error) {
     if (auto self = weak.lock()) self->fail(error);
   };
-  const auto keeper = job_->keeper();  // gone if the standby ended while the mover got ready
+  const auto keeper = job_->keeper();  // null if the standby ended during the mover's preparation
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The standby ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
@@ -203,8 +204,8 @@ void TargetSession::on_mover(mover::Packet packet) {
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
-// Gives the instance's keeper the memory that the mover made, and compares the source's description of the
-// job. Both come before VERIFIED is stated.
+// Passes the memory that the mover created to the instance's keeper, and compares the source's description of
+// the job. Both steps precede the report of VERIFIED.
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
@@ -258,7 +259,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
 Task<> TargetSession::compare(wire::Bytes payload) {
   auto self = shared_from_this();
   auto same = co_await mode_->compare(std::move(payload));
-  // Refused: the stage stays, so that VERIFIED is never stated.
+  // After a refusal the stage stays the same, so that VERIFIED is never reported.
   if (!same) co_return fail(same.error());
   if (stage_ == Stage::kComparing) stage_ = Stage::kReceiving;
   if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
@@ -272,8 +273,8 @@ void TargetSession::order_run(const migration::RunInstance& run) {
   order_ = order;
   if (!std::exchange(ordering_, true)) return control::spawn(context_.executor, "target run", run_orders());
   if (!running_ || running_->k != order.k) return;
-  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop the instance
-  // at its start.
+  // Restoring gigabytes takes longer than a lease. With the first deadline, the keeper would stop the
+  // instance at its start.
   running_->deadline.renew(order.deadline);
   const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
   if (is_own && job_->keeper())
@@ -298,7 +299,7 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceRuns(order.k));
       if (!order.has_run) job_->runs_as(order.k);
       ran_as_ = order.k;
-      if (end_ != InstanceEnd::kNone) report_end();  // before its resume was answered for
+      if (end_ != InstanceEnd::kNone) report_end();  // the instance ended before the answer to its resume
       continue;
     }
     if (has_finished()) {
@@ -319,20 +320,21 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
     attach_to(brought);
     if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
   }
-  // An instance that may have run before this agent was started must not be taken for lost.
+  // An instance that may have run before this agent was started must not count as lost.
   co_await job_->known();
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
-  // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
+  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
   // one more region.
   if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report =
-      report_ ? &*report_ : nullptr;  // outside of the co_await: g++ 12 computes both branches there
+      report_ ? &*report_ : nullptr;  // computed outside the co_await, because g++ 12 computes both branches
+                                      // there
   CKPT_CO_TRYV(co_await mode_->run(job_, order, report));
   learn();
-  // The memory is the instance's own from here on; nothing may hold regions that it frees.
+  // The memory is the instance's own from this point on. Nothing may hold regions that the instance frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
 }
@@ -371,7 +373,7 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   opening_ = false;
   if (running) job_->runs_as(k);
   if (running || has_finished()) ran_as_ = k;
-  if (end_ != InstanceEnd::kNone) report_end();  // before its resume was answered for
+  if (end_ != InstanceEnd::kNone) report_end();  // the instance ended before the answer to its resume
   if (!running) co_return std::move(running).error();
   if (report_ && report_->resume_sent_ns == 0) {
     report_->resume_sent_ns = sent_ns;
@@ -383,7 +385,7 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   co_return ok();
 }
 
-// A later agent's report lacks the times before its start.
+// Updates the node's costs. A later agent's report lacks the times before that agent's start.
 void TargetSession::learn() {
   if (stage_ != Stage::kVerified || report_->resumed_ns == 0) return;
   stage_ = Stage::kMeasured;
@@ -421,7 +423,7 @@ Task<> TargetSession::free() {
   auto self = shared_from_this();
   const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kAbandoned;
   stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
-  // Ends an instance that is still starting first: the coroutine that waits for it then cleans up.
+  // Ends an instance that is still starting first. The coroutine that waits for the instance then cleans up.
   auto job = job_;
   co_await mode_->end(job);
   if (stage_ == Stage::kAbandoned) co_return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The target's effects of one migration: the instance (mode.h), its keeper, and the mover's receiving
-// session. An action of the machine returns at once; its result is an event.
+// session. Each action of the machine returns at once, and its result is an event.
 //
-// The machine (libckpt/protocol/handover/target_machine.h) decides; this class only keeps the progress of its
-// orders, in two values.
+// The machine (libckpt/protocol/handover/target_machine.h) decides. This class only stores the progress of
+// its orders, in two values.
 //   Stage, of the copy:
 //     kNew       --PrepareStandby-->           kPreparing
 //     kPreparing --prepare() returns-->        kPrepared   StandbyReady or StandbyRefused was emitted
@@ -21,7 +21,7 @@
 //     kNone --RankExited--> kFinished   with exit code 0, or ended by the keeper as ordered
 //     kNone --RankExited--> kDied
 //
-// Threads: the event loop. Ownership: shared with its coroutines; FreeTarget ends the instance. Errors:
+// Threads: the event loop. Ownership: shared with its coroutines. FreeTarget ends the instance. Errors:
 // StandbyRefused before anything was received, EngineFailed later.
 #pragma once
 
@@ -47,14 +47,14 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   ~TargetSession();
 
   void perform(const migration::Action& action);
-  // Replaces RunInstance for a rank of a gang: the instance takes its state over and waits behind its gate.
-  // kAborted: it is gone, or never will.
+  // Replaces RunInstance for a rank of a gang. The instance takes over its state and waits behind its gate.
+  // kAborted means that the instance has ended, or will never reach its gate.
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
-  // Lets it pass its gate and run as k until `deadline`. A repetition renews the lease.
+  // Lets the instance pass its gate and run as k until `deadline`. A repeated call renews the lease.
   Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
-  // Notes for the report that communicators were made in the pause.
+  // Records for the report that communicators were created in the pause.
   void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
-  // The measurements; complete once the instance runs.
+  // Returns the measurements. They are complete after the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
@@ -108,19 +108,22 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;
-  std::deque<mover::Packet> arrived_;  // memory that the mover made, then its message that all is verified
-  std::uint64_t let_go_ = 0;           // regions that the source's job has freed since
-  Nanos communicators_made_at_ = 0;    // 0: ahead of the pause
+  std::deque<mover::Packet> arrived_;  // memory that the mover created, followed by its message that all
+                                       // memory is verified
+  std::uint64_t let_go_ = 0;           // number of regions that the source's job has freed since
+  Nanos communicators_made_at_ = 0;    // time at which the communicators were created in the pause; 0 if they
+                                       // were created before the pause
   std::optional<wire::TargetReport> report_;
-  std::optional<RunOrder> order_;    // the newest one not yet begun
-  std::optional<RunOrder> running_;  // the one that is under way
-  wire::Incarnation ran_as_ = 0;     // 0: not yet, as far as this agent knows
+  std::optional<RunOrder> order_;    // the newest order that has not begun yet
+  std::optional<RunOrder> running_;  // the order in progress
+  wire::Incarnation ran_as_ = 0;     // incarnation that the instance ran as; 0 if it has not run as far as
+                                     // this agent knows
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
-  bool taking_ = false;    // take_arrived() is under way
-  bool ordering_ = false;  // run_orders() is under way
+  bool taking_ = false;    // true while take_arrived() is in progress
+  bool ordering_ = false;  // true while run_orders() is in progress
   bool opening_ = false;   // the order to pass the gate is under way
-  Turn gate_;              // one order to the gate at a time
+  Turn gate_;              // allows one order to the gate at a time
 };
 
 }  // namespace ckpt::agent

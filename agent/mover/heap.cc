@@ -6,10 +6,11 @@
 namespace ckpt::mover {
 namespace {
 
-// The path of chunks allocates nothing, so threads seldom meet in an arena.
+// The maximum number of arenas. The path of chunks allocates no memory, so threads seldom compete for an
+// arena.
 constexpr int kMaxArenas = 4;
-// The threshold does not grow once it is set. UCX takes pools in aligned pieces of 2 MiB, which leave holes
-// of their size in an arena.
+// The size from which blocks are separate. The threshold does not grow after it was set. UCX allocates pools
+// in aligned pieces of 2 MiB, which leave holes of that size in an arena.
 constexpr int kLargeBlockBytes = 1 << 20;
 
 }  // namespace

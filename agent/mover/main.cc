@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-mover: moves the memory of jobs on one GPU. Started by the agent with its end of a socketpair as
-// descriptor 3; ends with its agent. Logs to stderr, which the agent points at mover-N.log. With --probe it
-// only reports what it could use.
+// gpumigrate-mover: moves the memory of jobs on one GPU. The agent starts the program with one end of a
+// socketpair as descriptor 3. The program ends with its agent. It logs to stderr, which the agent redirects
+// to mover-N.log. With --probe it only reports the features that it could use.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -20,8 +20,8 @@
 int main(int argc, char** argv) {
   ckpt::mover::bound_heap();
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error of that write, like a full disk
-  (void)ckpt::logging::open_log({});  // standard error is open already
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow causes an error of that write, like a full disk
+  (void)ckpt::logging::open_log({});  // standard error is already open
   if (argc == 2 && std::string_view(argv[1]) == "--probe") {
     ckpt::mover::print_probe();
     return 0;

@@ -136,7 +136,7 @@ void Mover::end_session(const messages::EndSession& order) {
   agent_.send(ended);
 }
 
-// Other sessions must not wait for a disk or, in a pause, for memory to be freed.
+// Destroys ended sessions. Other sessions must not wait for a disk or, in a pause, until memory is freed.
 void Mover::bury() {
   bool any_ended = false;
   for (auto it = ending_.begin(); it != ending_.end();) {
@@ -155,7 +155,7 @@ void Mover::bury() {
   if (any_ended && sessions_.empty() && ending_.empty()) give_back_free_heap();
 }
 
-// Loads the kernels that copy memory once more while the job waits, if that may be necessary here.
+// Loads the kernels that copy memory again while the job waits, if this may be necessary here.
 void Mover::prepare_filler() {
   if (filler_) return;
   auto filler = RegionFiller::create(gpu_->device);

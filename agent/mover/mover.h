@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's control loop. One thread reads the agent's socket, hands messages to sessions and fills memory
-// itself. A message's regions take milliseconds, and a job is paused for them. Ownership: the GPU's context,
-// staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is lost;
-// everything is released then.
+// The mover's control loop. One thread reads the agent's socket, passes messages to sessions and fills memory
+// itself. The regions of one message take milliseconds, and a job is paused for them. Ownership: the GPU's
+// context, staging memory and transport, and all sessions. The loop returns when the agent has disconnected
+// or the GPU is lost. All resources are then released.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace ckpt::mover {
 class Mover {
  public:
   explicit Mover(UniqueFd socket) : agent_(std::move(socket)) {}
-  // kUnavailable is the normal end: the agent closed its socket.
+  // Runs the loop. kUnavailable is the normal end: the agent closed its socket.
   Result<void> run();
 
  private:
@@ -35,10 +35,11 @@ class Mover {
 
   AgentLink agent_;
   std::unique_ptr<Gpu> gpu_;
-  std::unique_ptr<RegionFiller> filler_;  // from the first session that makes memory, or FillRegions, on
+  std::unique_ptr<RegionFiller> filler_;  // created with the first session that creates memory, or with the
+                                          // first FillRegions
   LastSnapshots last_snapshots_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
-  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // they still write to a disk
+  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // sessions that still write to a disk
 };
 
 }  // namespace ckpt::mover

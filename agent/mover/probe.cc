@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kChangesGpu = 13000;  // CUDA 13.0, driver 580: gpuPairs
+constexpr int kChangesGpu = 13000;  // CUDA 13.0 (driver 580) added gpuPairs
 
 void print(const Json& line) {
   std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
@@ -33,7 +33,7 @@ std::string name_of(const DriverApi& api, CUresult result) {
   return "CUDA error " + std::to_string(static_cast<int>(result));
 }
 
-// Null where the driver does not know the attribute.
+// Returns the attribute, or null if the driver does not know it.
 Json attribute(const DriverApi& api, CUdevice device, CUdevice_attribute which) {
   int value = 0;
   if (api.cuDeviceGetAttribute(&value, which, device) != CUDA_SUCCESS) return nullptr;
@@ -93,7 +93,7 @@ struct MdTraits {
   static void close(Value md) noexcept { uct_md_close(md); }
 };
 
-// The transports of one memory domain, as "tcp/eth0".
+// Adds the transports of one memory domain, such as "tcp/eth0".
 void add_transports(uct_component_h component, const char* domain, std::set<std::string>& transports) {
   uct_md_config_t* read = nullptr;
   if (uct_md_config_read(component, nullptr, nullptr, &read) != UCS_OK) return;
@@ -109,7 +109,7 @@ void add_transports(uct_component_h component, const char* domain, std::set<std:
   uct_release_tl_resource_list(resources);
 }
 
-// Its name; empty if UCX does not report one.
+// Returns the component's name, or an empty string if UCX does not report one.
 std::string inspect(uct_component_h component, std::set<std::string>& transports) {
   uct_component_attr_t facts{};
   facts.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies regions on one GPU from one allocation into another, both given as descriptors, and compares them by
-// fingerprints under a key of its own. So memory that a process made itself gets the content that a mover
-// received for it (docs/design.md §13). Nothing is held but while fill() is at a region.
-// Threads: one at a time; fill() blocks for two reads and a copy of the regions. Ownership: the Device
-// outlives it. Errors: the driver's; kCorrupt: a region differs from its source.
+// Copies regions on one GPU from one allocation into another, both given as descriptors. Compares them by
+// fingerprints under a separate key. In this way, memory that a process created itself gets the content that
+// a mover received for it (docs/design.md §13). The class holds memory only while fill() handles a region.
+// Threads: one at a time. fill() blocks for two reads and a copy of the regions. Ownership: the Device
+// outlives it. Errors: the driver's errors. kCorrupt if a region differs from its source.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace ckpt::mover {
 
 class RegionFiller {
  public:
-  // Called when a region is copied and not yet compared; for tests.
+  // Called after a region was copied and before it is compared. Tests use this hook.
   using CopiedHook = std::function<void(CUdeviceptr target, std::uint64_t bytes)>;
 
   static Result<std::unique_ptr<RegionFiller>> create(const Device& device, CopiedHook copied = {});
@@ -26,8 +26,8 @@ class RegionFiller {
   RegionFiller(const RegionFiller&) = delete;
   RegionFiller& operator=(const RegionFiller&) = delete;
 
-  // Two descriptors for each region: the memory with its content, and the memory to fill. Returns the bytes
-  // copied.
+  // Fills the regions. Each region has two descriptors: the memory with its content, and the memory to fill.
+  // Returns the number of copied bytes.
   Result<std::uint64_t> fill(const std::vector<wire::mover::RegionInfo>& regions,
                              std::vector<UniqueFd> descriptors);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
-// batches of at most 64 descriptors. Afterwards it follows the tensors and regions that the rank names,
-// drops, allocates and frees while rounds run (ENG-5, ENG-7). Copies of the descriptors are kept on request,
-// so that exported memory outlives a rank that dies.
-// Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first
-// failure; later ones go to `failed`, once.
+// Passes a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
+// batches of at most 64 descriptors. Afterwards it tracks the tensors and regions that the rank names, drops,
+// allocates and frees while rounds run (ENG-5, ENG-7). On request it keeps copies of the descriptors, so that
+// exported memory outlives a rank that ends.
+// Threads: the event loop. Ownership: shared. stop() ends the tracking. Errors: run() returns the first
+// failure. Later failures go to `failed`, once.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,9 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   static std::shared_ptr<MemoryExport> create(std::shared_ptr<KeeperLink> keeper,
                                               std::shared_ptr<MoverSession> session, Settings settings);
 
-  // Exports all that is there, and then follows changes until stop() or the end of the keeper's link.
+  // Exports all existing memory, and then tracks changes until stop() or the end of the keeper's link.
   Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
-  // Stops following, and sends the rank StopExport.
+  // Stops the tracking, and sends the rank StopExport.
   Task<> stop();
   void close_descriptors() { kept_.clear(); }
 
@@ -44,8 +44,8 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   std::shared_ptr<MoverSession> session_;
   Settings settings_;
   std::unique_ptr<KeeperLink::Exchange> exchange_;
-  std::vector<wire::TensorInfo> early_tensors_;  // named before their regions have come
-  std::map<std::uint64_t, UniqueFd> kept_;       // by region
+  std::vector<wire::TensorInfo> early_tensors_;  // tensors that were named before their regions arrived
+  std::map<std::uint64_t, UniqueFd> kept_;       // copies of the descriptors by region
   local::StateSummary summary_;
   bool complete_ = false;
   bool stopped_ = false;

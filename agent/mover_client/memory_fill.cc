@@ -50,7 +50,7 @@ class FillSession {
 
  private:
   static std::uint64_t next_number() {
-    static std::uint64_t number = 0;  // of the event loop
+    static std::uint64_t number = 0;  // used on the event loop only
     return ++number;
   }
   void on_message(const mover::Message& message) {
@@ -77,7 +77,7 @@ local::Make make_order(const HeldRegions& held) {
   return order;
 }
 
-// Descriptors alternate: memory with the content, then memory to fill.
+// Pairs the descriptors. Each memory with content is followed by the memory to fill.
 Result<std::vector<UniqueFd>> pair_up(std::vector<UniqueFd> from, const std::vector<UniqueFd>& to) {
   std::vector<UniqueFd> pairs;
   for (std::size_t i = 0; i < from.size(); ++i) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second method to give a paused rank its memory on a GPU (docs/design.md §13). The rank makes memory of
-// its own. The GPU's mover copies a set of the keeper into it and compares, batch by batch, the largest
-// regions first. After each batch the set has the new memory in place of the old. So it is always whole,
-// there is at most one region twice, and another agent may begin it again.
-// Threads: the event loop. Ownership: descriptors are held for a batch only. Errors: the keeper's, the
-// rank's, the mover's; the rank's memory is incomplete then, and release() or another attempt repairs it.
+// The second method to give a paused rank its memory on a GPU (docs/design.md §13). The rank creates its own
+// memory. The GPU's mover copies a set of the keeper into that memory and compares the content, batch by
+// batch, with the largest regions first. After each batch the set contains the new memory in place of the old
+// memory. Therefore the set is always complete, at most one region exists twice, and another agent may start
+// again.
+// Threads: the event loop. Ownership: descriptors are held for one batch only. Errors: those of the keeper,
+// the rank and the mover. The rank's memory is incomplete after an error, and release() or another attempt
+// repairs it.
 #pragma once
 
 #include <memory>
@@ -24,7 +26,7 @@ struct FillOrder {
   Milliseconds timeout{60000};      // limit of each step
 };
 
-// Fills memory for a rank whose memory is released. After it Map kMade ends the rank's part.
+// Fills memory for a rank whose memory is released. Afterwards Map kMade completes the rank's part.
 Task<Result<void>> fill_memory(asio::any_io_executor executor, FillOrder order);
 
 }  // namespace ckpt::agent

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's end of a mover's socketpair: messages of libckpt/protocol/wire/mover_messages.h over a
-// PacketLink. Threads: the event loop.
-// Errors: `closed` once, when the mover is gone or sent an invalid message.
+// The agent's end of a mover's socketpair. It carries messages of libckpt/protocol/wire/mover_messages.h over
+// a PacketLink.
+// Threads: the event loop. Errors: `closed` is called once, when the mover has disconnected or sent an
+// invalid message.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,7 @@ class MoverLink : public std::enable_shared_from_this<MoverLink> {
   };
   static Result<std::shared_ptr<MoverLink>> create(const asio::any_io_executor& executor, UniqueFd socket,
                                                    Handlers handlers);
-  // kInvalidArgument if the message does not fit into a packet.
+  // Sends a message. The error is kInvalidArgument if the message does not fit into a packet.
   Result<void> send(const mover::Message& message, std::vector<UniqueFd> descriptors = {});
   void close() { packets_->close(); }
 

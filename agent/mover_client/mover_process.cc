@@ -10,7 +10,7 @@
 namespace ckpt::agent {
 namespace {
 
-// The session a message belongs to; none for messages about the whole mover.
+// Returns the session to which a message belongs. Returns nothing for messages about the whole mover.
 std::optional<mover::SessionKey> session_of(const mover::Message& message) {
   return std::visit(
       [](const auto& body) -> std::optional<mover::SessionKey> {
@@ -75,8 +75,8 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages,
-  // or reads none, is ended.
+  // An end of file alone has no reason. The exit that follows contains the reason. A mover that sends invalid
+  // messages, or reads none, is killed.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -103,7 +103,7 @@ void MoverProcess::on_message(mover::Packet packet) {
   if (!session) return;
   auto it = subscribers_.find(*session);
   if (it == subscribers_.end()) return;
-  auto handler = it->second.message;  // a copy: it may unsubscribe
+  auto handler = it->second.message;  // copied, because the handler may unsubscribe
   handler(std::move(packet));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover of one GPU, kept running. It is started with the first job or migration there, since a full or
-// faulty GPU gives no context later. After a death it is started again, with a pause that doubles up to 30 s.
-// A death is reported to every open session; sessions do not survive it. Threads: the event loop. Ownership:
-// the process ends with this object (its socket closes). Errors: ready() returns why there is no mover: the
-// program, its start, the driver's refusal, or its log.
+// The mover of one GPU, which is kept running. It is started with the first job or migration on the GPU,
+// because a full or faulty GPU provides no context later. After its end the mover is started again, with a
+// pause that doubles up to 30 s. Its end is reported to every open session, and no session survives it.
+// Threads: the event loop. Ownership: the process ends with this object, which closes its socket. Errors:
+// ready() returns the reason why there is no mover: the program, its start, the driver's refusal, or its log.
 #pragma once
 
 #include <functional>
@@ -38,19 +38,19 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
 
   // Starts the mover if it is not running and stop() was not called.
   void start();
-  // Starts the mover if need be and waits until it serves.
+  // Starts the mover if necessary and waits until it is ready.
   Task<Result<void>> ready(Milliseconds timeout);
-  // Subscribes to messages for this session and to the mover's death, until unsubscribe().
+  // Subscribes to messages for this session and to the mover's end, until unsubscribe().
   void subscribe(mover::SessionKey session, Subscriber subscriber);
   void unsubscribe(mover::SessionKey session);
-  // Sends a message. kUnavailable while the mover is not serving.
+  // Sends a message. The error is kUnavailable while the mover is not ready.
   Result<void> send(const mover::Message& message, std::vector<UniqueFd> descriptors = {});
-  // Ends the mover for good.
+  // Ends the mover permanently.
   void stop();
 
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
   [[nodiscard]] std::uint64_t starts() const noexcept { return starts_; }
-  // The time from the next death until the mover is started again.
+  // Returns the time between the mover's next end and its restart.
   [[nodiscard]] Milliseconds next_pause() const noexcept { return backoff_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
@@ -68,8 +68,8 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
-  std::optional<Error> why_dropped_;  // why this side has dropped and killed it
-  std::uint64_t run_ = 0;             // separates messages and ends of an earlier process
+  std::optional<Error> why_dropped_;  // the reason why this side has dropped and killed the mover
+  std::uint64_t run_ = 0;             // number that distinguishes messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;
   std::list<Signal*> waiting_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session (a rank of a migration) on one mover: attaching memory, starting, ending. Threads: the event
-// loop. Ownership: keeps its mover; end() is needed before the object goes, or the mover holds the job's
-// memory until it ends. Errors: after a failure every call gives that failure; `failed` has then been called
-// once.
+// One session (a rank of a migration) on one mover. It attaches memory, starts and ends.
+// Threads: the event loop. Ownership: the session keeps its mover alive. Call end() before the object is
+// destroyed. Otherwise the mover holds the job's memory until the mover ends. Errors: after a failure every
+// call returns that failure, and `failed` has been called once.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,10 @@ namespace ckpt::agent {
 class MoverSession : public std::enable_shared_from_this<MoverSession> {
  public:
   struct Handlers {
-    // Messages that answer no call below: PlanAccepted, Progress, ..., Verified, Mismatch.
+    // Called for messages that answer none of the calls below: PlanAccepted, Progress, ..., Verified,
+    // Mismatch.
     std::function<void(mover::Packet)> event;
-    std::function<void(Error)> failed;  // SessionFailed, or the mover's death
+    std::function<void(Error)> failed;  // called for SessionFailed, or for the mover's end
   };
   static Result<std::shared_ptr<MoverSession>> open(const asio::any_io_executor& executor,
                                                     std::shared_ptr<MoverProcess> process,
@@ -28,8 +29,8 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
                                                     Handlers handlers);
   ~MoverSession();
 
-  // Attaches at most mover::kMaxRegions regions. Returns when they are imported and mapped. One call at a
-  // time, drop_regions() included.
+  // Attaches at most mover::kMaxRegions regions. Returns when they are imported and mapped. One call may run
+  // at a time, including drop_regions().
   Task<Result<void>> attach_regions(std::vector<mover::RegionInfo> regions,
                                     std::vector<UniqueFd> descriptors);
   Task<Result<void>> drop_regions(std::vector<std::uint64_t> regions);
@@ -37,14 +38,14 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
   Result<void> drop_tensors(std::vector<std::string> names);
   // Returns, at a target, the addresses that the source's mover needs.
   Task<Result<std::vector<std::string>>> listen();
-  // Sends any other message. The session key is set here.
+  // Sends any other message. The function sets the session key.
   template <class M>
   Result<void> send(M message, std::vector<UniqueFd> descriptors = {}) {
     message.session = key_;
     return process_->send(message, std::move(descriptors));
   }
-  // Ends the session and waits until the mover holds nothing of the job. Idempotent.
-  // `reason` goes to the other side, if the migration is not over.
+  // Ends the session and waits until the mover holds no memory of the job. Idempotent. `reason` is sent to
+  // the other side if the migration is not over.
   Task<void> end(std::string reason = {});
 
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
@@ -60,16 +61,16 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
   mover::SessionKey key_;
   Milliseconds timeout_;
   Handlers handlers_;
-  Signal memory_;     // Attached, Dropped
-  Signal listening_;  // Listening
-  Signal ended_;      // SessionEnded
+  Signal memory_;     // notified at Attached and Dropped
+  Signal listening_;  // notified at Listening
+  Signal ended_;      // notified at SessionEnded
   std::uint64_t batches_ = 0;
   std::uint64_t attached_ = 0;
   std::set<std::uint64_t> dropped_;
   std::optional<std::vector<std::string>> addresses_;
   std::optional<Error> failure_;
-  bool dead_ = false;  // the mover itself is gone, so it holds nothing
-  bool over_ = false;  // SessionEnded has come
+  bool dead_ = false;  // true if the mover itself has ended, so it holds no memory
+  bool over_ = false;  // true after SessionEnded has arrived
 };
 
 }  // namespace ckpt::agent

@@ -12,11 +12,11 @@ constexpr std::size_t kKeptOfASize = 5;
 constexpr std::size_t kMaxSeen = 4096;
 constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
 constexpr double kMiB = 1 << 20;
-constexpr double kPriorWeight = 0.05;  // weight of each end of the line before anything is measured
+constexpr double kPriorWeight = 0.05;  // weight of each end of the line before the first measurement
 constexpr double kPriorEndMib = 1024;
 constexpr double kFloorNs = 5e6;  // errors of shorter times are weighted like those of this time
 constexpr Nanos kMs = kNanosPerMs;
-constexpr Nanos kManyItems = 50 * kMs;  // fewer tell nothing of their rate
+constexpr Nanos kManyItems = 50 * kMs;  // measurements with fewer items are not used for the items' rate
 constexpr std::uint32_t kMinItemsPermille = 250;
 constexpr std::uint32_t kMaxItemsPermille = 20'000;
 
@@ -46,7 +46,7 @@ struct AssumedOnFile {
 
 struct CostsOnFile {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  std::vector<SeenOnFile> seen;  // of each size the oldest first
+  std::vector<SeenOnFile> seen;  // measurements; for each size, the oldest comes first
   std::vector<AssumedOnFile> assumed;
   std::uint64_t memory_read = 0;
   std::uint64_t memory_write = 0;
@@ -61,8 +61,9 @@ struct CostsOnFile {
 wire::CostLine prior(PauseKind kind, PauseTerm term) {
   const bool process = kind == PauseKind::kProcess || kind == PauseKind::kAdoptedProcess;
   const bool adopted = kind == PauseKind::kAdoptedSwap || kind == PauseKind::kAdoptedProcess;
-  const bool cooperative = kind == PauseKind::kCooperative;  // and the copy of device memory in each mode
-  const Nanos device = adopted ? kMs / 4 : 0;                // the driver copies all of it
+  const bool cooperative = kind == PauseKind::kCooperative;  // also used for the copy of device memory in
+                                                             // each mode
+  const Nanos device = adopted ? kMs / 4 : 0;  // the driver copies all device memory of an adopted process
   switch (term) {
     case PauseTerm::kQuiesce:
       return {2 * kMs, 0};
@@ -122,8 +123,8 @@ wire::CostLine fit(const std::vector<Point>& points) {
   return {static_cast<Nanos>(base), static_cast<Nanos>(slope)};
 }
 
-// One size does not separate base and rate. The rate is as much longer or shorter as it has a part in that
-// size.
+// Returns the line scaled to a measurement. One size does not separate base and rate. The rate changes in
+// proportion to its share of the time for that size.
 wire::CostLine scaled(const wire::CostLine& line, const Point& seen) {
   const auto base = static_cast<double>(line.base_ns);
   const auto rate = static_cast<double>(line.ns_per_mib);
@@ -170,7 +171,8 @@ wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
   return at == assumed_.end() ? prior(kind, term) : at->second;
 }
 
-// The median share of their items' cost that jobs of many threads took beyond the unmeasured `line`.
+// Returns the median ratio for the items of jobs with many threads. It compares the time beyond the
+// unmeasured `line` with the items' cost.
 std::uint32_t PauseCosts::items_permille(PauseKind kind, PauseTerm term, const wire::CostLine& line) const {
   std::vector<double> ratios;
   for (auto at = seen_.lower_bound({kind, term, 0});

@@ -8,15 +8,16 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // differences below it say nothing
-constexpr std::uint64_t kOtherSize = 4;                      // factor between sizes that differ
+constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // smaller differences in size are ignored
+constexpr std::uint64_t kOtherSize = 4;                      // factor between sizes that count as different
 
 struct Advice {
   const char* name;
   const char* help;
 };
 
-// The names are those of the report's breakdown, where a save and its restore are one term.
+// Returns the name and the remedy of a term. The names are those of the report's breakdown, where a save and
+// its restore are one term.
 Advice advice_of(PauseTerm term) {
   switch (term) {
     case PauseTerm::kQuiesce:
@@ -49,7 +50,8 @@ std::string ms_text(Nanos span) {
   return std::to_string(std::llround(static_cast<double>(span) / kNanosPerMs)) + " ms";
 }
 
-// A pause that had far more or less to do (another --mode of the copy) tells less than the line.
+// Checks whether the last pause had a similar amount of work. A pause with far more or less work (another
+// --mode of the copy) is a worse estimate than the line.
 bool is_like(std::uint64_t bytes, std::uint64_t last) {
   const auto [less, more] = std::minmax(bytes, last);
   return (more + kAnySize) / (less + kAnySize) < kOtherSize;
@@ -57,12 +59,12 @@ bool is_like(std::uint64_t bytes, std::uint64_t last) {
 
 Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
                     const std::optional<wire::PauseFacts>& last, PauseTerm term) {
-  if (term == PauseTerm::kCommunicators) return part.known;  // the ranks' own time: no node learns it
+  if (term == PauseTerm::kCommunicators) return part.known;  // the ranks' own time, which no node measures
   const auto bytes = static_cast<std::int64_t>(part.bytes);
   if (!last || !is_like(part.bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(0, last->bytes[term]))))
     return std::max<Nanos>(0, line.at(bytes) + part.known + line.of_items(part.items));
   const Nanos took = last->ns[term];
-  // The job may have grown or shrunk since.
+  // The job's size may have changed since the last pause.
   return std::max<Nanos>(took / 4, took + line.grown(bytes) - line.grown(last->bytes[term]));
 }
 
@@ -74,7 +76,8 @@ bool is_done_at_target(PauseTerm term) {
 
 wire::PauseFacts PauseEstimate::with_copy(Nanos whole, const PauseEstimate& told) const {
   wire::PauseFacts out = facts;
-  const Nanos longer = whole - told.fixed();  // the longer of the copy and the work beside it
+  const Nanos longer = whole - told.fixed();  // the longer of the copy and the work that runs in parallel
+                                              // with it
   if (longer > told.beside) out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, longer - beside);
   return out;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The length of a pause, before it, and the reason why it is too long. A migration mode lists the work that
-// the pause has to do (PauseWork, mode.h). A term that the copy of device memory does not decide comes from
-// the job's last pause in the same mode. Else it comes from the lines of the node that does the work.
-// Threads: values. Errors: none.
+// Estimates the length of a pause in advance, and names the reason if it is too long. A migration mode lists
+// the work of the pause (PauseWork, mode.h). Terms that the copy of device memory does not decide come from
+// the job's last pause in the same mode. Otherwise they come from the lines of the node that does the work.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,22 @@
 
 namespace ckpt::agent {
 
-// Adds a term; terms that are not part of the mode stay out.
+// The work of a pause as a set of terms. Terms that are not part of the mode are not added.
 class PauseWork {
  public:
   struct Part {
     bool on = false;
-    std::uint64_t bytes = 0;  // with which the term grows
-    Nanos items = 0;          // time for threads, descriptors and the like, on a common server
-    Nanos known = 0;          // other time, beside the line
+    std::uint64_t bytes = 0;  // number of bytes with which the term grows
+    Nanos items = 0;          // time for threads, descriptors and mappings on a typical server
+    Nanos known = 0;          // other time, in addition to the line
   };
   explicit PauseWork(PauseKind kind) : kind_(kind) {}
   PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos items = 0, Nanos known = 0) {
     parts_[static_cast<std::size_t>(term)] = {true, bytes, items, known};
     return *this;
   }
-  // Context and process are saved while device memory is copied; the longer of both counts.
+  // Marks that context and process are saved while device memory is copied. The longer of the two times
+  // counts.
   PauseWork& save_beside_copy() {
     beside_ = true;
     return *this;
@@ -44,16 +45,16 @@ class PauseWork {
 };
 
 struct PauseEstimate {
-  wire::PauseFacts facts;  // without the copy of device memory
-  Nanos beside = 0;        // the part of it that runs beside that copy
+  wire::PauseFacts facts;  // estimate without the copy of device memory
+  Nanos beside = 0;        // the part of the estimate that runs in parallel with the copy of device memory
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
-  // `whole` is the pause with the copy, reported by a mover that had the estimate `told`. Returns this
-  // estimate with that copy. Nothing is known of a copy that was shorter than `told.beside`.
+  // Returns this estimate with the copy of device memory. `whole` is the pause with the copy, as reported by
+  // a mover that had the estimate `told`. Nothing is known about a copy that was shorter than `told.beside`.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& told) const;
 };
 
-// `target`: its own lines, as it sent them.
+// Returns the estimate of a pause. `target` contains the target's own lines, as it sent them.
 [[nodiscard]] PauseEstimate estimate_pause(const PauseWork& work, const PauseLines& source,
                                            const PauseLines& target,
                                            const std::optional<wire::PauseFacts>& last);
@@ -62,7 +63,7 @@ struct PauseEstimate {
 // Returns a text with the length, the limit, the longest term and a remedy.
 [[nodiscard]] std::string too_long(const wire::PauseFacts& pause, Nanos limit);
 
-// Teaches a node's costs; terms that `work` does not have are left out.
+// Adds a pause to a node's costs. Terms that `work` does not have are left out.
 void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target);
 
 }  // namespace ckpt::agent

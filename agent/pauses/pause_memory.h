@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's learnt costs of pauses, kept in HOME/pause_costs. It is written beside the loop and without
-// fsync: costs lost in a power cut are measured again by the next moves.
-// Threads: the event loop; the file is written by a thread of the pool. Ownership: the pool outlives it.
-// Errors: a file that cannot be read or written is logged, and the node begins again.
+// The node's measured costs of pauses, stored in HOME/pause_costs. The file is written in another thread and
+// without fsync, because the next moves measure lost costs again after a power failure.
+// Threads: the event loop. A thread of the pool writes the file. Ownership: the pool outlives it. Errors: a
+// file that cannot be read or written is logged, and the node starts without costs.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ class PauseMemory {
  public:
   PauseMemory(asio::thread_pool& pool, const std::string& home);
   void learn(const PauseWork& work, const wire::PauseNumbers& took, bool at_target);
-  // The last round of a copy of device memory.
+  // Adds the last round of a copy of device memory.
   void learn_copy(std::uint64_t state_bytes, Nanos took);
-  // A rehearsal by the programs that took part in it.
+  // Stores the result of a rehearsal. `of` names the programs that took part in it.
   void keep(const Result<RehearsalFacts>& facts, const std::string& of);
-  // The driver's time for a context, as measured by the probe.
+  // Stores the driver's time for a context, as the probe measured it.
   void keep_context(Nanos save, Nanos restore);
   [[nodiscard]] const PauseCosts& costs() const noexcept { return costs_; }
 

@@ -18,7 +18,8 @@ constexpr std::size_t kMaxRehearsalSaid = 64 << 10;
 constexpr std::size_t kMaxRehearsed = 16;
 constexpr std::int64_t kMaxRehearsedNumber = std::int64_t{1} << 50;
 constexpr double kLineMib = 1 << 20;
-constexpr Nanos kWordOfOthers = 2 * kNanosPerMs;  // a commit waits for messages besides its record
+constexpr Nanos kWordOfOthers = 2 * kNanosPerMs;  // time for the messages for which a commit waits, in
+                                                  // addition to its record
 
 Result<std::int64_t> rehearsed_number(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -58,8 +59,8 @@ wire::CostLine dump_line(const RehearsedProcess& small, const RehearsedProcess& 
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
-// Most memory of the larger process follows it, so the two differ by too little for a rate: it is that of new
-// memory.
+// Returns the line of a restore. Most memory of the larger process follows it, so the two processes differ
+// too little to measure a rate. The function uses the rate of new memory.
 wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std::uint64_t write_rate) {
   const double slope = write_rate == 0 ? 0 : kLineMib * 1e9 / static_cast<double>(write_rate);
   double base = 0;
@@ -70,14 +71,14 @@ wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std:
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
-// Returns how much longer the items of `many` take than on a common server.
+// Adds a factor to the line: how much longer the items of `many` take than on a typical server.
 void add_items(wire::CostLine& line, Nanos took, std::uint64_t bytes, Nanos items) {
   if (items <= 0) return;
   const Nanos rest = std::max<Nanos>(0, took - line.at(static_cast<std::int64_t>(bytes)));
   line.items_permille = items_permille_of(static_cast<double>(rest) / static_cast<double>(items));
 }
 
-// Returns the helper's last message, on one line of a file that it alone writes.
+// Returns the helper's last message, from one line of a file that only the helper writes.
 Result<RehearsalFacts> read_rehearsal(const std::string& path) {
   CKPT_TRY(said, read_file(path, kMaxRehearsalSaid));
   ::unlink(path.c_str());

@@ -17,7 +17,8 @@ constexpr std::int64_t kMaxMib = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxMs = std::int64_t{24} * 3600 * 1000;
 constexpr std::int64_t kMaxPort = 65535;
 constexpr std::size_t kMaxConfigBytes = 64 << 10;
-// Lanes of one move, checks of its network, and a second move of the node.
+// The minimum number of ports, which suffices for the lanes of one move, checks of its network, and a second
+// move of the node.
 constexpr int kFewestPorts = 32;
 
 using settings::Allowed;
@@ -175,7 +176,7 @@ void add_sections(Settings& to, Config& c) {
         "chooses."}});
 }
 
-// A [[network]] as it is written.
+// A [[network]] section as it is written in the file.
 struct NetworkText {
   std::string name;
   std::string address;
@@ -249,7 +250,7 @@ Result<void> read_networks(const toml::table& top, Config& c, const std::string&
   return ok();
 }
 
-// "7100-7199"
+// Parses a range such as "7100-7199".
 Result<PortRange> parse_ports(const std::string& text, const std::string& source) {
   constexpr int kFirstPort = 1024;
   PortRange ports;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's settings: agent.toml. settings_of() has every key with its default and its description;
-// docs/site/settings.md is made from it. Unknown keys are refused.
-// Threads: pure functions, and a value type. Errors: kInvalidArgument naming file, key or line, and what is
-// expected there.
+// The agent's settings: agent.toml. settings_of() lists every key with its default and its description, and
+// docs/site/settings.md is generated from this list. Unknown keys are refused.
+// Threads: pure functions and a plain value. Errors: kInvalidArgument names the file, the key or line, and
+// the expected value.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace ckpt::agent {
 
-// The kernel chooses where both are 0.
+// A range of ports. If both ends are 0, the kernel chooses the ports.
 struct PortRange {
   std::uint16_t first = 0;
   std::uint16_t last = 0;
@@ -30,8 +30,8 @@ struct Config {
   std::string coordinator;
   std::string token_file;
   std::string coordinator_file;
-  std::string peer_listen;  // never empty once parsed
-  tls::CertFiles tls;       // empty: no TLS
+  std::string peer_listen;  // never empty after parsing
+  tls::CertFiles tls;       // empty without TLS
   std::string metrics_address;
   std::string metrics_token_file;
   std::string log_file;
@@ -45,8 +45,8 @@ struct Config {
   std::vector<std::string> driver_processes;
   std::vector<std::string> driver_files;
   std::vector<std::string> cache_folders = {"*/.triton/cache/", "/tmp/torchinductor_"};
-  // Not a key: the program that puts transparent jobs into PID namespaces of their own; empty while this node
-  // cannot move processes.
+  // The program that puts transparent jobs into their own PID namespaces. It is not a key of the file. It is
+  // empty while this node cannot move processes.
   std::string init_program;
   std::string vault_dir;
   std::uint64_t vault_limit_mib = 0;
@@ -77,12 +77,13 @@ struct Config {
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
   std::string mover_ports_text;
-  PortRange mover_ports;  // from mover_ports_text
+  PortRange mover_ports;  // parsed from mover_ports_text
 
-  std::vector<NetworkSettings> networks;  // none: this machine's loopback (networks.h)
+  std::vector<NetworkSettings> networks;  // networks for moves; empty means this machine's loopback
+                                          // (networks.h)
 
-  // The GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this node, in its order; empty: all. They
-  // come from the environment, not from the file. The node counts its own GPUs from 0.
+  // The GPUs of the machine that CUDA_VISIBLE_DEVICES assigns to this node, in its order. Empty means all
+  // GPUs. They come from the environment, not from the file. The node numbers its own GPUs from 0.
   std::vector<std::uint32_t> visible_gpus;
   [[nodiscard]] std::uint32_t machine_gpu(std::uint32_t gpu) const {
     return gpu < visible_gpus.size() ? visible_gpus[gpu] : gpu;
@@ -92,28 +93,29 @@ struct Config {
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
   [[nodiscard]] std::string gang_journal_path() const { return home + "/gang-journal"; }
   [[nodiscard]] std::string vault_folder() const { return vault_dir.empty() ? home + "/vault" : vault_dir; }
-  // Empty: there is no tier in memory.
+  // Returns the folder of the tier in memory, or an empty string if there is none.
   [[nodiscard]] std::string vault_memory_folder() const {
     return vault_memory.empty() ? "" : vault_memory + "/" + node;
   }
 };
 
-// Every key but those of [[network]]; it points into `config`.
+// Returns every key except those of [[network]]. The result points into `config`.
 [[nodiscard]] std::vector<settings::Setting> settings_of(Config& config);
-// All keys as rows of docs/site/settings.md.
+// Returns all keys as rows of docs/site/settings.md.
 [[nodiscard]] std::string settings_page();
 
 // Reads and checks the file.
 Result<Config> load_config(const std::string& path);
 
-// The same from text; `source` names it in errors.
+// Parses and checks the settings from `text`. `source` names the text in errors.
 Result<Config> parse_config(std::string_view text, const std::string& source);
 
-// The value of CUDA_VISIBLE_DEVICES (may be null) as machine-wide indices. Like the driver it ends at the
-// first thing that is no index; UUIDs are not understood and give kNotSupported.
+// Parses the value of CUDA_VISIBLE_DEVICES (may be null) into machine-wide indices. Like the driver, the
+// function stops at the first item that is no index. UUIDs are not supported and return kNotSupported.
 Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text);
 
-// Names of nodes and jobs become folder names: letters, digits, '-', '_', '.', 1..63, not beginning with '.'.
+// Checks whether a name may become a folder name, as names of nodes and jobs do. A name has 1 to 63 letters,
+// digits, '-', '_' or '.', and does not begin with '.'.
 [[nodiscard]] bool is_safe_name(std::string_view name);
 
 }  // namespace ckpt::agent

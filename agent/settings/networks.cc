@@ -19,8 +19,8 @@ struct DeviceAddress {
   bool ipv6 = false;
 };
 
-// Returns the text of an IP address. Empty for other families, and for link-local addresses, which mean
-// nothing elsewhere.
+// Returns the text of an IP address. The result is empty for other families, and for link-local addresses,
+// which have no meaning on other machines.
 std::string text_of(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address == nullptr) return {};
@@ -36,7 +36,7 @@ std::string text_of(const sockaddr* address) {
   return ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
-// IPv4 first.
+// Returns the addresses, with IPv4 addresses first.
 Result<std::vector<DeviceAddress>> addresses_of_this_machine() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error::from_errno("Cannot list the network devices");
@@ -50,7 +50,7 @@ Result<std::vector<DeviceAddress>> addresses_of_this_machine() {
   return found;
 }
 
-// One form for each address, whatever form it was written in.
+// Returns the same text for an address, whatever form it was written in.
 std::string normal_form(const std::string& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   in6_addr v6{};

@@ -8,7 +8,7 @@ namespace ckpt::agent::protect {
 namespace {
 
 mover::SessionKey next_session_key() {
-  static std::uint64_t last = 0;  // of the event loop
+  static std::uint64_t last = 0;  // used on the event loop only
   return {++last, mover::kVaultRank};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of an agent that snapshots and restores use. Threads: the event loop, but `pool`, on which they
-// look at vaults; the context outlives every session.
+// The parts of an agent that snapshots and restores use.
+// Threads: the event loop. Snapshots and restores read checkpoint stores on `pool`. The context outlives
+// every session.
 #pragma once
 
 #include <functional>
@@ -16,11 +17,11 @@ namespace ckpt::agent::protect {
 struct ProtectContext {
   MigrationContext& base;
   asio::thread_pool& pool;
-  // Sends to the coordinator on a best-effort basis.
+  // Sends a report to the coordinator without a guarantee.
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// Returns an order for a session that no migration has, with fresh keys.
+// Returns an order, with fresh keys, for a session that belongs to no migration.
 Result<mover::OpenSession> session_order(mover::Purpose purpose, wire::Side side,
                                          wire::Incarnation incarnation);
 

@@ -114,8 +114,8 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job " + wire::job_text(request.job);
-  // A restarted coordinator that repeats its order gets this answer, too, whether or not the job has left for
-  // its image. It then waits.
+  // A restarted coordinator that repeats its order also gets this answer, whether or not the job has left for
+  // its image. The coordinator then waits.
   if (is_stored(request.job))
     co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
@@ -148,7 +148,7 @@ Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId jo
 
 void Protection::snapshot_is_over(wire::JobId job) {
   parts_.snapshots.remove(job);
-  forget_jobs_that_left();  // it may have ended meanwhile
+  forget_jobs_that_left();  // called here, because the job may have ended in the meantime
 }
 
 Task<> Protection::gather(wire::GatherRank order) {
@@ -166,7 +166,8 @@ Task<> Protection::gather(wire::GatherRank order) {
   parts_.coordinator.tell(answer);
 }
 
-// An open snapshot stores its fingerprints at its end, so its mover gets JobLeft after that.
+// Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints at its end, so its
+// mover gets JobLeft after that.
 void Protection::forget_jobs_that_left() {
   if (remembered_.empty()) return;
   std::set<JobOnGpu> here;
@@ -176,7 +177,7 @@ void Protection::forget_jobs_that_left() {
     if (here.contains(place) || is_stored(place.first)) return false;
     mover::JobLeft left;
     left.job = place.first;
-    // A mover that does not serve remembers nothing.
+    // A mover that is not running has no snapshots to drop.
     if (auto mover = parts_.context.gpus.mover_of(place.second)) (void)(*mover)->send(left);
     return true;
   });
@@ -206,7 +207,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   if (restores_.contains(instance))
     co_return Error(ErrorCode::kUnavailable,
                     "Job " + wire::job_text(request.spec.job) + " is being restored");
-  // A coordinator that has not received the answer orders it again. The instance may have ended since.
+  // A coordinator that has not received the answer repeats its order. The instance may have ended since.
   for (const auto& there : parts_.context.jobs.all()) {
     if (there->id() != instance.first || there->started_as() != instance.second) continue;
     if (there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);

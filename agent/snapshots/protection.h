@@ -40,18 +40,20 @@ class Protection {
     CoordinatorLink& coordinator;
     OpenSnapshots& snapshots;
     MovePort& moves;
-    std::shared_ptr<VaultServer> server;  // serves the vault to other nodes
+    std::shared_ptr<VaultServer> server;  // serves the checkpoint store to other nodes
   };
-  // Made before the coordinator is dialled.
+  // Registers its frame handlers. Create this object before the agent connects to the coordinator.
   explicit Protection(Parts parts);
   ~Protection();
 
   [[nodiscard]] bool is_stored(wire::JobId job) const { return parts_.snapshots.contains(job); }
-  // Has movers forget the snapshots of jobs that have left their GPU. Called at every change of a job.
+  // Lets movers drop the snapshots of jobs that have left their GPU. Call this function at every change of a
+  // job.
   void forget_jobs_that_left();
-  // Gives up restores of a job that is to end, up to that incarnation: their instances do not run.
+  // Aborts restores of a job that is to end, up to incarnation `up_to`. Their instances do not run.
   void give_up_restores(wire::JobId job, wire::Incarnation up_to);
-  // Waits until no such restore is under way; kUnavailable after `timeout`.
+  // Waits until no restore of the job up to incarnation `up_to` is in progress. The error is kUnavailable
+  // after `timeout`.
   Task<Result<void>> wait_for_restores(wire::JobId job, wire::Incarnation up_to, Milliseconds timeout);
 
  private:
@@ -67,14 +69,14 @@ class Protection {
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
   Task<> obey(wire::VaultOrder order);
-  // Grants another node the use of this one's vault.
+  // Grants another node the use of this node's checkpoint store.
   Task<> grant(wire::GrantVault request);
   Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
   Task<> read_image(wire::ReadImage request);
-  // Reports the vault's contents, or the job's in it, to the coordinator.
+  // Reports the contents of the checkpoint store, or the job's part of it, to the coordinator.
   Task<> tell(std::string folder, std::string vault_job = {});
   void tell_all();
-  // Reports the image from which an instance was started, if any.
+  // Reports the image from which an instance was started, if there is one.
   void tell_restored(const Job& job);
   Result<VaultPlace> place_of(const std::string& folder) const;
   Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
@@ -82,10 +84,10 @@ class Protection {
   Parts parts_;
   asio::thread_pool pool_{1};
   ProtectContext context_;
-  std::set<std::string> folders_;  // vaults that the coordinator has named
+  std::set<std::string> folders_;  // checkpoint stores that the coordinator has named
   std::map<Instance, std::shared_ptr<RestoreSession>> restores_;
   std::list<Signal*> restore_waiters_;
-  std::set<JobOnGpu> remembered_;  // jobs whose snapshots movers may remember
+  std::set<JobOnGpu> remembered_;  // jobs whose snapshots movers may still have
 };
 
 }  // namespace ckpt::agent::protect

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image from which an instance was started, in the instance's folder. Written before the instance runs.
-// So this agent or a later one can report it together with the fact that the instance runs.
-// Threads: any. Errors: kNotFound: it was started from none; kCorrupt, kIo.
+// The image from which an instance was started, recorded in the instance's folder. The report is written
+// before the instance runs. Therefore this agent or a later one can send the report together with the fact
+// that the instance runs.
+// Threads: any. Errors: kNotFound if the instance was not started from an image. kCorrupt, kIo.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace ckpt::agent::protect {
 
-// Writes the report; it is on the disk when this returns.
+// Writes the report, which is durable when the function returns.
 Result<void> write_restore_report(const std::string& instance_folder, const wire::RestoreReport& report);
 Result<wire::RestoreReport> read_restore_report(const std::string& instance_folder);
 

@@ -63,7 +63,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRYV(add_rendezvous(request_.spec));
   mode_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
   CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
-  process->start();  // its context is made while the instance starts
+  process->start();  // creates the mover's context while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(check_is_wanted());
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
@@ -127,7 +127,7 @@ Task<Result<void>> RestoreSession::export_memory() {
     self->failure_ = std::move(error);
     self->arrived_.notify();
   };
-  const auto keeper = job_->keeper();  // gone if the instance ended while the mover got ready
+  const auto keeper = job_->keeper();  // null if the instance ended during the mover's preparation
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   CKPT_CO_TRYV(co_await export_->run(context_.base.executor));
@@ -213,7 +213,7 @@ Result<void> RestoreSession::write_report() const {
 
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
-  // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
+  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
   // one more region.
   if (!mode_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   CKPT_CO_TRYV(check_is_wanted());
@@ -221,7 +221,7 @@ Task<Result<void>> RestoreSession::run_instance() {
     CKPT_CO_TRY(brought, co_await mode_->bring());
     job_ = std::move(brought);
   }
-  // The report is written before the instance runs: the message that it runs names its image.
+  // The report is written before the instance runs, because the message that it runs names its image.
   CKPT_CO_TRYV(write_report());
   CKPT_CO_TRYV(check_is_wanted());
   RunOrder order;

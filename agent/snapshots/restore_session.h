@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job started from an image: the target half of a migration without a source. A new instance (mode.h) gets
-// its memory from the vault by the mover, then its host state. It runs as the incarnation that the
-// coordinator chose.
-// Threads: the event loop. Ownership: shared with its coroutine. Errors: run()'s, and then nothing of the
-// instance is left. An instance whose agent ends before it runs ends with the next one.
+// A job that is started from an image: the target half of a migration without a source. The mover fills a new
+// instance's memory (mode.h) from the checkpoint store, and the instance then gets its host state. It runs as
+// the incarnation that the coordinator chose.
+// Threads: the event loop. Ownership: shared with its coroutine. Errors: those of run(), after which nothing
+// of the instance is left. If the agent ends before its instance runs, the next agent ends the instance.
 #pragma once
 
 #include <deque>
@@ -21,10 +21,10 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
  public:
   RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place);
 
-  // Runs the restore, once.
+  // Runs the restore. Call this function once.
   Task<Result<void>> run();
-  // Gives the restore up, since the job is to end: the instance does not run, unless it does already. run()
-  // fails as soon as it can.
+  // Aborts the restore, because the job is to end. The instance does not run, unless it runs already. run()
+  // fails as soon as possible.
   void give_up();
 
  private:

@@ -13,10 +13,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
-// The share of the device's time for rounds ahead while the job goes on; it also keeps each launch short.
+// The share of the device's time for rounds ahead while the job continues. The limit also keeps each launch
+// short.
 constexpr std::uint32_t kSlowdownPermille = 250;
-// The time that a rank of a gang waits for its next order: a coordinator that went away may not come back.
-// One that waits for other ranks repeats kReady meanwhile.
+// The time that a rank of a gang waits for its next order, because a disconnected coordinator may not return.
+// A rank that waits for other ranks repeats kReady in the meantime.
 constexpr std::chrono::seconds kForOrders{60};
 
 Error gave_way() {
@@ -82,14 +83,14 @@ Task<Result<void>> SnapshotSession::run() {
   co_return taken;
 }
 
-// The coordinator decides whether a set is taken a second time: by all ranks.
+// Takes the snapshot. The coordinator decides whether all ranks take a set a second time.
 Task<Result<void>> SnapshotSession::take_all() {
   if (request_.set == 0) co_return co_await take_twice();
   co_return co_await take(request_.full);
 }
 
-// Data kept of the version before may turn out to be gone or damaged, when the job runs again: then
-// everything is copied.
+// Takes the snapshot, and repeats it if necessary. Data kept from the previous version may prove to be
+// missing or damaged after the job runs again. Everything is then copied.
 Task<Result<void>> SnapshotSession::take_twice() {
   auto taken = co_await take(false);
   if (taken || giving_way_ || job_->ended()) co_return taken;
@@ -141,7 +142,7 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
                     "The job cannot be stored: " + std::string(description.summary.reason.str()));
   mode_ = make_source_mode(context_.base, JobOperation::snapshot(job_->record().spec, job_->incarnation()));
   CKPT_CO_TRYV(co_await mode_->check(job_));
-  co_await mode_->let_go();  // its mover reads host state once all of it is there
+  co_await mode_->let_go();  // called here, because the mover reads host state after all of it exists
   CKPT_CO_TRYV(co_await open_session());
   CKPT_CO_TRYV(co_await export_memory());
   CKPT_CO_TRYV(start_copy(full));
@@ -177,7 +178,7 @@ Task<Result<void>> SnapshotSession::export_memory() {
     self->failure_ = std::move(error);
     self->arrived_.notify();
   };
-  const auto keeper = job_->keeper();  // gone if the job ended while the mover got ready
+  const auto keeper = job_->keeper();  // null if the job ended during the mover's preparation
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   CKPT_CO_TRYV(co_await export_->run(context_.base.executor));
@@ -235,8 +236,8 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   while (!what) {
     if (failure_) co_return *failure_;
     if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
-    // A cancelled snapshot ends only once all is staged: until then the mover reads the job's memory, which
-    // must stand still.
+    // A cancelled snapshot ends only after all chunks are staged. Until that time the mover reads the job's
+    // memory, which must not change.
     if (cancelled_ && staged_) co_return given_up();
     const bool woken = co_await arrived_.wait(until);
     if (!woken && !what)
@@ -270,7 +271,7 @@ Task<> SnapshotSession::lift_stop() {
   auto self = shared_from_this();
   const auto keeper = job_->keeper();
   if (!std::exchange(is_stopped_, false) || !keeper) co_return;
-  // The keeper refuses it if the rank goes on already.
+  // The keeper refuses the order if the rank already runs again.
   (void)co_await keeper->stop_at(request_.set, 0);
 }
 
@@ -340,12 +341,12 @@ Task<> SnapshotSession::hold() {
   job_held_.reset();
 }
 
-// Passes the barrier. The job goes on after every failure.
+// Passes the barrier. The job continues after every failure.
 Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
   if (saved && stays()) co_return ok();
-  // If memory is filled again when the job goes back, it must not be held twice.
+  // Memory that is filled again when the job goes back must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
     if (!saved) co_await release_memory();
@@ -381,8 +382,8 @@ Task<Result<void>> SnapshotSession::pause() {
     co_return ok();
   }
   if (state.error().code() != ErrorCode::kAborted) co_return std::move(state).error();
-  // A rank whose pause is withdrawn before its barrier never notices. One that reached it in the same moment
-  // goes on.
+  // If a pause is withdrawn before the barrier, the rank notices nothing. A rank that reached the barrier at
+  // the same moment continues.
   (void)co_await go_on();
   if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
   co_return Error(ErrorCode::kTimedOut, "The job reached no barrier within " +
@@ -395,7 +396,7 @@ Task<Result<void>> SnapshotSession::save() {
   round.barrier_entered_ns = barrier_ns_;
   round.paused_ns = now_ns();
   CKPT_CO_TRYV(session_->send(std::move(round)));
-  wire::SourceReport ignored;  // a snapshot's report has the sum alone
+  wire::SourceReport ignored;  // ignored, because a snapshot's report contains only the sum
   CKPT_CO_TRY(state, co_await mode_->save(job_, std::move(*paused_), ignored));
   mover::SnapshotHost host;
   host.host_state_bytes = state.bytes;
@@ -410,7 +411,7 @@ Task<Result<void>> SnapshotSession::save() {
   co_return ok();
 }
 
-// The job is only here, so this is tried for as long as it lives.
+// Continues the job. Only this node has the job, so the step is repeated as long as the job runs.
 Task<Result<void>> SnapshotSession::go_on() {
   auto self = shared_from_this();
   paused_.reset();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // One snapshot of a running job: the source half of a migration without a target. The mover copies changed
-// chunks while the job runs. At the barrier it copies the rest, and the state beside device memory is saved
-// (mode.h). The job goes on, and the mover writes the version meanwhile. A migration of the job is not held
-// up: give_way() ends a snapshot that needs the job still.
+// chunks while the job runs. At the barrier it copies the rest, and the state other than device memory is
+// saved (mode.h). The job then continues while the mover writes the version. A snapshot does not delay a
+// migration of the job: give_way() ends a snapshot that still needs the job.
 //
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged
 //   -> go_back(), Resume -> DroppedRegions -> export ends -> SnapshotDone
 //
-// The coordinator decides where a rank of a gang stops (gather()): all of a set's images are of one barrier
-// (GANG-1). With `holds_after` the rank stays paused behind its durable image, until hold() ends.
+// The coordinator decides where a rank of a gang stops (gather()), so that all images of a set come from one
+// barrier (GANG-1). With `holds_after` the rank stays paused after its image is durable, until hold() ends.
 //
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; in every case a job that
-// lives runs again after it, unless it was to end and its image is durable.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: those of run(). In every case a
+// living job runs again afterwards, unless it was to end and its image is durable.
 #pragma once
 
 #include <list>
@@ -32,20 +32,21 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
   [[nodiscard]] std::uint64_t set() const { return request_.set; }
-  // Takes the snapshot, once. Reports progress and end to the coordinator.
+  // Takes the snapshot. Call this function once. It reports progress and end to the coordinator.
   Task<Result<void>> run();
-  // Takes an order of the coordinator to a rank of a gang.
+  // Executes an order of the coordinator to a rank of a gang.
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
-  // True while the image is durable and the rank is paused, until hold().
+  // Checks whether the image is durable and the rank is still paused, until hold().
   [[nodiscard]] bool is_holding() const { return is_holding_; }
-  // Returns once the rank runs, or has ended.
+  // Waits until the rank runs or has ended.
   Task<> hold();
   // Repeats the report to a coordinator that may have left this set.
   void repeat_report() const { context_.report(report_); }
-  // Ends a snapshot that needs the job. Returns once the job is neither paused nor exported for it.
+  // Ends a snapshot that needs the job. Returns when the snapshot neither pauses nor exports the job any
+  // more.
   Task<> give_way();
-  // Cancels the snapshot, also while it writes, and returns once the job runs on. kRefused: the job has left
-  // for its image already.
+  // Cancels the snapshot, even while it writes, and returns when the job continues. kRefused means that the
+  // job has already left for its image.
   Task<Result<void>> cancel();
 
  private:
@@ -57,17 +58,17 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> export_memory();
   Result<void> start_copy(bool full);
   [[nodiscard]] bool stays() const { return request_.end_after || request_.holds_after; }
-  // Waits for the barrier at which the image is to be taken.
+  // Waits for the barrier at which the image must be taken.
   Task<Result<void>> wait_for_barrier();
-  // Waits until something arrives. False: no order has come for too long.
+  // Waits until an order arrives. Returns false if no order has arrived for too long.
   Task<bool> wait_for_order();
-  // Lets a rank go on that waits for the others.
+  // Continues a rank that waits for other ranks.
   Task<> lift_stop();
   Task<Result<void>> pass_barrier();
   Task<Result<void>> pause();
   Task<Result<void>> save();
   Task<Result<void>> go_on();
-  // Waits until the mover holds nothing of the job's memory, or has failed.
+  // Waits until the mover holds no memory of the job, or has failed.
   Task<> mover_lets_go();
   Task<> release_memory();
   Task<> release_session();
@@ -96,21 +97,21 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Nanos began_ns_ = 0;
   Nanos barrier_ns_ = 0;
   Signal arrived_;
-  Turn job_turn_;                       // held while the job is needed
-  std::optional<Turn::Held> job_held_;  // the turn, while it is held
-  Turn whole_turn_;                     // held until all is over
+  Turn job_turn_;                       // held while the snapshot needs the job
+  std::optional<Turn::Held> job_held_;  // value of job_turn_ while it is held
+  Turn whole_turn_;                     // held until the whole snapshot is over
   std::optional<Error> failure_;
   std::chrono::steady_clock::time_point ordered_ =
-      std::chrono::steady_clock::now();   // when the last one came
-  std::optional<std::uint64_t> barrier_;  // only for a rank of a gang
-  bool is_stopped_ = false;               // kStopAt was given
+      std::chrono::steady_clock::now();   // time of the last order
+  std::optional<std::uint64_t> barrier_;  // barrier of a rank of a gang; empty for other jobs
+  bool is_stopped_ = false;               // true if the order kStopAt was received
   bool is_holding_ = false;
   bool is_released_ = false;
-  bool is_over_ = false;         // run() has only to release what it holds
-  std::list<Signal*> watchers_;  // of `ready_` and `is_over_`
+  bool is_over_ = false;         // true if run() only has to release its resources
+  std::list<Signal*> watchers_;  // signals of coroutines that watch `ready_` and `is_over_`
   bool giving_way_ = false;
   bool cancelled_ = false;
-  bool left_ = false;  // the job has left for its image
+  bool left_ = false;  // true if the job has left for its image
 };
 
 }  // namespace ckpt::agent::protect

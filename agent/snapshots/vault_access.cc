@@ -15,10 +15,10 @@
 namespace ckpt::agent::protect {
 namespace {
 
-// The number of rows that surely fit into one message.
+// The number of rows that always fit into one message.
 constexpr std::size_t kMaxRowsAPart = 2000;
-// The most rows that the coordinator takes of one vault. The newest of each job stay, since the job may be
-// parked there.
+// The maximum number of rows that the coordinator accepts from one checkpoint store. The newest rows of each
+// job stay, because the job may be parked there.
 constexpr std::size_t kMaxRows = 100'000;
 
 std::int64_t barrier_of(const vault::Version& version) {
@@ -51,8 +51,8 @@ wire::ImageRow row_of(const vault::Version& version) {
   return row;
 }
 
-// Adds how many bytes of each version lie on the disk and in memory. Bytes that were in memory when the
-// machine went down are in neither: the version is damaged.
+// Adds the bytes of each version on the disk and in memory. Bytes that were in memory when the machine went
+// down are in neither tier, and the version is damaged.
 Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::string& job,
                        std::span<wire::ImageRow> rows) {
   vault::Tiers tiers;
@@ -88,14 +88,15 @@ Result<void> list_job(const VaultPlace& place, vault::Vault& vault, const std::s
   return ok();
 }
 
-// Rows of a job stand behind each other.
+// Keeps the newest rows of each job. The rows of a job are sorted to be adjacent.
 void keep_newest_of_each(std::vector<wire::ImageRow>& rows) {
   if (rows.size() <= kMaxRows) return;
   spdlog::warn("a vault has {} images: the oldest of each job are not listed", rows.size());
   std::sort(rows.begin(), rows.end(), [](const wire::ImageRow& a, const wire::ImageRow& b) {
     return a.vault_job != b.vault_job ? a.vault_job < b.vault_job : a.version > b.version;
   });
-  std::vector<std::pair<std::size_t, std::size_t>> by_age;  // how many of its job are newer
+  std::vector<std::pair<std::size_t, std::size_t>> by_age;  // for each row, the number of newer rows of its
+                                                            // job and the row's index
   for (std::size_t i = 0, newer = 0; i < rows.size(); ++i) {
     newer = i > 0 && rows[i].vault_job == rows[i - 1].vault_job ? newer + 1 : 0;
     by_age.emplace_back(newer, i);
@@ -125,7 +126,8 @@ Result<void> may_write(const std::string& folder) {
   return Error::from_errno("Cannot write in the folder " + folder);
 }
 
-// A vault's folder is made by its first writer, its parent is not.
+// Checks whether a checkpoint store's path is writable. The first writer creates the store's folder, but not
+// its parent.
 Result<void> check_writable(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) {
@@ -139,7 +141,8 @@ Result<void> check_writable(const std::string& path) {
   return may_write(parent);
 }
 
-// `shared`: others may write there, where they cannot rename or remove what is not theirs.
+// Creates a private folder. `shared` means that others may write there, if they cannot rename or remove
+// entries of other users.
 Result<void> make_private(const std::string& path, bool shared) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return Error::from_errno("Cannot create the folder " + path);
@@ -183,7 +186,7 @@ Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string
     if (!job.is_folder || job.name == vault_job) continue;
     for (const char* part : {"/packs", "/versions"}) {
       auto entries = files.list(place.path + "/jobs/" + job.name + part);
-      if (!entries) continue;  // removed meanwhile
+      if (!entries) continue;  // the folder was removed in the meantime
       for (const vault::FolderEntry& entry : *entries) bytes += entry.bytes;
     }
   }
@@ -204,7 +207,7 @@ Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, con
   std::vector<wire::ImageRow> rows;
   for (const std::string& job : jobs) {
     if (!vault_job.empty() && job != vault_job) continue;
-    // An entry that is removed meanwhile is left out; the others are listed.
+    // An entry that is removed in the meantime is left out, and the other entries are listed.
     if (auto listed = list_job(place, vault, job, rows); !listed)
       spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job, listed.error().to_string());
   }
@@ -230,8 +233,8 @@ Result<StoredVersion> read_version(const VaultPlace& place, const std::string& v
   std::optional<std::uint64_t> number;
   if (version != 0) number = version;
   auto reader = vault->open_version(vault_job, number);
-  // If the newest version is damaged, the newest whole one's description serves until the version to restore
-  // is known.
+  // If the newest version is damaged, the description of the newest complete version is used until the
+  // version to restore is known.
   if (!reader && reader.error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
   if (!reader) return std::move(reader).error();
   const vault::Version& found = (*reader)->version();

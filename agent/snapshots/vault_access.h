@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's own access to a vault: it lists versions, reads a version's description of its job, and removes
-// versions. Memory goes through movers.
-// Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h;
-// kRefused while another process writes there.
+// The agent's own access to a checkpoint store. It lists versions, reads a version's description of its job,
+// and removes versions. Memory is transferred through movers.
+// Threads: none inside. All functions block on a disk, so they run on a separate pool. Errors: those of
+// vault.h. kRefused while another process writes to the store.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 namespace ckpt::agent::protect {
 
 struct VaultPlace {
-  std::string path;  // of another node: its name
-  std::string word;  // the coordinator's name for it; empty: the node's own
+  std::string path;  // path of the store; for a store of another node, the node's name
+  std::string word;  // the coordinator's name for the store; empty for the node's own store
   std::uint64_t limit_bytes = 0;
   wire::mover::VaultAccess access;
 
   [[nodiscard]] vault::Route route() const;
 };
 
-// Lists all of a vault, or of one job in it, in as many parts as frames need. A folder without a vault counts
-// as an empty one.
+// Lists a whole checkpoint store, or one job in it, in as many parts as the frames need. A folder without a
+// store counts as an empty store.
 Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
                                                     const std::string& vault_job = {});
-// Returns the size of the vault's files, without those of this job.
+// Returns the size of the store's files, without those of this job.
 Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 
@@ -38,13 +38,13 @@ struct StoredVersion {
   std::int64_t barrier_ms = 0;
   image::StoredJob job;
 };
-// `version` 0: the newest whose file is whole.
+// Reads a version. `version` 0 means the newest version with a complete file.
 Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
                                    std::uint64_t version);
 
-// Makes the folder for images in memory, and the folder in which it lies, if they are missing (mode 0700).
-// kRefused: others could replace one of them. Both must be folders of this user or root, not links, and
-// writable by no others. The outer one may be shared, like /dev/shm.
+// Creates the folder for images in memory and its parent folder, if they are missing (mode 0700). kRefused
+// means that other users could replace one of them. Both must be folders of this user or root, and no links,
+// and no other user may write to them. The parent may be shared, like /dev/shm.
 Result<void> claim_memory_folder(const std::string& folder);
 
 }  // namespace ckpt::agent::protect

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants
-// of the agent (libckpt/store/peer). A process of its own: what it moves is too much for the agent's event
-// loop, and what comes over the link is none of the agent's business. Started by the agent with its end of a
-// socketpair as descriptor 3; ends with it. Logs to stderr.
+// gpumigrate-vault: lets the movers of other nodes read and write this node's checkpoint store, one job each,
+// with grants from the agent (libckpt/store/peer). It is a separate process, because its traffic is too much
+// for the agent's event loop, and the agent need not see that data. The agent starts the program with one end
+// of a socketpair as descriptor 3, and the program ends with the agent. It logs to stderr.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   app.add_option("--node", node, "The node that owns the vault").required();
   if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
-  (void)ckpt::logging::open_log({});  // standard error is open already
+  (void)ckpt::logging::open_log({});  // standard error is already open
   constexpr int kSocket = ckpt::agent::vault_server::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> gpumigrate-vault: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair
-// (descriptor 3 in the program). It sends one VaultAnswer with id 0 when it listens, then answers each
-// VaultOrder, in order. Both ends are of one build; received packets are checked all the same.
-// Threads: values. Errors: kProtocol from decoding.
+// Messages between the agent and gpumigrate-vault. Each message is one packet of an inherited AF_UNIX
+// SOCK_SEQPACKET socketpair (descriptor 3 in the program). The program sends one VaultAnswer with id 0 when
+// it listens, and then answers each VaultOrder, in order. Both ends come from one build, but every received
+// packet is checked.
+// Threads: plain values. Errors: kProtocol from decoding.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct VaultOrder {
   bool writes = false;
   bool into_memory = false;
   std::uint64_t lasts_ms = 0;
-  std::vector<std::byte> revoke;  // not empty: this token is refused from now on, and nothing is granted
-  std::uint64_t limit_bytes = 0;  // of all that the job has there; 0: none
+  std::vector<std::byte> revoke;  // if not empty, this token is refused from now on, and nothing is granted
+  std::uint64_t limit_bytes = 0;  // limit for all bytes that the job has in the store; 0 means none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);
@@ -34,8 +35,8 @@ struct VaultOrder {
 struct VaultAnswer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint64_t id = 0;
-  std::uint8_t error_code = 0;  // 0: done
-  std::string text;             // id 0: the address; else why not
+  std::uint8_t error_code = 0;  // error code; 0 means success
+  std::string text;             // the address for id 0, or else the reason for an error
   std::vector<std::byte> token;
   template <class A>
   decltype(auto) fields(A& a) {

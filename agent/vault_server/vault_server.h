@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-vault: started with the first grant, and again with the next one if it has
-// died.
-// Threads: the event loop. Ownership: the process ends with this object (its socket closes), and all grants
-// with it. Errors: kUnavailable: it does not run, with the reason; those of FileServer.
+// The agent's side of gpumigrate-vault. The program is started with the first grant, and started again with
+// the next grant if it has ended.
+// Threads: the event loop. Ownership: the process ends with this object, which closes its socket, and all
+// grants end with it. Errors: kUnavailable contains the reason why the program does not run. Errors of
+// FileServer are returned unchanged.
 #pragma once
 
 #include <functional>
@@ -19,14 +20,14 @@
 namespace ckpt::agent {
 
 struct VaultServerSettings {
-  std::string program;  // gpumigrate-vault
-  std::string node;     // this one
+  std::string program;  // path of gpumigrate-vault
+  std::string node;     // name of this node
   std::string log_path;
-  std::string folder;  // the vault
-  std::string memory;  // its tier in memory; empty: none
+  std::string folder;  // folder of the checkpoint store
+  std::string memory;  // folder of the store's tier in memory; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
-  std::string host;        // where other nodes reach this one
-  std::uint16_t port = 0;  // 0: the kernel chooses
+  std::string host;        // host at which other nodes reach this node
+  std::uint16_t port = 0;  // port to listen on; 0 lets the kernel choose
   Milliseconds timeout{10000};
 };
 
@@ -43,9 +44,9 @@ class VaultServer : public std::enable_shared_from_this<VaultServer> {
   VaultServer(const VaultServer&) = delete;
   VaultServer& operator=(const VaultServer&) = delete;
 
-  // Sends an order; its id is set here.
+  // Sends an order. The function sets the order's id.
   Task<Result<GrantedVault>> grant(vault_server::VaultOrder order);
-  // Revokes a grant, also one that is not known.
+  // Revokes a grant. An unknown grant may also be revoked.
   Task<Result<void>> revoke(std::vector<std::byte> token);
 
  private:
@@ -66,12 +67,13 @@ class VaultServer : public std::enable_shared_from_this<VaultServer> {
   asio::any_io_executor executor_;
   const VaultServerSettings settings_;
   Turn starting_;
-  std::string address_;  // once it serves
+  std::string address_;  // address of the program after it listens
   std::shared_ptr<ChildProcess> process_;
-  std::shared_ptr<PacketLink> link_;  // null: it does not run
-  std::uint64_t run_ = 0;             // separates packets and ends of an earlier process
+  std::shared_ptr<PacketLink> link_;  // null if the program does not run
+  std::uint64_t run_ = 0;             // number that distinguishes packets and ends of an earlier process
   std::uint64_t next_ = 1;
-  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;  // 0: that it listens
+  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;  // pending orders by id; 0 waits for the
+                                                               // message that the program listens
 };
 
 }  // namespace ckpt::agent

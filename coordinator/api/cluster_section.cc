@@ -71,7 +71,7 @@ api::Status ClusterSection::status() const {
   return view;
 }
 
-// job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.
+// Reads job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.
 Result<void> ClusterSection::read_event_filter(const HttpRequest& request, EventQuery& query) const {
   const auto given = [&](const char* key) {
     const auto at = request.query.find(key);
@@ -94,7 +94,8 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
 }
 
 control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) {
-  CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxEventId));  // as lists have it
+  // the cursor name that other list calls use
+  CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxEventId));
   CKPT_CO_TRY(since, query_number(request, "since", after, kMaxEventId));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
   EventQuery query;
@@ -106,7 +107,7 @@ control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) 
   while (true) {
     CKPT_CO_TRY(newest, deps_.events.newest());
     CKPT_CO_TRY(found, deps_.events.find(query));
-    // The next search begins behind the events that the filter left out.
+    // The next search begins after the events that the filter left out.
     const bool has_all = found.size() < query.limit;
     if (has_all || !found.empty()) query.since = std::max(query.since, has_all ? newest : found.back().id);
     if (found.empty() && steady_clock::now() < deadline) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/status, /v1/nodes, /v1/gpus and /v1/events.
-// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
-// JSON (api_answers.h).
+// The section for /v1/status, /v1/nodes, /v1/gpus and /v1/events.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the section.
+// Errors become JSON (api_answers.h).
 #pragma once
 
 #include <string>

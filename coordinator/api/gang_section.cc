@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxStopGraceMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kStopGraceMs = 10'000;
 constexpr std::int64_t kMaxRank = 1 << 20;
 
-// "auto", or nodes with commas between them.
+// Returns the nodes in `to`, a comma-separated list. Returns no nodes for "auto".
 std::vector<std::string> nodes_in(const std::string& to) {
   std::vector<std::string> nodes;
   if (to.empty() || to == "auto") return nodes;
@@ -42,7 +42,7 @@ std::vector<std::string> nodes_in(const std::string& to) {
 bool GangSection::takes(const HttpRequest& request) const {
   if (request.path[1] != "jobs" || request.path.size() <= 2) return false;
   const Job* job = deps_.jobs.find(request.path[2]);
-  // The image of one rank stands for its set.
+  // An image of one rank identifies the whole set.
   if (job != nullptr)
     return job->spec.gang.id != 0 && request.path.size() == 4 &&
            (request.path[3] == "restore" || request.path[3] == "migrate");

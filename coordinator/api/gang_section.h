@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove, migrate, and its images. Asked before JobSection. All else
-// is refused there: it has no job of that name.
-// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
-// JSON (api_answers.h).
+// The section for /v1/jobs/JOB where JOB has several ranks. Calls: show, wait, logs of a rank, stop, remove,
+// migrate, and image operations. This section takes precedence over JobSection. JobSection refuses all other
+// calls because it has no job with the gang's name.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the section.
+// Errors become JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/gangs/gang_images.h"
@@ -38,12 +39,12 @@ class GangSection : public ApiSection {
   using Answer = Result<HttpResponse>;
 
   control::Task<Answer> wait(HttpRequest request, JobId id);
-  // The output of one rank: the query's `rank`, by default 0.
+  // Returns the output of one rank: the query parameter `rank`, by default 0.
   control::Task<Answer> logs(HttpRequest request, Gang gang);
   control::Task<Answer> store(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);
   control::Task<Answer> protect(HttpRequest request, JobId id);
-  // `rank`: that one alone, as the request names it.
+  // Begins a migration of the gang. If `rank` is set, only the rank that the request names is moved.
   control::Task<Answer> migrate(HttpRequest request, JobId id, std::optional<std::uint32_t> rank);
   Answer show_task(TaskId id);
   Answer stop(const HttpRequest& request, const Gang& gang);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings, evacuations and the operator's settings for them over HTTP: /v1/health, /v1/policy (docs/api.md).
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
+// The HTTP section for findings, evacuations and the operator's settings for both: /v1/health, /v1/policy
+// (docs/api.md).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive the section.
 #pragma once
 
 #include "coordinator/health/evacuations.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings, evacuations and the policy as the API shows them (libckpt/api). Pure but for reading the tables.
+// Findings, evacuations and the policy as the API shows them (libckpt/api). Pure except for reading the
+// tables.
 #pragma once
 
 #include "coordinator/health/evacuations.h"

@@ -161,7 +161,8 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     CKPT_CO_TRY(resting, deps_.finder.of_unknown(request.path[2]));
     wish.image = resting;
   }
-  // The program and its user come from an image that a node lists: nothing here has seen them.
+  // The program and its user are taken from an image that a node lists. This coordinator has never checked
+  // either of them.
   const Role role = role_of(request.peer).value_or(Role::kViewer);
   if (!known && role < Role::kAdmin)
     co_return forbidden(

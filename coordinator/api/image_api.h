@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of images, protection, suspend and restore (docs/api.md).
+// The API calls for images, protection, suspend and restore (docs/api.md).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies. Errors become JSON
 // (api_answers.h).
 #pragma once

@@ -14,7 +14,7 @@ std::optional<std::uint64_t> number_if_any(std::uint64_t number) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
 
-// Where its content lies.
+// Returns the storage tier where the image's content is stored.
 std::string tier_of(const ListedImage& listed) {
   if (listed.memory_bytes == 0) return "disk";
   return listed.disk_bytes == 0 ? "memory" : "memory+disk";
@@ -64,7 +64,7 @@ api::Image image_view(const ListedImage& listed, const Job* job, bool readable) 
   view.incarnation = listed.incarnation;
   view.state_bytes = image.state_bytes;
   view.new_bytes = listed.written_bytes;
-  // A job that did not go on had no pause.
+  // A job that did not continue after its image has no pause time.
   if (listed.pause_ns != 0) view.pause_ms = ms_if_known(listed.pause_ns);
   view.tier = tier_of(listed);
   view.memory_bytes = listed.memory_bytes;

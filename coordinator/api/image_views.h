@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images, protection and tasks as the API shows them (libckpt/api). Pure but for the clock, for an image's age.
+// Images, protection and tasks as the API shows them (libckpt/api). Pure except for the clock, which is read
+// for an image's age.
 #pragma once
 
 #include "coordinator/gangs/gang_restores.h"
@@ -11,11 +12,12 @@
 
 namespace ckpt::coordinator {
 
-// `job`: null where it is not known any more. `readable`: by a node that is connected.
+// Returns the API view of an image. `job` is null if the job is no longer known. `readable` means that a
+// connected node can read the image.
 [[nodiscard]] api::Image image_view(const ListedImage& listed, const Job* job, bool readable);
 [[nodiscard]] api::ImageTask task_view(const ImageTask& task);
 [[nodiscard]] api::Protected protected_view(JobId id, const Protected& done, bool dry_run);
-// The caller adds the verb and the job.
+// Returns the API view of a restore plan. The caller adds the verb and the job.
 [[nodiscard]] api::RestorePlan restore_plan_view(const RestorePlan& plan);
 [[nodiscard]] api::RestorePlan restore_plan_view(const GangRestorePlan& plan);
 

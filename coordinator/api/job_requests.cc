@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxPriority = 1'000;
 constexpr std::int64_t kMaxRanks = 1024;
 constexpr std::size_t kLongestFolder = 4096;
 
-// How chunks are encoded and how much of the GPU the copying may take.
+// Reads how chunks are encoded and how much of the GPU the copying may use.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   options.codec = body.named<wire::CodecMode>("codec").value_or(wire::CodecMode::kAuto);
   options.shadow_memory_bytes =
@@ -35,7 +35,7 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
-// Another program for the standby, and how its names may differ.
+// Reads the standby's new program, and how its tensor names may differ.
 Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   options.new_argv = body.texts("exec").value_or(std::vector<std::string>());
   const auto allow = body.texts("allow");
@@ -55,7 +55,7 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
-// How many ranks, and where.
+// Reads the number of ranks and where they are placed.
 Result<GangShape> read_gang(BodyReader& body) {
   const auto usage = [](const std::string& reason) { return Error(ErrorCode::kInvalidArgument, reason); };
   GangShape gang;
@@ -73,7 +73,7 @@ Result<GangShape> read_gang(BodyReader& body) {
   return gang;
 }
 
-// The place where a snapshot is to go.
+// Checks the destination of a snapshot.
 Result<void> check_destination(const std::string& to) {
   const bool up = ("/" + to + "/").find("/../") != std::string::npos;
   if (to.size() > kLongestFolder || up)
@@ -93,7 +93,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
       body.named<wire::MigrateStrategy>("strategy").value_or(wire::MigrateStrategy::kLive);
   migrate.communicators = body.named<wire::Communicators>("communicators");
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
-  // A limit that is named binds, unless the request has the other.
+  // An explicit downtime limit is binding, unless the request sets if_not_converged.
   const auto otherwise = downtime_ms ? wire::NotConverged::kAbort : wire::NotConverged::kSwitch;
   migrate.options.if_not_converged = body.named<wire::NotConverged>("if_not_converged").value_or(otherwise);
   migrate.options.max_downtime_ns =

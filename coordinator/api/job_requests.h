@@ -13,7 +13,8 @@ namespace ckpt::coordinator {
 [[nodiscard]] Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run);
 [[nodiscard]] Result<AdoptRequest> read_adopt(const HttpRequest& request);
 [[nodiscard]] Result<ProtectRequest> read_protect(const HttpRequest& request);
-// Where a snapshot goes: a node, or the absolute path of a folder; empty: where the job runs.
+// Reads the destination of a snapshot: a node, or the absolute path of a folder. Returns an empty string for
+// the node where the job runs.
 [[nodiscard]] Result<std::string> read_destination(const HttpRequest& request);
 
 }  // namespace ckpt::coordinator

@@ -63,7 +63,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
     return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
   const auto& all = deps_.jobs.all();
   json out = json::array();
-  // The ranks of a gang stand together, where the first of them does.
+  // The ranks of a gang are listed together, at the position of the gang's first rank.
   JobId shown = after.value_or(0);
   auto at = all.upper_bound(shown);
   for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at) {

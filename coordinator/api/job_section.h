@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their logs, adopt
-// processes.
-// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
-// JSON (api_answers.h).
+// The section for /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their
+// logs, and adopt processes.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the section.
+// Errors become JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/operations/moves.h"

@@ -120,7 +120,7 @@ api::JobRank rank_of_gang_view(const Job& rank, const JobStates& states) {
   return view;
 }
 
-// The state of its worst rank: one that is away, starts, stops.
+// Returns the state of the gang's worst rank, for example a rank that is disconnected, starting or stopping.
 std::string state_of_gang(const Gang& gang, const JobStates& states) {
   const JobState state = state_of(gang);
   if (is_ended(state)) return std::string(to_string(state));
@@ -132,7 +132,8 @@ std::string state_of_gang(const Gang& gang, const JobStates& states) {
   return "running";
 }
 
-// Why it does not stop, ended or cannot move; `stays`: the first rank that cannot, if there is one.
+// Returns why the gang does not stop, why it ended, or why it cannot move. `stays` is the first rank that
+// cannot move, or null.
 std::string reason_of_gang(const Gang& gang, const JobStates& states, const Job* stays) {
   for (const Job* rank : gang.ranks) {
     if (is_ended(rank->state)) continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs as the API shows them (libckpt/api). Pure but for reading the tables, and the clock for an image's age.
+// Jobs as the API shows them (libckpt/api). Pure except for reading the tables, and the clock for an image's
+// age.
 #pragma once
 
 #include "coordinator/fleet/expected_pause.h"
@@ -14,7 +15,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::Job job_view(const Job& job, const JobStates& states);
 [[nodiscard]] api::JobDetail job_detail_view(const Job& job, const JobStates& states, const NodeTable& nodes,
                                              const MigrationTable& migrations);
-// `open`: the migration of its ranks, if there is one.
+// Returns the API view of a gang. `open` is the open migration of its ranks, if one exists.
 [[nodiscard]] api::Job gang_view(const Gang& gang, const JobStates& states);
 [[nodiscard]] api::GangDetail gang_detail_view(const Gang& gang, const JobStates& states,
                                                const Migration* open);

@@ -83,7 +83,7 @@ MaintenanceSection::Answer MaintenanceSection::cordon(const HttpRequest& request
   return to_response(200, record::to_answer(cordon_view(cordon)));
 }
 
-// GPUs of the scope with a finding of the last minutes: they take no job yet.
+// Returns the GPUs of the scope that had a finding in the last minutes. Such GPUs accept no job yet.
 std::vector<api::SuspectGpu> MaintenanceSection::suspects_of(const Scope& scope) const {
   std::vector<api::SuspectGpu> suspects;
   const Node* node = deps_.nodes.find(scope.node);
@@ -96,7 +96,8 @@ std::vector<api::SuspectGpu> MaintenanceSection::suspects_of(const Scope& scope)
   return suspects;
 }
 
-// Forgives GPUs of the scope by the operator's word, and returns those that had a finding.
+// Clears the findings of GPUs in the scope because the operator requested it. Returns the GPUs that had a
+// finding.
 Result<std::vector<api::ForgivenGpu>> MaintenanceSection::forgive(const Scope& scope) {
   std::vector<api::ForgivenGpu> forgiven;
   const Node* node = deps_.nodes.find(scope.node);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cordons and drains over HTTP: /v1/cordons, /v1/cordon, /v1/uncordon, /v1/drains (docs/api.md).
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
+// The HTTP section for cordons and drains: /v1/cordons, /v1/cordon, /v1/uncordon, /v1/drains (docs/api.md).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive the section.
 #pragma once
 
 #include <vector>

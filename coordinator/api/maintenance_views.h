@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains, and GPUs that uncordon answers about, as the API shows them (libckpt/api). Pure.
+// Drains, and the GPUs in an answer to uncordon, as the API shows them (libckpt/api). Pure.
 #pragma once
 
 #include <vector>

@@ -59,7 +59,8 @@ MigrationSection::Answer MigrationSection::show(MigrationId id, unsigned status)
                                                                     .moved_with = moved_with(*migration)}));
 }
 
-// Returns the ids of the other ranks' migrations in the same move, ascending: they begin one after another.
+// Returns the ids of the other ranks' migrations in the same move, in ascending order. A gang's migrations
+// begin one after another.
 std::vector<std::string> MigrationSection::moved_with(const Migration& rank) const {
   std::vector<std::string> ids;
   if (rank.gang_move == 0) return ids;
@@ -76,8 +77,8 @@ control::Task<MigrationSection::Answer> MigrationSection::watch(HttpRequest requ
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = table_.find(id);
-    // A revision that the caller has, and this coordinator has not reached, is of the time before its
-    // restart.
+    // A caller's revision that this coordinator has not reached yet dates from before a restart of the
+    // coordinator.
     const bool is_new = migration == nullptr || !migration->open() ||
                         migration->revision != static_cast<std::uint64_t>(since);
     if (is_new || steady_clock::now() >= deadline) co_return show(id, 200);

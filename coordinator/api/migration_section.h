@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/migrations: list, show, watch, limit, abort and resolve migrations.
-// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
-// JSON (api_answers.h).
+// The section for /v1/migrations: list, show, watch, limit, abort and resolve migrations.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the section.
+// Errors become JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/migration/migration_runner.h"

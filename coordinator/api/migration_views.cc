@@ -28,7 +28,8 @@ std::vector<std::string> words_of(std::uint8_t allowed) {
 }
 
 api::MigrationProgress progress_view(const wire::MigrationProgress& p) {
-  // Once the second round is over; so is the estimate, but for the first round's.
+  // The dirty rate is known once the second round is over. In round 2, a nonzero estimate shows that the
+  // round is over. Only round 1 reports an earlier estimate.
   const bool dirty_rate_known = p.round > 2 || (p.round == 2 && p.estimate_ns != 0);
   api::MigrationProgress view;
   view.round = p.round;
@@ -76,7 +77,7 @@ void add_source(const wire::SourceReport& source, api::MigrationReport& view) {
   view.link_bytes_per_second = rate_if_any(source.link_bytes_per_second);
   view.scan_bytes_per_second = rate_if_any(source.scan_bytes_per_second);
   view.scan_ms = ms_if_any(source.scan_ns);
-  // The final round may find nothing to copy: that took no time, and is known.
+  // The final round may find nothing to copy. The copy time is then known to be zero.
   if (source.last_ack_ns != 0) view.copy_ms = ms_of(source.copy_ns);
   view.estimate_ms = ms_if_any(source.estimate_ns);
   if (source.estimate) view.estimate_breakdown_ms = breakdown_view(breakdown_of(*source.estimate));
@@ -87,7 +88,8 @@ void add_pause(const Migration& m, api::MigrationReport& view) {
   if (!downtime) return;
   view.downtime_ms = downtime->total();
   view.downtime_breakdown_ms = breakdown_view(*downtime);
-  view.driver_ms = downtime->context;  // the driver's own checkpoint and restore: no bound is made of these
+  view.driver_ms = downtime->context;  // the time of the driver's own checkpoint and restore; no lower bound
+                                       // is computed for them
   view.limit_kept = downtime->total() <= ms_of(m.options.max_downtime_ns);
   view.under_run = under_run_view(compute_managed_run_estimate(*m.source_report, *downtime));
   if (const auto bound = compute_bound(*m.source_report, *m.target_report, *downtime)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Migrations and events as the API shows them (libckpt/api). Pure but for reading the tables.
+// Migrations and events as the API shows them (libckpt/api). Pure except for reading the tables.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::MigrationReport report_view(const Migration& migration);
 [[nodiscard]] api::Migration migration_view(const Migration& migration);
 
-// The view as JSON.
+// Returns the API view of the migration as JSON.
 [[nodiscard]] json migration_json(const Migration& migration);
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and GPUs as the API shows them (libckpt/api). Pure but for reading the tables.
+// Nodes and GPUs as the API shows them (libckpt/api). Pure except for reading the tables.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::GpuFault fault_view(const GpuFault& fault);
 [[nodiscard]] api::Node node_view(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                                   const PolicyTable& policy);
-// `available`: the memory that placement would give to a new job.
+// Returns the API view of a GPU. `available` is the memory that placement would assign to a new job.
 [[nodiscard]] api::Gpu gpu_view(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available,
                                 JobTable& jobs, const CordonTable& cordons, const GpuFaults& faults);
 

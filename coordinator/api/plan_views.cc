@@ -89,7 +89,8 @@ api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan, const wire
                              const NodeTable& nodes) {
   std::optional<ExpectedPause> pause;
   if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
-  // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
+  // The driver saves an adopted job's memory during the pause. Therefore nothing can be copied before the
+  // pause.
   const bool is_adopted = job.spec.mode == MigrationMode::kAdopted;
   api::MovePlan view;
   view.job = job_text(job.id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs and obstacles as the API shows them (libckpt/api). Pure but for reading the tables.
+// Dry runs and obstacles as the API shows them (libckpt/api). Pure except for reading the tables.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@
 namespace ckpt::coordinator {
 
 [[nodiscard]] std::optional<double> pause_ms_if_any(const std::optional<ExpectedPause>& pause);
-// "last_move" or "estimate".
+// Returns the source of the expected pause: "last_move" or "estimate".
 [[nodiscard]] std::optional<std::string> pause_from_if_any(const std::optional<ExpectedPause>& pause);
 
 [[nodiscard]] std::vector<api::Displacement> displaced_view(const std::vector<Displacement>& displaced);

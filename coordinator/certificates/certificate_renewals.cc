@@ -16,18 +16,19 @@ namespace {
 
 constexpr std::int64_t kDayS = std::int64_t{24} * 3600;
 constexpr std::int64_t kWarnS = 7 * kDayS;
-constexpr std::chrono::seconds kInstalled{30};  // a node has written two files by then
+constexpr std::chrono::seconds kInstalled{30};  // the time within which a node has written its two
+                                                // certificate files
 
 std::int64_t now_s() {
   return wall_clock_ms() / 1000;
 }
 
-// When the last third of such a term begins.
+// Checks whether the last third of the certificate's term has begun.
 bool is_due(std::int64_t ends_s, std::chrono::seconds term) {
   return ends_s - now_s() < term.count() / 3;
 }
 
-// A new key and certificate for the same name and hosts, in the same files.
+// Creates a new key and certificate for the same name and hosts, and writes them to the same files.
 Result<void> renew_files(const tls::Authority& authority, const tls::CertFiles& files) {
   CKPT_TRY(text, read_file(files.certificate, tls::kMaxPemBytes));
   CKPT_TRY(hosts, tls::hosts_of(text));
@@ -66,7 +67,8 @@ control::Task<> CertificateRenewals::run() {
   }
 }
 
-// By what its connection has proven, not by its word.
+// Returns the certificates that are due. Their owners are identified by what their connections have proven,
+// not by what the nodes claim.
 std::vector<tls::Peer> CertificateRenewals::due_nodes() {
   std::vector<tls::Peer> due;
   for (const auto& [name, node] : deps_.nodes.all()) {
@@ -113,7 +115,8 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
   CKPT_CO_TRY(addresses, tls::addresses_of_request(signing_request));
   tls::Authority::Order order;
   order.subject = tls::Peer::node(node);
-  order.hosts = std::move(addresses);  // its own word: parts of a cluster go by names
+  order.hosts = std::move(addresses);  // the addresses that the node itself claims; parts of a cluster verify
+                                       // each other by name, not by address
   order.term = tls::kNodeTerm;
   auto certify = [authority = &*authority_, request = std::move(signing_request), order = std::move(order)] {
     return authority->certify(request, order);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renews the certificates of the coordinator and of connected nodes, where it has the authority's key (setting
-// certificate_authority). They are due once two thirds of what it gives are over, which a node's connection proves. Where it has no key, or fails, an
-// event warns once a day during the last week.
-// Threads: one io_context on one thread; keys and files are worked on in a pool of its own. Ownership: borrows its
-// dependencies, which outlive it. Errors: start(): kInvalidArgument where the authority is not that of the
-// coordinator's certificate. Later ones become events, and are tried again.
+// Renews the certificates of the coordinator and of connected nodes, if the coordinator has the authority's
+// key (setting certificate_authority). A certificate is due once two thirds of its term are over. Only
+// certificates that this authority issued and that a node's connection has proven are renewed. Without a key,
+// or after a failure, an event warns once a day during the certificate's last week.
+// Threads: one io_context on one thread; keys and files are processed in a thread pool of this class.
+// Ownership: borrows its dependencies, which outlive it. Errors: start() returns kInvalidArgument if the
+// authority did not issue the coordinator's certificate. Later errors become events, and the renewal is
+// retried.
 #pragma once
 
 #include <map>
@@ -34,11 +36,11 @@ class CertificateRenewals {
   };
   explicit CertificateRenewals(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, with the coordinator's own.
+  // Starts the renewals. Call this once, with the coordinator's own identity.
   Result<void> start(std::shared_ptr<tls::Identity> own);
   [[nodiscard]] bool can_certify() const noexcept { return authority_.has_value(); }
-  // A node's certificate for the key of a request. kRefused without the authority's key.
-  // `shown`: the certificate that its connection has proven, if it is one that is renewed.
+  // Returns a node's certificate for the key of a signing request, or kRefused without the authority's key.
+  // `shown` is the certificate that the node's connection has proven, if the request renews that certificate.
   control::Task<Result<std::string>> certify(std::string node, std::string signing_request, tls::Peer shown);
 
  private:
@@ -52,7 +54,8 @@ class CertificateRenewals {
   Dependencies deps_;
   std::shared_ptr<tls::Identity> own_;
   std::optional<tls::Authority> authority_;
-  std::map<std::string, std::int64_t> warned_s_;  // by whose certificate it is
+  std::map<std::string, std::int64_t> warned_s_;  // the time of the last warning in Unix seconds, keyed by
+                                                  // the certificate's owner
   control::asio::thread_pool pool_{1};
 };
 

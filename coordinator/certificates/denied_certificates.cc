@@ -16,7 +16,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMaxReasonBytes = 1024;
-constexpr std::int64_t kClocksDifferS = 24 * 3600;  // a node's clock may be behind
+constexpr std::int64_t kClocksDifferS = 24 * 3600;  // the allowance for a node's clock that is behind
 constexpr const char* kDeniedSchema =
     "CREATE TABLE IF NOT EXISTS denied_certificates (serial TEXT PRIMARY KEY, subject TEXT NOT NULL, reason "
     "TEXT "
@@ -35,7 +35,7 @@ bool has_ended(std::int64_t ends_s, std::int64_t now) {
 }
 
 Result<void> check_node_name(const std::string& node) {
-  if (valid_job_name(node)) return ok();  // the same alphabet
+  if (valid_job_name(node)) return ok();  // node names have the same alphabet as job names
   return Error(ErrorCode::kInvalidArgument, "\"" + node + "\" is no name of a node");
 }
 
@@ -89,7 +89,7 @@ Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
 }
 
 Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry) {
-  if (own_ != nullptr) own_->refresh();  // it may have been replaced just now
+  if (own_ != nullptr) own_->refresh();  // the certificate file may have been replaced since the last read
   if (own_ != nullptr && own_->subject().serial == serial)
     return Error(ErrorCode::kRefused, "Certificate " + serial +
                                           " is that of this coordinator: give it another one first "
@@ -163,7 +163,7 @@ Result<void> DeniedCertificates::allow_name(const std::string& node) {
 
 Result<void> DeniedCertificates::admit(const tls::Peer& peer) {
   if (!nodes_.denies(peer)) return ok();
-  // Nodes know serial numbers alone.
+  // Nodes know only serial numbers.
   Entry entry;
   entry.of = to_text(peer);
   entry.reason = "its node is denied";
@@ -253,7 +253,7 @@ Result<void> DeniedCertificates::forget_ended(std::int64_t now) {
 }
 
 void DeniedCertificates::send(const Node& node) {
-  if (node.certificate_ends_s == 0) return;  // it has none, and checks none
+  if (node.certificate_ends_s == 0) return;  // a node without a certificate checks no certificates
   wire::DenyCertificates list;
   list.serials.assign(serials_->all().begin(), serials_->all().end());
   deps_.calls.send(node.row.name, list);

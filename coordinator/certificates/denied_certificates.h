@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The certificates that this cluster refuses although they are valid: an operator names them, or their node was
-// removed, or its name is denied (denied_nodes.h). What was renewed over one of them is denied with it
-// (renewed_certificates.h). Kept in the store until each has ended. Nodes with a certificate get the list when they connect, and at
-// each change. For `node rm` it is remembered which certificates a node has shown, or was given.
+// The certificates that this cluster refuses although they are valid. Reasons: an operator named the
+// certificate, its node was removed, or its node's name is denied (denied_nodes.h). Denying a certificate
+// also denies its renewals (renewed_certificates.h). Each entry is stored until its certificate expires.
+// Nodes with a certificate receive the list when they connect, and at each change. For `node rm`, the store
+// also records which certificates each node has presented or was issued.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
-// of the store; kInvalidArgument for what names no certificate, kNotFound, kRefused for more than
-// tls::DeniedSerials::kMax and for the coordinator's own.
+// of the store; kInvalidArgument for text that names no certificate; kNotFound; kRefused for more than
+// tls::DeniedSerials::kMax certificates and for the coordinator's own certificate.
 #pragma once
 
 #include <map>
@@ -26,10 +27,10 @@ namespace ckpt::coordinator {
 class DeniedCertificates : public ApiSection {
  public:
   struct Entry {
-    std::string of;  // whom it names, for people; empty: not known
+    std::string of;  // the certificate's subject, for display; empty: not known
     std::string reason;
-    std::string removed_node;  // denied since this node was removed; else empty
-    std::int64_t ends_s = 0;   // in seconds since 1970; 0: not known
+    std::string removed_node;  // the removed node that caused this denial; empty: another cause
+    std::int64_t ends_s = 0;   // the certificate's expiry in seconds since 1970; 0: not known
     std::int64_t denied_ms = 0;
   };
   struct Dependencies {
@@ -40,35 +41,39 @@ class DeniedCertificates : public ApiSection {
   };
   explicit DeniedCertificates(Dependencies deps) : deps_(deps), renewed_(deps.store), nodes_(deps.store) {}
 
-  // `own`: the coordinator's, if it has one; it outlives this.
+  // Loads the list from the store. `own` is the coordinator's identity, or null; it outlives this object.
   Result<void> load(tls::Identity* own);
-  // For all that admit peers; changes with the list.
+  // Returns the denied serial numbers, for all parts that admit peers. The returned object changes with the
+  // list.
   [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
   // Listeners to changes of the list, which close open connections of denied peers.
   [[nodiscard]] Listeners<>& list_changed() noexcept { return list_changed_; }
 
-  // With all that was renewed over it.
+  // Denies (or allows) a certificate together with all its renewals.
   Result<void> deny(const std::string& serial, Entry entry);
   Result<void> allow(const std::string& serial);
-  // All that it has shown or was given; and back again.
+  // Denies (or allows again) all certificates that the node has presented or was issued.
   Result<void> deny_node(const std::string& node);
   Result<void> allow_node(const std::string& node);
-  // Has shown its certificate.
+  // Records the certificate that the node has presented.
   void on_ready(const Node& node);
-  // Was given this one (PEM); `shown`: over a connection that this one had proven, or nobody. kRefused if that is
-  // denied meanwhile.
+  // Records a certificate (PEM) that was issued to the node. `shown` is the certificate that the requesting
+  // connection had proven, or is empty. Returns kRefused if `shown` was denied in the meantime.
   Result<void> issued(const std::string& node, const std::string& certificate, const tls::Peer& shown = {});
-  // All of that name, also those that were never seen here, but for those it is given from now on.
+  // Denies (or allows again) all certificates of that node name, including certificates that this cluster has
+  // never seen. Certificates issued to the node from now on are valid.
   Result<void> deny_name(const std::string& node, const std::string& reason);
   Result<void> allow_name(const std::string& node);
-  // At the handshake: one of a denied name is denied for good then.
+  // Checks a peer's certificate at the handshake. A certificate with a denied name is then denied
+  // permanently.
   Result<void> admit(const tls::Peer& peer);
   [[nodiscard]] RenewedCertificates& renewed() noexcept { return renewed_; }
   // Removes the certificates that have expired by `now_s` (Unix time) from the list.
   Result<void> forget_ended(std::int64_t now_s);
 
-  // GET /v1/certificates/denied, POST /v1/certificates/deny and /v1/certificates/allow.
+  // These functions handle GET /v1/certificates/denied, POST /v1/certificates/deny and
+  // /v1/certificates/allow.
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
@@ -87,7 +92,7 @@ class DeniedCertificates : public ApiSection {
   RenewedCertificates renewed_;
   DeniedNodes nodes_;
   tls::Identity* own_ = nullptr;
-  std::map<std::string, Entry> entries_;  // by serial
+  std::map<std::string, Entry> entries_;  // denied certificates by serial number
   std::shared_ptr<tls::DeniedSerials> serials_ = std::make_shared<tls::DeniedSerials>();
   Listeners<> list_changed_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renewals of nodes' certificates: each was given over a connection that an earlier certificate had proven.
-// Denying a certificate also denies its renewals. Each is renewed when it is due, and not more often.
-// Threads: one io_context on one thread. Ownership: borrows the store, which outlives it. Errors: those of the store.
+// Renewals of nodes' certificates. Each renewal was issued over a connection that an earlier certificate had
+// proven. Denying a certificate also denies its renewals. A certificate is renewed only when it is due.
+// Threads: one io_context on one thread. Ownership: borrows the store, which outlives it. Errors: those of
+// the store.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,16 @@ class RenewedCertificates {
 
   Result<void> load();
   Result<void> add(const tls::Peer& renewed, const tls::Peer& shown, std::int64_t now_s);
-  // The node has said that it uses it.
+  // Records that the node has reported that it uses this certificate.
   Result<void> use(const std::string& serial);
-  // Whether the node that shows this one gets another: it, or the one in use that was given for it, is in the last
-  // third of its term; and the last one was given a thirtieth of a term ago or earlier.
+  // Checks whether the node that presents `shown` gets another certificate. `shown`, or its renewal that is
+  // in use, must be in the last third of its term. The last renewal must also be at least a thirtieth of a
+  // term old.
   Result<bool> is_due(const tls::Peer& shown, std::int64_t now_s);
-  // All that came of it, over any number of steps.
+  // Returns all certificates that were renewed from this one, directly or indirectly.
   Result<std::vector<tls::Peer>> descendants(const std::string& serial);
-  // When the last one in use that was given for `shown` ends, or that one itself.
+  // Returns the expiry of the last renewal of `shown` that is in use. Without such a renewal, returns the
+  // expiry of `shown`.
   Result<std::int64_t> end_of(const tls::Peer& shown);
 
  private:

@@ -37,7 +37,8 @@ Result<UniqueFd> open_part(const std::string& path) {
   return fd;
 }
 
-// Where each part lies. The authority's are empty for a cluster whose authority, or its key, is not here.
+// Returns the path of a part of the backup. The paths of the authority's parts are empty if the authority, or
+// its key, is not on this machine.
 std::string place_of(std::string_view part, const std::string& folder, const std::string& authority) {
   if (!part.starts_with("ca.")) return folder + "/" + std::string(part);
   const std::string path = authority + "/" + std::string(part);
@@ -50,7 +51,7 @@ Result<std::uint64_t> size_of(int fd) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Into a file that has no name any more when this returns.
+// Copies the store into a file that no longer has a name when this function returns.
 Result<StoreCopy> copy_store(const std::string& folder, const std::string& backups) {
   if (::mkdir(backups.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("Making " + backups);
   const std::string path = backups + "/state.db.copy";
@@ -131,7 +132,8 @@ control::Task<Result<Backups::Made>> Backups::make(std::string path) {
   CKPT_CO_TRY(store, co_await control::offload(*disk_, copy));
   made.contents.jobs = store.jobs;
   made.contents.migrations = store.migrations;
-  // Only now: the journal knows each migration that the store's copy has as open or closed.
+  // The journal is copied after the store. So the journal contains each migration that the store's copy lists
+  // as open or closed.
   CKPT_CO_TRY(journal, co_await migrations_.copy_journal());
   const auto write = [&] {
     return write_file(path, folder, authority_, std::move(store.fd), std::move(journal), made.contents);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET /v1/backup: one consistent copy of the coordinator's folder as a file (libckpt/store/backup). The file
-// stays in the folder, under kFolder, and the answer names it. The command that asked is on this machine, as
-// api.json and the token are, and a store may be larger than an answer. There is one such file at most; the
-// next backup replaces it.
-// All file work is on a thread of its own. The store is copied first, by a reader of its own that blocks
-// no writer, and the journal then.
+// stays in the coordinator's folder, under kFolder, and the answer names the file. The requesting command
+// runs on this machine, as it needs api.json and the token from here. A store may also be larger than an
+// answer. At most one such file exists; the next backup replaces it. All file work runs on a separate thread.
+// The store is copied first, by a separate reader that blocks no writer. The journal is copied second.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused
-// while another backup is made, or when the disk is full.
+// while another backup is being made, or when the disk is full.
 #pragma once
 
 #include <optional>
@@ -20,9 +19,9 @@ namespace ckpt::coordinator {
 
 class Backups : public ApiSection {
  public:
-  static constexpr std::string_view kFolder = "backups";  // in the coordinator's folder
+  static constexpr std::string_view kFolder = "backups";  // the subfolder of the coordinator's folder
 
-  // `authority`: the folder of the certificate authority; empty: it is not here.
+  // Takes the certificate authority's folder in `authority`; empty: the authority is not on this machine.
   Backups(Store& store, MigrationRunner& migrations, std::string folder, std::string authority)
       : store_(store),
         migrations_(migrations),
@@ -44,7 +43,8 @@ class Backups : public ApiSection {
   const std::string folder_;
   const std::string authority_;
   bool busy_ = false;
-  std::optional<control::asio::thread_pool> disk_;  // from the first backup on
+  std::optional<control::asio::thread_pool> disk_;  // the thread for file work, which exists from the first
+                                                    // backup on
 };
 
 }  // namespace ckpt::coordinator

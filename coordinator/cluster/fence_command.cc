@@ -18,13 +18,14 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The state of a fence program that is waited for; its timer may fire after the program's end.
+// The state of a running fence program. Its timer may fire after the program has ended.
 struct FenceState {
   bool late = false;
   bool over = false;
 };
 
-// A group of its own, so that all of it can be ended. Descriptors of this process are all close-on-exec.
+// Starts the fence program in its own process group, so that all its processes can be killed together. All
+// descriptors of this process are close-on-exec.
 Result<pid_t> start_fence(const std::string& program, const std::string& node) {
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
@@ -55,7 +56,7 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
     ::kill(-pid, SIGKILL);
   });
   int status = 0;
-  // Never a call that waits: a descriptor may be reported that is not readable.
+  // The call must not block. The descriptor may be reported as readable although the process has not ended.
   for (pid_t over = 0; over == 0 || (over < 0 && errno == EINTR);) {
     co_await ended.async_wait(control::asio::posix::stream_descriptor::wait_read, control::kTuple);
     over = ::waitpid(pid, &status, WNOHANG);

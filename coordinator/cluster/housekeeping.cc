@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::chrono::minutes kEvery{1};
 constexpr std::int64_t kDayMs = std::int64_t{24} * 3600 * 1000;
-// A client that began an operation, or watches it, can read how it ended.
+// The time for which finished entries are always kept. In this time a client that began or watches an
+// operation can read its outcome.
 constexpr std::int64_t kFreshMs = 600'000;
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Once a minute: removes old entries from the tables and the store (settings *_kept), and stores the memory
-// that jobs hold. Entries are removed in batches, one transaction each, with other work of the event loop
-// between them.
+// The periodic cleanup. Once a minute it removes old entries from the tables and the store (settings *_kept),
+// and stores the memory sizes of jobs. Entries are removed in batches, one transaction each. Other work of
+// the event loop runs between two batches.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: those of
-// the store are logged, and it is tried again the next time.
+// the store are logged, and the step is retried a minute later.
 #pragma once
 
 #include "coordinator/health/evacuation_table.h"
@@ -29,12 +29,13 @@ class Housekeeping {
   };
   explicit Housekeeping(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, after load() of everything.
+  // Starts the periodic cleanup. Call this once, after load() of all tables.
   void start();
 
  private:
   control::Task<> run();
-  // One batch of each, with other work of the event loop between two of them. True: there is more to remove.
+  // Each of these functions processes one batch and returns true if there is more to process. Other work of
+  // the event loop runs between two batches.
   bool store_what_was_learnt();
   bool forget_jobs();
   bool forget_migrations();

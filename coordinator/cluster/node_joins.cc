@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
-// A token's time, and how far clocks may differ.
+// The term of a token, plus an equal allowance for clock differences.
 constexpr std::int64_t kRememberedS = 2 * std::chrono::seconds(tls::kJoinTerm).count();
 
 std::int64_t unix_time_s() {
@@ -55,7 +55,7 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   if (was_removed) {
     CKPT_CO_TRYV(deps_.denied.deny_node(node));
   }
-  const tls::Peer nobody;  // g++ 12 destroys one twice that is made in the call
+  const tls::Peer nobody;  // a named object, because g++ 12 destroys a temporary made in the call twice
   CKPT_CO_TRY(certificate, co_await deps_.renewals.certify(node, signing_request, nobody));
   if (was_removed) {
     CKPT_CO_TRYV(deps_.removed.forget(node));

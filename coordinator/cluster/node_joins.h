@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST /v1/join: a machine that has a join token becomes a node. The token is a certificate for ten minutes
-// (`gpumigrate node token`), which names the node. The machine has made a key, and gets a node's certificate for it
-// with the agents' token. A node that was removed is let in again so, and its former certificates are denied. Each
-// token is good for one answer: the file used-join-tokens remembers those used, for as long as they could be shown
-// again.
-// Threads: one io_context on one thread; files are written in a pool of its own. Ownership: borrows the renewals'
-// authority. Errors: kRefused without an authority, for a token that was used, and for more than kMaxUsed of them.
+// POST /v1/join: a machine that has a join token becomes a node. The token is a certificate that is valid for
+// ten minutes (`gpumigrate node token`) and names the node. The machine has created a key. It receives a node
+// certificate for that key and the agents' token. A removed node is readmitted in this way, and its former
+// certificates are denied. Each token is valid for one answer. The file used-join-tokens lists used tokens
+// for as long as they could be presented again.
+// Threads: one io_context on one thread; files are written in a thread pool of this class. Ownership: borrows
+// the renewals' authority. Errors: kRefused without an authority, for a token that was used, and for more
+// than kMaxUsed tokens.
 #pragma once
 
 #include <cstdint>
@@ -33,20 +34,20 @@ class NodeJoins : public ApiSection {
     std::string agent_address;
     std::string agent_token;
   };
-  // Once, before requests come.
+  // Loads the used tokens. Call this once, before requests arrive.
   Result<void> load(Answers answers);
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:
-  // On disk when it returns.
+  // Marks the token as used. The mark is on disk when this returns.
   control::Task<Result<void>> use_up(std::string id);
 
   Dependencies deps_;
   const std::string file_;
   Answers answers_;
-  std::map<std::string, std::int64_t> used_;  // tokens by id: when each was used, in seconds since 1970
+  std::map<std::string, std::int64_t> used_;  // used tokens by id, with the time of use in seconds since 1970
   control::asio::thread_pool disk_{1};
 };
 

@@ -67,9 +67,10 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
   return ok();
 }
 
-// Durable first: a coordinator that ends in between has jobs of a node that is refused, and is asked again.
+// Stores the removal first. If the coordinator ends after that, it still has jobs of a refused node, and the
+// operator repeats the request.
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
-  // --fenced may come later.
+  // The operator may add --fenced in a later call.
   if (deps_.removed.contains(node) && deps_.nodes.find(node) == nullptr && force && fenced) {
     CKPT_TRYV(deps_.removed.store(node, true));
     CKPT_TRYV(allow_restores(node));
@@ -119,8 +120,8 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle(HttpRequest request) {
   co_return to_response(200, record::to_answer(view));
 }
 
-// A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may
-// run.
+// Removes a node. If the fence fails, a lost node is removed nevertheless: its jobs are lost, and their
+// images may not be restored.
 control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string node, std::string text) {
   CKPT_CO_TRY(body, BodyReader::parse(text));
   const bool force = body.boolean("force").value_or(false);
@@ -133,7 +134,7 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string nod
     fenced = proof.has_value();
     if (!fenced) problem = proof.error().to_string();
   }
-  co_await deps_.output.copy_all_of(node);  // its logs go with it
+  co_await deps_.output.copy_all_of(node);  // the node's logs are not readable after its removal
   CKPT_CO_TRY(lost, remove(node, force, fenced));
   api::NodeRemoval view{.node = node, .fenced = fenced, .lost = texts_of(lost)};
   if (!problem.empty()) view.failure = api::FenceFailure{problem};

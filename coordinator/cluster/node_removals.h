@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `node rm`: removes nodes from the cluster for good. An empty one goes at once. A lost one needs `--force`,
-// and its jobs are lost. Their images may be restored once the operator states that nothing runs there any
-// more (`--fenced`), or once `fence_command` has succeeded. A removed node that connects is refused
-// (removed_nodes.h). Its certificates are denied; those of a lost one once its name joins again, as it still has
-// orders to get. Its other jobs run on unmanaged, until `node add` lets the node in again.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
-// kRefused naming the obstacle.
+// `node rm`: removes nodes from the cluster permanently. An empty node is removed at once. A lost node needs
+// `--force`, and its jobs are lost. Images of lost jobs may be restored once the operator confirms that
+// nothing runs on the node any more (`--fenced`), or once `fence_command` has succeeded. A removed node that
+// connects is refused (removed_nodes.h). The certificates of an empty node are denied at once. Those of a
+// lost node are denied when its name joins again, because the node must still receive orders. Its other jobs
+// continue unmanaged, until `node add` readmits the node.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound;
+// kRefused with the obstacle.
 #pragma once
 
 #include <string>
@@ -32,16 +33,16 @@ class NodeRemovals : public ApiSection {
     JobRunner& job_runner;
     const MigrationTable& migrations;
     OutputCopier& output;
-    std::string fence_command;  // empty: there is none
+    std::string fence_command;  // the path of the fence program; empty: none
   };
   explicit NodeRemovals(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // The jobs that are lost with it.
+  // Removes the node. Returns the jobs that are lost with it.
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
-  // A removed node may connect again under its name. kNotFound for one that was not removed.
+  // Allows a removed node to connect again under its name. Returns kNotFound for a node that was not removed.
   Result<void> add(const std::string& node);
 
-  // POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.
+  // These functions handle POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 

@@ -16,11 +16,11 @@
 namespace ckpt::coordinator {
 namespace {
 
-// So long an instance that went on elsewhere may be its job's last trace: the node that has the job may be
-// about to connect.
+// The time for which an instance that continued elsewhere may be the only trace of its job. The node that now
+// runs the job may be about to connect.
 constexpr std::chrono::seconds kLeftGrace{30};
 
-// It has run, or is about to, as the job; a standby has not.
+// Checks whether the instance has run, or is about to run, as the job. A standby has not.
 bool is_the_job(const wire::JobInstance& instance) {
   if (instance.phase == wire::JobPhase::kRunning || instance.phase == wire::JobPhase::kPaused) return true;
   return instance.role == wire::JobRole::kFresh &&
@@ -141,7 +141,7 @@ void Recovery::show_only(Found found, Incarnation incarnation) {
   note(std::move(found));
 }
 
-// Switches first: an instance that a switch made is that switch's to judge.
+// Switches are recovered first, because a switch decides about the instances that it created.
 control::Task<> Recovery::look_at(std::string node) {
   co_await recover_switches(node);
   co_await take_in_strangers(node);
@@ -203,7 +203,7 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
     request.incarnation = stranger->incarnation;
     const Instance asked(name, stranger->job, stranger->incarnation);
     auto facts = co_await deps_.calls.describe(name, std::move(request));
-    not_described_.insert(asked);  // once at each connection
+    not_described_.insert(asked);  // each instance is requested once per connection
     if (!facts) {
       spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,
                    job_text(std::get<1>(asked)), facts.error().to_string());
@@ -229,8 +229,9 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
   note(std::move(found));
 }
 
-// Every incarnation that this store knows of was given by a migration in it, or by the job's own restore: a
-// later one is by one that it has forgotten. Of a switch that is not settled the machines decide.
+// Finds an instance with a later incarnation than the store has. Every incarnation in this store was granted
+// by a migration in it, or by the job's own restore. So a migration that the store has lost granted the later
+// one. The state machines decide about a switch that is not settled.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
@@ -247,7 +248,7 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
                         : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
                                       job->spec.name, node.row.name, right, job->incarnation, job->node());
-  // A job that this node was given is not another's word.
+  // A job that was assigned to this node does not depend on another node's report.
   if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
   deps_.admission.continue_at(job->id, node, instance, !given_up);
   note(std::move(found));

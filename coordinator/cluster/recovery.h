@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator whose store was lost, or is an older copy, learns from its agents what runs
-// (docs/protocol.md, "A coordinator that has lost its store"). Jobs that it does not know are recovered with
-// the command that their node has. Jobs that run as a later incarnation than it knows are shown where they
-// run. Switches without a record are asked about at both sides. Nothing that runs is stopped. GET
-// /v1/recovery shows the findings since this coordinator started, and what no agent can report.
+// The recovery of a coordinator whose store was lost or is an older copy. It learns from its agents what runs
+// (docs/protocol.md, "A coordinator that has lost its store"). Unknown jobs are recovered with the command
+// that their node has recorded. Jobs with a later incarnation than the store has are shown where they run.
+// Switches without a record are queried at both sides. Nothing that runs is stopped. GET /v1/recovery shows
+// the findings since this coordinator started, and facts that no agent can report.
 //
-// Nothing is taken in but in the window that an admin opens (recovery_window.h); outside of it what would be is shown.
-// What was taken in is moved by nobody but users, until an admin confirms it (Job::unconfirmed).
+// Jobs and switches are taken in only in the window that an admin opens (recovery_window.h). Outside of the
+// window they are only shown. Only users may move a job that was taken in, until an admin confirms the job
+// (Job::unconfirmed).
 //
-// Where the store is whole little is left to it. A job that was lost with its node runs on when that node is back. One
-// that left its node for another that no node shows is lost.
+// With a complete store, little is left to recover. A job that was lost with its node continues when that
+// node is back. A job that left its node for another is lost if no node reports the job.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a job or
-// switch that a node does not describe is logged, and asked for again at its next connection.
+// switch that a node does not describe is logged, and requested again at the node's next connection.
 #pragma once
 
 #include <chrono>
@@ -54,7 +55,7 @@ class Recovery : public ApiSection {
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
 
-  // Before the job table takes the node's inventory.
+  // Checks a node that has connected. Call this before the job table processes the node's inventory.
   void on_ready(const Node& node);
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
@@ -67,7 +68,7 @@ class Recovery : public ApiSection {
   using Instance = std::tuple<std::string, JobId, Incarnation>;
   struct Found {
     std::int64_t time_ms = 0;
-    std::string kind;  // "job", "later-incarnation", "switch", "cluster", "left"
+    std::string kind;  // the kind of finding: "job", "later-incarnation", "switch", "cluster" or "left"
     std::string node;
     JobId job = 0;
     MigrationId migration = 0;
@@ -75,7 +76,7 @@ class Recovery : public ApiSection {
     bool taken_in = true;
   };
 
-  // The images of the node show that the cluster had this id.
+  // Records that the images of the node show that the cluster had this id.
   void on_cluster_recognised(const std::string& node, const std::string& cluster);
   control::Task<> look_at(std::string node);
   control::Task<> recover_switches(std::string node);
@@ -89,7 +90,7 @@ class Recovery : public ApiSection {
   [[nodiscard]] bool is_known(const wire::OpenSwitch& open) const;
   [[nodiscard]] bool has_unknown_switch(const Node& node, JobId job) const;
   void note(Found found);
-  // Once for each thing, since nothing follows from it.
+  // Shows a finding without acting on it. Each finding is shown once.
   void show_only(Found found, Incarnation incarnation);
   void on_window();
   void count_ids(const Node& node);
@@ -100,14 +101,17 @@ class Recovery : public ApiSection {
   [[nodiscard]] std::vector<api::UndecidedMigration> undecided() const;
   [[nodiscard]] api::Recovery view() const;
 
-  static constexpr std::size_t kMaxFound = 2'000;  // the newest are shown
+  static constexpr std::size_t kMaxFound = 2'000;  // the maximum number of stored findings; the newest are
+                                                   // shown
 
   Dependencies deps_;
   RecoveryWindow window_;
-  std::set<std::tuple<std::string, JobId, Incarnation>> shown_;  // while the window is closed
+  std::set<std::tuple<std::string, JobId, Incarnation>> shown_;  // findings that were shown while the window
+                                                                 // is closed
   std::deque<Found> found_;
   std::set<std::string> looking_;
-  std::set<Instance> not_described_;  // until their node connects again
+  std::set<Instance> not_described_;  // instances that their node did not describe; cleared when that node
+                                      // connects again
   std::map<JobId, std::chrono::steady_clock::time_point> left_since_;
 };
 

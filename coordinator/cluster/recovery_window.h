@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time in which an admin lets the coordinator take in what nodes report and the store does not know. Outside of
-// it such reports are shown, and nothing follows from them: a node's word alone must not make jobs.
-// A restart of the coordinator closes it.
+// The time window in which an admin lets the coordinator take in jobs that nodes report and the store does
+// not know. Outside of the window such reports are only shown. A node's report alone must not create jobs. A
+// restart of the coordinator closes the window.
 // Threads: one io_context on one thread. Ownership: borrows the event log, which outlives it. Errors: none.
 #pragma once
 
@@ -24,8 +24,8 @@ class RecoveryWindow {
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] std::int64_t ends_ms() const noexcept {
     return open_ ? ends_ms_ : 0;
-  }  // Unix time; 0: closed
-  // From now on for so long, whatever was left.
+  }  // Unix time in milliseconds; 0: closed
+  // Opens the window for `span` from now on, regardless of the time that was left.
   void open(std::chrono::milliseconds span);
   void close(const std::string& reason);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes that were removed from the cluster (`node rm`). One of them that connects is refused. It gets
-// orders to end the instances that were stopped, or that continue elsewhere from an image.
+// The nodes that were removed from the cluster (`node rm`). A removed node that connects is refused. It
+// receives orders to end instances that were stopped, or whose jobs continue elsewhere from an image.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
-// of the store; kRefused for more nodes than are remembered.
+// of the store; kRefused for more nodes than can be stored.
 #pragma once
 
 #include <map>
@@ -22,11 +22,12 @@ class RemovedNodes : public NodeGate {
 
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
-  // `fenced`: nothing runs there any more.
+  // Stores that the node was removed. `fenced` means that nothing runs on the node any more.
   Result<void> store(const std::string& node, bool fenced);
   Result<void> forget(const std::string& node);
 
-  // Jobs of a removed node that run on are shown as unmanaged.
+  // Returns the stop orders for a removed node, or nullopt for another node. Jobs that continue to run on a
+  // removed node are recorded as unmanaged.
   std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
                                                     const wire::NodeInventory& has) override;
 
@@ -34,7 +35,7 @@ class RemovedNodes : public NodeGate {
   Store& store_;
   JobTable& jobs_;
   JobRunner& job_runner_;
-  std::map<std::string, bool> removed_;  // fenced?
+  std::map<std::string, bool> removed_;  // removed nodes by name; true: fenced
 };
 
 }  // namespace ckpt::coordinator

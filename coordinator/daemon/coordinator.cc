@@ -33,7 +33,7 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// The token in the file, or a fresh one written there (0600).
+// Returns the token in the file, or writes a new token there (mode 0600).
 Result<std::string> token_of(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) {
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
                                                          Images* fallback) {
   const std::string folder = config.folder();
   CKPT_TRYV(make_folder(folder));
-  // First: its lock is what keeps two coordinators out of one folder.
+  // The journal is opened first, because its lock keeps a second coordinator out of the folder.
   CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
   CKPT_TRY(gang_journal, gang::GangJournal::open(folder + "/gang-journal"));
   CKPT_TRY(store, Store::open(store_path(config)));
@@ -202,7 +202,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   if (coordinator->identity_) {
     CKPT_TRYV(coordinator->renewals_.start(coordinator->identity_));
   }
-  // Till here each write was synced, the tag of new ids among them.
+  // Up to this point each write was synced, including the tag of new ids.
   CKPT_TRYV(coordinator->store_sync_.begin());
   CKPT_TRYV(coordinator->listen());
   CKPT_TRYV(coordinator->announce());
@@ -295,7 +295,7 @@ Result<void> Coordinator::listen() {
   return ok();
 }
 
-// Empty where its path is too long for a socket, and there is TCP.
+// Returns an empty string if the path is too long for a socket and a TCP address is configured.
 std::string Coordinator::api_socket() const {
   const std::string socket = "unix:" + config_.folder() + "/api.sock";
   return config_.api_address.empty() || control::parse_address(socket) ? socket : "";

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One coordinator: owns store, journal, tables, the port for agents and the API, and wires them together.
-// Threads: the thread that runs `io`. Ownership: everything; `io` must outlive it. Errors: create() returns
-// the obstacle (folder in use, damaged journal, port taken); afterwards only `fatal` ends it.
+// The coordinator daemon. It owns the store, the journal, the tables, the port for agents and the API, and
+// connects them.
+// Threads: the thread that runs `io`. Ownership: owns all parts; `io` must outlive it. Errors: create()
+// returns the obstacle (folder in use, damaged journal, port taken). Afterwards only `fatal` ends the
+// coordinator.
 #pragma once
 
 #include <functional>
@@ -40,15 +42,16 @@ namespace ckpt::coordinator {
 
 class Coordinator {
  public:
-  // `fatal`: a journal record of unknown fate; the process must end and start again. `fallback`: what drains
-  // and evacuations fall back on in place of its own images; it must outlive the coordinator.
+  // Creates a coordinator. `fatal` is called if it is unknown whether a journal record is on disk; the
+  // process must then end and be restarted. `fallback` replaces the coordinator's own images as the fallback
+  // of drains and evacuations. It must outlive the coordinator.
   static Result<std::unique_ptr<Coordinator>> create(control::asio::io_context& io, Config config,
                                                      std::function<void(const Error&)> fatal,
                                                      Images* fallback = nullptr);
 
-  // Where it listens; also in api.json.
-  [[nodiscard]] std::string api_url() const { return http_->url(); }  // empty: no TCP
-  [[nodiscard]] std::string api_socket() const;                       // unix:/path; empty: none
+  // These functions return the addresses where the coordinator listens. The addresses are also in api.json.
+  [[nodiscard]] std::string api_url() const { return http_->url(); }  // returns an empty string without TCP
+  [[nodiscard]] std::string api_socket() const;  // returns unix:/path, or an empty string without a socket
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return tokens_.admin; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
@@ -61,13 +64,13 @@ class Coordinator {
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
 
-  // Closes ports and connections; the jobs run on.
+  // Closes ports and connections. The jobs continue to run.
   void stop();
 
  private:
   struct Journals {
     migration::Journal switches;
-    gang::GangJournal gangs;  // of moves of ranks
+    gang::GangJournal gangs;  // the journal for moves of ranks
   };
   Coordinator(control::asio::io_context& io, Config config, Store store, Journals journals,
               std::function<void(const Error&)> fatal, const std::string& peer_token, Images* fallback);
@@ -79,7 +82,7 @@ class Coordinator {
   void close_denied();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
-  // Answers to changes leave once the change is durable.
+  // Delays the answer to a change until the change is durable.
   control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
 
@@ -143,11 +146,12 @@ class Coordinator {
   Housekeeping housekeeping_;
   CertificateRenewals renewals_;
   NodeJoins joins_;
-  std::shared_ptr<tls::Identity> identity_;  // none: no TLS
+  std::shared_ptr<tls::Identity> identity_;  // the coordinator's TLS identity; null: no TLS
   RoleTokens tokens_;
   std::string agent_token_;
-  std::string metrics_token_;                      // reads /metrics and nothing else
-  std::optional<ClusterSection> cluster_section_;  // once it is known where agents connect
+  std::string metrics_token_;                      // the token that permits reading /metrics and nothing else
+  std::optional<ClusterSection> cluster_section_;  // the section, which exists once the address for agents is
+                                                   // known
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;

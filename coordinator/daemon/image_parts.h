@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of coordinator/images, constructed in the order of their dependencies: tables of images first,
-// then the classes that work with them.
-// Threads: the thread that runs the executor. Ownership: its parts; borrows ImageDependencies, which outlive
-// it. Errors: those of the store.
+// The parts of coordinator/images, constructed in the order of their dependencies. The tables of images come
+// first, and then the classes that use them.
+// Threads: the thread that runs the executor. Ownership: owns its parts; borrows ImageDependencies, which
+// outlive it. Errors: those of the store.
 #pragma once
 
 #include "coordinator/fleet/job_admission.h"
@@ -12,7 +12,7 @@
 
 namespace ckpt::coordinator {
 
-// The other parts of the coordinator that images use.
+// The other parts of the coordinator that the image classes use.
 struct ImageDependencies {
   const Config& config;
   Store& store;
@@ -47,7 +47,7 @@ struct ImageTables {
 
 struct ImageServices {
   ImageServices(const ImageDependencies& deps, ImageTables& tables);
-  // Once, after everything has been loaded: continues open operations.
+  // Continues open operations. Call this once, after everything has been loaded.
   void start();
 
   VaultGrants grants;

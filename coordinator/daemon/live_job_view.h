@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The view of the machine of jobs, from the coordinator's tables as they are now.
+// The job machine's view of the coordinator's tables in their current state.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 

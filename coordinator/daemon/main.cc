@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-coordinator: nodes, jobs, placement and migrations of one cluster. Exit codes: 0 stopped, 1
-// could not start or had to end, 64 usage.
+// gpumigrate-coordinator: manages nodes, jobs, placement and migrations of one cluster. Exit codes: 0
+// stopped, 1 could not start or had to end, 64 usage.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ using ckpt::coordinator::Config;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 64;
 
-// Every call that waits for a change holds a descriptor.
+// Raises the descriptor limit, because every call that waits for a change uses a descriptor.
 void raise_descriptor_limit() {
   constexpr rlim_t kWanted = 16'384;
   rlimit limit{};
@@ -37,7 +37,7 @@ int serve(Config config) {
   asio::io_context io(1);
   auto coordinator =
       ckpt::coordinator::Coordinator::create(io, std::move(config), [](const ckpt::Error& error) {
-        // The record may or may not be on the disk: only a fresh start that reads it may go on.
+        // The record may or may not be on the disk. Only a new process that reads the journal may continue.
         spdlog::critical("the journal failed: {}; ending to read it again", error.to_string());
         spdlog::shutdown();
         ::_exit(kExitFailed);
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   Config& settings = *config;
   if (!log_file.empty()) settings.log_file = log_file;
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
+  ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then returns an error, like a full disk
   ckpt::set_fault_role("coordinator");
   try {
     if (const auto opened = ckpt::logging::open_log({"coordinator", settings.log_file, settings.log_level});

@@ -50,7 +50,8 @@ control::Task<> NodeEvents::start_again(JobId id) {
   starting_.erase(id);
 }
 
-// At each inventory: the node may have been away when the job was forgotten here.
+// Makes the node forget jobs that were removed here. This runs at each inventory, because the node may have
+// been disconnected at the removal.
 void NodeEvents::forget_at(const Node& node) {
   std::set<JobId> forgotten;
   for (const wire::JobInstance& instance : node.instances) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes news of nodes to the parts of the coordinator, in a fixed order: a node became ready, was lost, or
-// reported its instances.
+// Passes events of nodes to the parts of the coordinator, in a fixed order. The events: a node became ready,
+// was lost, or reported its instances.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none.
 #pragma once
 
@@ -46,7 +46,7 @@ class NodeEvents : public NodeListener {
   void forget_at(const Node& node);
 
   Dependencies deps_;
-  std::set<JobId> starting_;  // being started again after their node came back
+  std::set<JobId> starting_;  // jobs that are being started again after their node reconnected
 };
 
 }  // namespace ckpt::coordinator

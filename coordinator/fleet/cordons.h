@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and GPUs that get no new job, by owner: the operator or the health policy. Durable before a call
-// returns.
-// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; then
-// nothing has changed.
+// Nodes and GPUs that accept no new job, by owner: the operator or the health policy. Changes are durable
+// before a call returns.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; nothing
+// has changed then.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Cordon {
   std::string reason;
   std::int64_t since_ms = 0;
 };
-// "cordoned by operator: new driver".
+// Returns the cordon as text: "cordoned by operator: new driver".
 [[nodiscard]] std::string to_text(const Cordon& cordon);
 
 class CordonTable {
@@ -32,19 +32,20 @@ class CordonTable {
 
   Result<void> load();
 
-  // One per scope and owner. Asked for again it keeps its time, and its reason unless a new one is given.
+  // Sets a cordon, one per scope and owner. A repeated call keeps the cordon's time, and its reason unless a
+  // new reason is passed.
   Result<void> set(const Scope& scope, CordonOwner owner, std::string reason);
-  // Removes those of exactly this scope, of any owner, and returns them: a GPU's cordon outlives its
-  // node's.
+  // Removes the cordons of exactly this scope, of any owner, and returns them. A GPU's cordon therefore
+  // outlives its node's cordon.
   Result<std::vector<Cordon>> clear(const Scope& scope);
 
   [[nodiscard]] const std::vector<Cordon>& all() const { return cordons_; }
   [[nodiscard]] const Cordon* find(const Scope& scope, CordonOwner owner) const;
-  // The node's and its GPUs'.
+  // Returns the cordons of the node and of its GPUs.
   [[nodiscard]] std::vector<Cordon> of_node(const std::string& node) const;
-  // All that keep new jobs from the GPU.
+  // Returns all cordons that keep new jobs from the GPU.
   [[nodiscard]] std::vector<Cordon> over(const Place& place) const;
-  // Empty, or why no new job may come.
+  // Returns why the place accepts no new job, or an empty string if it does.
   [[nodiscard]] std::string why_closed(const Place& place) const;
   [[nodiscard]] Signal& changed() { return changed_; }
 

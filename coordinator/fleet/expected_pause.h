@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a move would pause a job, before a move is requested. It is the usual pause of its last moves in
-// the same mode. Else its node estimates it from sizes and its own rates (agent/migration/pause_forecast.h).
-// Pure but for reading the table.
+// The expected pause of a move, before the move is requested. It is the usual pause of the job's last moves
+// in the same mode. Without such moves, the node estimates the pause from sizes and its own rates
+// (agent/migration/pause_forecast.h). Pure except for reading the table.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,10 @@ namespace ckpt::coordinator {
 
 struct ExpectedPause {
   double ms = 0;
-  bool is_estimate = false;  // it has not moved so yet
+  bool is_estimate = false;  // true if the job has not yet moved in this mode
 };
-// `within_node`: to another GPU of the node it is on.
+// Returns the expected pause of the job's next move. `within_node` means a move to another GPU of the job's
+// current node.
 [[nodiscard]] std::optional<ExpectedPause> expected_pause(const Job& job, const NodeTable& nodes,
                                                           bool within_node);
 

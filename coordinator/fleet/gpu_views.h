@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables' facts as placement sees them. Pure functions. Threads: one io_context on one thread, as the
-// tables.
+// The tables' facts in the form that placement uses. Pure functions.
+// Threads: one io_context on one thread, like the tables.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace ckpt::coordinator {
 
-// Topology, driver and state of the GPU, without its jobs, migrations and cordons.
+// Fills in topology, driver and state of the GPU, without its jobs, migrations and cordons.
 void describe_gpu(GpuView& view, const Node& node, const wire::GpuInfo& gpu);
 
-// Where Job::expected_bytes() is from, for people: "its quota", "it held 3.00 GiB at ..."; empty if it is
-// what the job holds now.
+// Returns the source of Job::expected_bytes() for display: "its quota", "it held 3.00 GiB at ...". Returns an
+// empty string if the value is the job's current memory.
 [[nodiscard]] std::string why_expected(const Job& job);
 
 }  // namespace ckpt::coordinator

@@ -11,7 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Checked when the job begins, since every later message about it carries the same.
+// Checks the size of the spec when the job begins, because every later message about the job carries the same
+// spec.
 Result<void> check_spec_size(const wire::JobSpec& spec) {
   const std::size_t bytes = wire::encode(spec).size();
   if (bytes <= wire::kMaxJobSpecBytes) return ok();
@@ -21,7 +22,7 @@ Result<void> check_spec_size(const wire::JobSpec& spec) {
                            bytes, wire::kMaxJobSpecBytes));
 }
 
-// With the whole id where another job has the short name.
+// Returns a name for a job without a name. The name contains the whole id if another job has the short name.
 std::string made_up_name(const wire::JobSpec& spec, JobId id,
                          const std::function<bool(const std::string&)>& taken) {
   const std::string number = std::to_string(wire::id_number(id));
@@ -37,8 +38,8 @@ std::string rank_name(const std::string& gang, std::uint32_t rank) {
   return gang + "." + std::to_string(rank);
 }
 
-// Variables that torchrun sets, as if each rank had a node of its own with one GPU. A rank sees no other GPU
-// than its own, and ranks move one by one: none is another's neighbour for good.
+// Returns the variables that torchrun sets, as if each rank had its own node with one GPU. A rank sees no
+// other GPU than its own, and ranks move one by one. So no two ranks are neighbors permanently.
 std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t ranks) {
   return {fmt::format("RANK={}", rank),
           fmt::format("WORLD_SIZE={}", ranks),
@@ -48,7 +49,7 @@ std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t rank
           "LOCAL_WORLD_SIZE=1"};
 }
 
-// With the GPUs that the instance reports.
+// Returns the job's ranks with the GPUs that the instance reports.
 std::vector<JobRank> ranks_of(const wire::JobSpec& spec, const Node& node,
                               const wire::JobInstance& instance) {
   std::vector<JobRank> ranks;
@@ -69,7 +70,7 @@ Incarnation reported_incarnation(const wire::JobInstance& instance) {
 
 }  // namespace
 
-// With an id, and a name if it has none.
+// Creates a job with an id, and with a name if the spec has none.
 Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::string placed) const {
   CKPT_TRYV(check_spec_size(spec));
   if (!spec.name.empty() && table_.is_name_taken(spec.name))

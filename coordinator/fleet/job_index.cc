@@ -39,7 +39,7 @@ void JobIndex::remove(const Job& job) {
   remove_from_gang(job);
 }
 
-// A gang is there for as long as one of its ranks.
+// Removes a rank from its gang. A gang exists for as long as one of its ranks.
 void JobIndex::remove_from_gang(const Job& job) {
   const auto gang = gangs_.find(job.spec.gang.id);
   if (gang == gangs_.end()) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs by name and by whether they have ended. So a query does not cost more the more jobs there once were.
+// An index of jobs by name and by whether they have ended. It keeps the time of a query independent of the
+// number of past jobs.
 // Threads: one. Ownership: borrows the jobs. Errors: none.
 #pragma once
 
@@ -15,23 +16,24 @@ namespace ckpt::coordinator {
 
 class JobIndex {
  public:
-  // A job that is new, or has changed. Before a change of its name: remove().
+  // Adds a new job or updates a changed one. Call remove() before the job's name changes.
   void put(Job& job);
   void remove(const Job& job);
 
-  // Have not ended, or are about to come back from an image.
+  // Returns the jobs that have not ended, or are about to return from an image.
   [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
   [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
-  // An instance of each was given up and may live (Job::unfenced_nodes, Job::unfenced).
+  // Returns the jobs with an instance that was given up and may still run (Job::unfenced_nodes,
+  // Job::unfenced).
   [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
-  // The job of that name that has not ended.
+  // Returns the job with that name that has not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
-  // The job of that name that has ended; the newest of several.
+  // Returns the ended job with that name; the newest of several.
   [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
-  // The jobs that are its ranks; none: there is no such gang.
+  // Returns the jobs that are the gang's ranks. An empty set means that no such gang exists.
   [[nodiscard]] const std::set<JobId>& ranks_of(JobId gang) const;
   [[nodiscard]] const std::map<JobId, std::set<JobId>>& gangs() const { return gangs_; }
-  // The newest gang of that name.
+  // Returns the newest gang with that name.
   [[nodiscard]] std::optional<JobId> gang_named(std::string_view name) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 using lifecycle::RankState;
 using lifecycle::state_of;
 
-// The crash point behind the write that has brought a rank there.
+// Returns the crash point that follows the write of this state change.
 std::optional<FaultPoint> fault_behind(RankState from, RankState to) {
   if (from == to) return std::nullopt;
   if (to == RankState::kComing) return FaultPoint::kCoordinatorStartDurable;
@@ -34,7 +34,8 @@ std::vector<const Job*> JobRunner::ranks_with(const Job& job) const {
   return {ranks.begin(), ranks.end()};
 }
 
-// An order that changes nothing may rest on a fact that the store has refused.
+// Returns an error while the store refuses a fact about these ranks. An order that changes nothing may depend
+// on such a fact.
 Result<void> JobRunner::check_stored(const std::vector<const Job*>& ranks) {
   const bool refused =
       std::ranges::any_of(ranks, [this](const Job* rank) { return jobs_.is_refused(rank->id); });
@@ -91,7 +92,7 @@ void JobRunner::perform(const std::vector<std::pair<JobId, lifecycle::JobAction>
   }
 }
 
-// A rule that has to wait is tried each second.
+// Logs a warning only when its text changes, because a waiting rule is retried each second.
 void JobRunner::warn(JobId id, const std::string& text) {
   if (std::exchange(warned_[id], text) != text) spdlog::warn("{}", text);
 }
@@ -115,7 +116,7 @@ void JobRunner::fact(JobId id, lifecycle::JobEvent event) {
     spdlog::error("an event of {} does not count: {}", job_text(id), done.error().to_string());
 }
 
-// As an order: what the store refuses is tried again.
+// Runs the rules as an order: rules that the store refuses are retried.
 void JobRunner::settle(JobId id) {
   if (auto done = run(id, {}, Kind::kOrder); !done)
     spdlog::error("the rules among the ranks of {} wait: {}", job_text(id), done.error().to_string());
@@ -132,11 +133,12 @@ std::vector<JobId> JobRunner::on_inventory(const Node& node) {
     fact(id, lifecycle::Missing{});
     if (state_of(*jobs_.find(id)) == RankState::kStarting) missing_starts.push_back(id);
   }
-  jobs_.changed().notify();  // also the free memory has changed
+  jobs_.changed().notify();  // the free memory has changed as well
   return missing_starts;
 }
 
-// A job that is not known was removed, or recovery.h takes it in.
+// Takes in an instance report. A report about an unknown job is ignored: the job was removed, or recovery.h
+// takes it in.
 void JobRunner::on_instance(const Node& node, const wire::JobInstance& instance) {
   Job* job = jobs_.find(instance.job);
   if (job == nullptr || !holds_gpu(job->state)) return;
@@ -155,7 +157,7 @@ void JobRunner::take_in(Job& job, const wire::JobInstance& instance) {
   const wire::JobPhase before = job.phase;
   const JobId id = job.id;
   if (lifecycle::take_report(job, instance, wall_clock_ms())) jobs_.memory_changed(id);
-  // An instance that runs on is no event: most reports are of such.
+  // The report of an instance that continues to run is no event. Most reports are of this kind.
   if (before == job.phase && job.state == JobState::kRunning && job.phase != wire::JobPhase::kExited)
     return jobs_.changed().notify();
   const auto stepped = run(id, {Event{id, lifecycle::report_of(instance)}}, Kind::kFact);

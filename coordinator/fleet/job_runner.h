@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the machine of each job (lifecycle/job_machine.h). It gathers the job's ranks, makes the step and stores its rows in
-// one write. Then it puts them into the table, and performs the actions.
+// Runs the state machine of each job (lifecycle/job_machine.h). It gathers the job's ranks, makes the step
+// and stores the changed rows in one write. Then it puts the rows into the table, and performs the actions.
 //
-// An order counts once it is stored, or it is refused and nothing has changed. A fact has happened: it counts at once, and
-// what the store refuses is stored again (JobTable::store_unsaved). The rules among ranks wait until then.
+// An order takes effect once it is stored. Otherwise it is refused and nothing has changed. A fact has
+// already happened, so it takes effect at once. A fact that the store refuses is stored again
+// (JobTable::store_unsaved), and the rules among ranks wait until then.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// order() returns the machine's and the store's; those of facts are logged.
+// order() returns those of the machine and the store; those of facts are logged.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@
 
 namespace ckpt::coordinator {
 
-// Actions of jobs, for those who perform them.
+// The listeners that perform the actions of jobs.
 using JobActions = Listeners<JobId, const lifecycle::JobAction&>;
 
 class JobRunner {
@@ -37,46 +38,48 @@ class JobRunner {
     JobId job = 0;
     lifecycle::JobEvent event;
   };
-  // Events of several ranks of one job: all of them or none.
+  // Applies events of several ranks of one job: all of them or none.
   Result<void> order_all(std::vector<Event> events);
-  // The rules among the ranks of a job, where they had to wait.
+  // Runs the rules among the ranks of a job that had to wait.
   void settle(JobId id);
 
-  // Takes in all instances of a node. Running jobs that are missing are lost. Returns starting ones that are
-  // missing, to be started again (StartJob is idempotent).
+  // Takes in all instances of a node. Running jobs that are missing are lost. Returns the missing jobs that
+  // were starting, so that they are started again (StartJob is idempotent).
   std::vector<JobId> on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
-  // The last report of the job's own instance counts again: a migration of it was closed, or has it run there. Null: its
-  // node is not known.
+  // Applies the last report of the job's own instance again. Call this when a migration of the job was
+  // closed, or has started the job on that node. `node` is null if the job's node is not known.
   void reevaluate(JobId id, const Node* node);
 
-  // JobTable::remove_old() without jobs that a migration or an operation is open for, or that may live somewhere.
+  // Calls JobTable::remove_old(), but keeps jobs with an open migration or operation, and jobs that may still
+  // run on a node.
   std::vector<JobId> prune(const Retention& keep);
-  // Removes one by request. kRefused with the reason unless nothing of it lives any more.
+  // Removes a job on request. Returns kRefused with the reason while any instance of the job may still run.
   Result<void> forget(const Job& job);
 
-  // Each action but entries of the event log; then each job that a step has changed.
+  // Returns the listeners of actions. acted() reports each action except entries of the event log. Then
+  // stepped() reports each job that a step has changed.
   [[nodiscard]] JobActions& acted() { return acted_; }
   [[nodiscard]] Listeners<JobId>& stepped() { return stepped_; }
 
  private:
   enum class Kind : std::uint8_t { kOrder, kFact };
   [[nodiscard]] std::vector<const Job*> ranks_with(const Job& job) const;
-  // Returns the jobs whose rows have changed.
+  // Runs the events. Returns the jobs whose rows have changed.
   Result<std::vector<JobId>> run(JobId id, std::vector<Event> events, Kind kind);
-  // Stored and in the table, or an error.
+  // Makes a step. On success the step is stored and in the table.
   Result<lifecycle::Step> make(const std::vector<const Job*>& ranks,
                                std::span<const lifecycle::RankEvent> events, Kind kind);
   [[nodiscard]] Result<void> check_stored(const std::vector<const Job*>& ranks);
   void perform(const std::vector<std::pair<JobId, lifecycle::JobAction>>& actions);
   void take_in(Job& job, const wire::JobInstance& instance);
-  // Logs a warning once, until the job has another one.
+  // Logs a warning, unless it equals the job's previous warning.
   void warn(JobId id, const std::string& text);
 
   JobTable& jobs_;
   EventLog& events_;
   const lifecycle::JobView& view_;
-  std::map<JobId, std::string> warned_;  // the last warning of each job; it goes with the job
+  std::map<JobId, std::string> warned_;  // the last warning of each job; removed with the job
   JobActions acted_;
   Listeners<JobId> stepped_;
 };

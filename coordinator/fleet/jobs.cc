@@ -75,7 +75,7 @@ void JobTable::save(Job& job) {
   changed_.notify();
 }
 
-// The index has its former name.
+// Replaces the job's row in the table. The index still has the job's former name.
 void JobTable::put_in_place(Job changed) {
   const JobId id = changed.id;
   Job& job = jobs_.at(id);

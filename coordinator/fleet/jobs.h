@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job table: which jobs there are, and their rows in the store. JobRunner decides what becomes of jobs; other facts
-// about them (protection, memory, doubts) are changed by their owners through replace().
+// The job table: the existing jobs and their rows in the store. JobRunner decides the states of jobs. Other
+// facts about jobs (protection, memory, doubts) are changed by their owners through replace().
 //
-// Queries about all jobs visit those that are not over (live()). Names and ended jobs have an index. The
-// memory that jobs hold is stored by store_unsaved(), for all at once.
-// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until remove_old() or
-// drop(). Errors: those of the store; accept(), save() and drop() log them (memory is what counts).
+// Queries about all jobs visit only those that are not over (live()). Names and ended jobs have an index. The
+// memory that jobs use is stored by store_unsaved(), for all jobs together.
+// Threads: one io_context on one thread. Ownership: owns the jobs; pointers are valid until remove_old() or
+// drop(). Errors: those of the store. accept(), save() and drop() log them, because the table in memory is
+// authoritative.
 #pragma once
 
 #include <functional>
@@ -30,61 +31,67 @@ class JobTable {
   Result<void> load();
 
   Result<JobId> next_id() { return store_.next_job_id(); }
-  // Stored before it is here.
+  // Stores a job and then adds it to the table.
   Result<Job*> add(Job job);
-  // All of them or none: in one transaction.
+  // Stores all of the jobs or none, in one transaction.
   Result<std::vector<Job*>> add_all(std::vector<Job> jobs);
-  // A job is replaced by `changed`: durable before it counts, or an error and nothing has changed.
+  // Replaces a job by `changed`. The change is durable before it takes effect. On an error nothing has
+  // changed.
   Result<void> replace(Job changed);
-  // All of them or none: in one transaction.
+  // Stores all of the jobs or none, in one transaction.
   Result<void> replace_all(std::vector<Job> changed);
-  // Facts that the store has refused: they count at once, and are stored again by store_unsaved().
+  // Accepts facts that the store has refused. They take effect at once, and store_unsaved() stores them
+  // later.
   void accept(std::vector<Job> changed, const Error& refusal);
-  // Stores a job that was changed in place. What the store refuses is stored again.
+  // Stores a job that was changed in place. A change that the store refuses is stored again later.
   void save(Job& job);
-  // Removes a job that has ended: durable before it counts, or an error and nothing has changed.
+  // Removes a job that has ended. The removal is durable before it takes effect. On an error nothing has
+  // changed.
   Result<void> remove(JobId id);
-  // Removes a job of which nothing ever ran.
+  // Removes a job that never had a running instance.
   void drop(JobId id);
-  // Job::memory has changed, and store_unsaved() shall store it.
+  // Records that Job::memory has changed and store_unsaved() must store it.
   void memory_changed(JobId id) { unsaved_.insert(id); }
-  // Stores what was learnt of jobs' memory since the last call, and facts that the store refused, in one transaction.
+  // Stores changes of jobs' memory since the last call, and facts that the store refused, in one transaction.
   Result<void> store_unsaved();
-  // The store has refused a fact.
+  // Returns whether the store has refused a fact of any job. is_refused() checks a single job.
   [[nodiscard]] bool has_refused_facts() const { return !refused_.empty(); }
   [[nodiscard]] bool is_refused(JobId id) const { return refused_.contains(id); }
   // Removes some of the ended jobs that need not stay, the oldest first. Returns their ids, so that their
-  // nodes forget them, too.
+  // nodes remove them as well.
   std::vector<JobId> remove_old(const Retention& keep, const std::function<bool(const Job&)>& may_leave);
 
-  // Id or name; of several ended jobs with the name the newest. The tag of an id may be left out where one
-  // job has the number.
+  // Finds a job by id or name. Of several ended jobs with the name, the newest is returned. The tag of an id
+  // may be omitted if only one job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);
-  // The error for a find() without a result.
+  // Returns the error for a find() without a result.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
-  // The jobs that are the gang's ranks, by rank; none: there is no such gang.
+  // Returns the jobs that are the gang's ranks, by rank. An empty list means that no such gang exists.
   [[nodiscard]] std::vector<Job*> ranks_of(JobId gang);
-  // A gang by id or name; of several with the name the newest.
+  // Finds a gang by id or name; the newest of several with the name.
   [[nodiscard]] std::optional<JobId> find_gang(std::string_view id_or_name) const;
   [[nodiscard]] bool contains(JobId id) const { return jobs_.contains(id); }
-  // A job that has not ended, or a gang with such a rank, has it, and is not `except`.
+  // Checks whether a job other than `except` has the name and has not ended. A gang with such a rank counts
+  // as well.
   [[nodiscard]] bool is_name_taken(const std::string& name, JobId except = 0) const;
-  // For listings; visited() counts what it and live() return.
+  // Returns all jobs, for listings. visited() counts the jobs that this function and live() return.
   [[nodiscard]] std::map<JobId, Job>& all() {
     visited_ += jobs_.size();
     return jobs_;
   }
-  // The jobs that have not ended, or are about to come back from an image; by id, as of now.
+  // Returns the current jobs that have not ended or are about to return from an image, by id.
   [[nodiscard]] std::vector<std::reference_wrapper<Job>> live() const;
-  // The jobs that are to end and have not, or may live on a node that is away; by id, as of now.
+  // Returns the jobs that must end and have not ended, or may still run on a disconnected node. Ordered by
+  // id.
   [[nodiscard]] std::vector<JobId> to_be_stopped() const;
   [[nodiscard]] std::size_t ended_count() const { return index_.ended().size(); }
-  [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }  // 0: none has ended yet
+  // Unix time in milliseconds; 0: no job has ended yet
+  [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
-  // True if this cluster had the job, and has removed it.
+  // Returns whether this cluster had the job and has removed it.
   [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }
 
   [[nodiscard]] Signal& changed() { return changed_; }
@@ -99,8 +106,8 @@ class JobTable {
   Signal changed_;
   std::map<JobId, Job> jobs_;
   JobIndex index_;
-  std::set<JobId> unsaved_;  // their memory
-  std::set<JobId> refused_;  // the rest of them
+  std::set<JobId> unsaved_;  // jobs whose memory is not stored yet
+  std::set<JobId> refused_;  // jobs with other facts that the store has refused
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
 };

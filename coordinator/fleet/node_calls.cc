@@ -50,7 +50,7 @@ void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
 void NodeCalls::finish(std::uint64_t request, const std::string& node, Answer answer) {
   const auto at = pending_->find(request);
   if (at == pending_->end() || at->second->node != node || at->second->answer)
-    return;  // late, or another node's request
+    return;  // the answer is late, or another node made the request
   at->second->answer = std::move(answer);
   at->second->wake.cancel();
 }
@@ -137,7 +137,7 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
   if (!std::holds_alternative<wire::LogData>(*answer))
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
   auto data = std::get<wire::LogData>(*std::move(answer));
-  const bool is_asked_for = data.offset >= request.offset;  // what came before was freed, or is too old
+  const bool is_asked_for = data.offset >= request.offset;  // earlier data was freed, or is too old
   const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
   if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with another part of the log");

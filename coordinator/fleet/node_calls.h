@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to nodes, and requests to them with their answers.
+// Messages to nodes, and requests to nodes with their answers.
 //
-// Messages to a node leave once the store is durable up to then. A coordinator that lost a record with its
-// power could order the same elsewhere. Messages of a switch leave at once: the journal decides them. So do
-// questions.
+// A message to a node is sent once the store is durable up to that point. Otherwise a coordinator that lost a
+// record in a power failure could send the same order to another node. Messages of a switch are sent at once,
+// because the journal decides about switches. Queries are also sent at once.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kUnavailable when the node is not connected or its connection ends meanwhile. kTimedOut when it does not
-// answer: then the effect is unknown. Else the agent's answer.
+// kUnavailable if the node is not connected or its connection ends in the meantime. kTimedOut if the node
+// does not answer; the effect is then unknown. Otherwise the agent's answer.
 #pragma once
 
 #include <chrono>
@@ -35,14 +35,14 @@ class NodeCalls {
   NodeCalls(const NodeCalls&) = delete;
   NodeCalls& operator=(const NodeCalls&) = delete;
 
-  // Best effort: false if not connected.
+  // Sends a message of a switch at once. Best effort: returns false if the node is not connected.
   bool send(const std::string& node, const wire::CommitMessage& message) { return send_now(node, message); }
-  // A message of another node to that one. Dropped while much waits for it: a node that floods does not end the
-  // connection of another one.
+  // Relays another node's message to `node`. The message is dropped while more than kMaxBeforeRelay bytes
+  // wait for `node`. So a node that floods does not end another node's connection.
   static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
   bool relay(const std::string& node, const wire::CommitMessage& message);
-  // Not at all if the store does not become durable: then `not_sent` is called, for callers that would not
-  // repeat the message.
+  // Sends a message once the store is durable. If the store does not become durable, nothing is sent and
+  // `not_sent` is called. `not_sent` is for callers that would not repeat the message.
   template <class M>
   void send(const std::string& node, const M& message, std::function<void()> not_sent = {}) {
     sync_.when_durable([this, node, message, not_sent = std::move(not_sent)](const Result<void>& stays) {
@@ -83,8 +83,8 @@ class NodeCalls {
   control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request,
                                                       std::chrono::milliseconds timeout);
 
-  // nullopt: the move would begin, and the node does not tell the needs. It was not asked for them, or its agent is
-  // older.
+  // Returns the needs of the move. nullopt means that the move would begin and the node does not report its
+  // needs. The request did not ask for them, or the agent is older.
   control::Task<Result<std::optional<wire::MoveNeeds>>> check_move(std::string node, wire::CheckMove request,
                                                                    std::chrono::milliseconds timeout);
   control::Task<Result<void>> check_target(std::string node, wire::CheckTarget request,
@@ -92,7 +92,7 @@ class NodeCalls {
 
   control::Task<Result<wire::KeyMade>> ask_for_key(std::string node);
 
-  // The connection of the node has ended: its requests get no answer.
+  // Handles the end of the node's connection: pending requests to the node fail.
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:
@@ -109,8 +109,8 @@ class NodeCalls {
   };
 
   using PendingAnswers = std::map<std::uint64_t, std::shared_ptr<Pending>>;
-  // The answer is expected for as long as this lives. A coroutine that is never resumed may outlive this
-  // object.
+  // A pending request. Its answer is expected for as long as this object exists. It shares the table of
+  // answers, because a coroutine that is never resumed may outlive NodeCalls.
   class Expecting {
    public:
     Expecting(std::shared_ptr<PendingAnswers> answers, std::uint64_t id, std::shared_ptr<Pending> pending)
@@ -133,7 +133,7 @@ class NodeCalls {
     return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
   }
 
-  // A request that is answered with a `Wanted`, or with a Reply that gives the reason why not.
+  // Sends a request whose answer is a `Wanted`, or a Reply with the reason of a refusal.
   template <class Wanted, class M>
   control::Task<Result<Wanted>> ask(std::string node, M request, std::chrono::milliseconds timeout) {
     request.request_id = next_request_++;
@@ -154,7 +154,8 @@ class NodeCalls {
     if (entry == nullptr || !entry->connected())
       co_return Error(ErrorCode::kUnavailable, "Node " + node + " is not connected");
     auto pending = std::make_shared<Pending>(node, executor_);
-    const Expecting expecting(pending_, id, pending);  // also when the caller is cancelled meanwhile
+    const Expecting expecting(pending_, id, pending);  // this also removes the request if the caller is
+                                                       // cancelled
     if (auto sent = entry->connection->send(request); !sent) co_return sent.error();
     pending->wake.expires_after(timeout);
     while (!pending->answer) {
@@ -177,7 +178,8 @@ class NodeCalls {
   StoreSync& sync_;
   control::asio::any_io_executor executor_;
   std::shared_ptr<PendingAnswers> pending_ = std::make_shared<PendingAnswers>();
-  // Unlike those of an earlier coordinator, whose orders a node may still answer.
+  // Request ids start at the current time. So they differ from those of an earlier coordinator, whose orders
+  // a node may still answer.
   std::uint64_t next_request_ = static_cast<std::uint64_t>(now_ns());
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers for the frames that agents send, by type. Each part of the coordinator registers the handlers of
-// its messages when it is constructed, before agents may connect.
-// Threads: one io_context on one thread. Errors: an error of a handler ends the connection of the node, so it
-// is for frames that no agent sends.
+// Handlers for the frames that agents send, by frame type. Each part of the coordinator registers its
+// handlers when it is constructed, before agents may connect.
+// Threads: one io_context on one thread. Errors: an error of a handler ends the node's connection. Handlers
+// return errors only for frames that no agent sends.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class NodeFrames {
   using Handler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
 
   void take(wire::FrameType type, Handler handler) { handlers_[type] = std::move(handler); }
-  // The same for a message that is decoded first.
+  // Registers a handler for a message, which is decoded before the call.
   template <class M>
   void take(wire::FrameType type, std::function<void(const Node&, const M&)> handler) {
     take(type,
@@ -35,7 +35,7 @@ class NodeFrames {
   // Takes the commit messages of one protocol, with the size of each as it came.
   using CommitHandler = std::function<Result<void>(const Node&, const wire::CommitMessage&, std::size_t)>;
   void take(wire::CommitKind kind, CommitHandler handler) { commit_handlers_[kind] = std::move(handler); }
-  // kProtocol if there is no handler.
+  // Calls the handler for the frame. Returns kProtocol if there is no handler.
   Result<void> handle(const Node& node, wire::FrameType type, std::span<const std::byte> body) const {
     if (type == wire::FrameType::kCommit) return handle_commit(node, body);
     const auto handler = handlers_.find(type);

@@ -13,7 +13,7 @@ namespace {
 using wire::FrameType;
 
 constexpr std::size_t kMaxGpus = 64;
-constexpr std::uint32_t kMaxGpuIndex = 1024;  // the API's limit
+constexpr std::uint32_t kMaxGpuIndex = 1024;  // the limit of the API
 constexpr std::size_t kMaxRanks = 1024;
 constexpr std::size_t kMaxOpenSwitches = 4096;
 constexpr std::size_t kMaxUnregistered = 64;
@@ -45,7 +45,7 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
 
 void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello) {
   const auto* key = connection.get();
-  if (!valid_job_name(hello.name)) {  // the same alphabet
+  if (!valid_job_name(hello.name)) {  // node names have the same alphabet as job names
     if (const auto left_out = misnamed_.turn(now_ns()))
       spdlog::warn("dropped {}: \"{}\" is no name for a node ({} others left out)", connection->peer(),
                    hello.name.substr(0, kLongestShownName), *left_out);
@@ -113,8 +113,8 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
     return on_hello(name, std::move(registered), hello);
   }
   Node* node = deps_.table.find(name);
-  if (node == nullptr) return ok();                       // refused, or removed meanwhile
-  if (node->connection.get() != connection) return ok();  // replaced meanwhile
+  if (node == nullptr) return ok();  // the node was refused, or was removed in the meantime
+  if (node->connection.get() != connection) return ok();  // a newer connection has replaced this one
   node->row.last_seen_ms = wall_clock_ms();
   return on_node_frame(*node, header, body);
 }
@@ -145,7 +145,7 @@ void NodeSessions::refuse(const std::string& name, const std::shared_ptr<control
   for (const wire::StopJob& order : orders) {
     if (!connection->send(order)) return;
   }
-  // Queued messages are lost when the connection is closed.
+  // The connection is closed after a delay, because closing it at once would drop the queued orders.
   auto timer = std::make_shared<control::asio::steady_timer>(deps_.executor, kLastWords);
   refused_[connection.get()] = timer;
   timer->async_wait([this, connection, timer, reason](boost::system::error_code) {

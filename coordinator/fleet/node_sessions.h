@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of agents: accepts and registers them, keeps the node table up to date with their reports,
-// and hands their other frames to NodeFrames.
+// The connections of agents. Accepts and registers them, updates the node table from their reports, and
+// passes their other frames to NodeFrames.
 //
-// Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry in the table; a
-// newer connection of the same node replaces the older (the agent was restarted). Errors: a malformed frame
-// ends the connection.
+// Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry in the table. A
+// newer connection of the same node replaces the older one (the agent was restarted). Errors: a malformed
+// frame ends the connection.
 #pragma once
 
 #include <map>
@@ -18,23 +18,26 @@
 
 namespace ckpt::coordinator {
 
-// Asked about each node that connects.
+// The check that each connecting node must pass.
 class NodeGate {
  public:
   virtual ~NodeGate() = default;
-  // Nothing: the node is let in. Else it gets these orders, and its connection ends.
+  // Returns nullopt to admit the node. Otherwise the node receives the returned orders, and its connection
+  // ends.
   virtual std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
                                                             const wire::NodeInventory& has) = 0;
 };
 
-// Called on the io thread, after the node table was changed.
+// A receiver of node events. Its functions are called on the io thread, after the node table was changed.
 class NodeListener {
  public:
   virtual ~NodeListener() = default;
-  virtual void on_ready(const Node& node) = 0;      // registered, inventory known; on_inventory() follows
-  virtual void on_lost(const Node& node) = 0;       // its connection ended
-  virtual void on_inventory(const Node& node) = 0;  // the whole list of instances was replaced
-  virtual void on_instance(const Node& node, const wire::JobInstance& instance) = 0;  // one has changed
+  virtual void on_ready(const Node& node) = 0;      // the node is registered and its inventory is known;
+                                                    // on_inventory() follows
+  virtual void on_lost(const Node& node) = 0;       // the node's connection has ended
+  virtual void on_inventory(const Node& node) = 0;  // the node's whole list of instances was replaced
+  // one instance of the node has changed
+  virtual void on_instance(const Node& node, const wire::JobInstance& instance) = 0;
 };
 
 class NodeSessions {
@@ -52,12 +55,12 @@ class NodeSessions {
   NodeSessions(const NodeSessions&) = delete;
   NodeSessions& operator=(const NodeSessions&) = delete;
 
-  // A connection that knew the token; its first frame must be AgentHello.
+  // Takes over a connection that has presented the token. Its first frame must be AgentHello.
   void adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello);
   void close_all();
-  // Ends the connections whose certificates are denied by now.
+  // Ends the connections whose certificates are now denied.
   void close_denied(const tls::DeniedSerials& denied);
-  // The node left the cluster: its connection ends, and nothing of it is kept.
+  // Removes a node that has left the cluster. Its connection ends, and no data about it is kept.
   Result<void> remove(const std::string& name);
 
  private:
@@ -76,7 +79,7 @@ class NodeSessions {
   Dependencies deps_;
   wire::Welcome welcome_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
-  // Timers of refused nodes' connections, which stay open until the nodes' last orders have left.
+  // The timers of refused nodes' connections, which stay open until the nodes' last orders have been sent.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
   Rarely misnamed_;
 };

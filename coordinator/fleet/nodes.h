@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node table: which nodes there are, what each has, and their rows in the store. NodeSessions changes it,
-// NodeCalls sends to the nodes.
-// Threads: one io_context on one thread. Ownership: nodes live here; pointers are valid until remove().
+// The node table: the known nodes, their inventories, and their rows in the store. NodeSessions changes the
+// table, and NodeCalls sends to the nodes.
+// Threads: one io_context on one thread. Ownership: owns the nodes; pointers are valid until remove().
 // Errors: those of the store.
 #pragma once
 
@@ -16,7 +16,7 @@ class NodeTable {
  public:
   explicit NodeTable(Store& store) : store_(store) {}
 
-  // Names of nodes that an earlier coordinator has seen.
+  // Loads the names of nodes that an earlier coordinator has seen.
   Result<void> load();
 
   [[nodiscard]] const Node* find(const std::string& name) const;
@@ -24,10 +24,11 @@ class NodeTable {
   [[nodiscard]] const std::map<std::string, Node>& all() const { return nodes_; }
   [[nodiscard]] bool connected(const std::string& name) const;
 
-  // The node of that name, which is made if there is none.
+  // Returns the node with that name, and creates an entry if none exists.
   Node& obtain(const std::string& name) { return nodes_[name]; }
   Result<void> store(const Node& node) { return store_.put(node.row); }
-  // In two steps, with the end of its connection between them: out of the store, out of the table.
+  // These functions remove a node in two steps, from the store and then from the table. Its connection is
+  // closed between them.
   Result<void> remove_row(const std::string& name) { return store_.remove_node(name); }
   void remove(const std::string& name) { nodes_.erase(name); }
 

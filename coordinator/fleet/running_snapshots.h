@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The snapshots that are being taken now, one of a job. Kept in memory only: after a restart a node reports
-// the outcome of its own.
+// The snapshots that are currently being taken, at most one per job. Stored in memory only: after a restart
+// each node reports the outcome of its own snapshot.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace ckpt::coordinator {
 
-// Its job may leave the node meanwhile.
+// A snapshot that is being taken. Its job may leave the node in the meantime.
 struct RunningSnapshot {
   RunningSnapshot() = default;
   RunningSnapshot(std::uint64_t shown, std::string at, std::string vault)
       : task(shown), node(std::move(at)), owner(std::move(vault)) {}
-  std::uint64_t task = 0;  // as which it is shown (image_tasks.h); 0: none
-  std::string node;        // that takes it
-  std::string owner;       // whose vault it goes to
-  std::uint64_t set = 0;   // as in its order
-  bool has_begun = false;  // its node has reported on it
-  bool failed = false;     // as its node reports, whatever becomes of its answer
+  std::uint64_t task = 0;  // the task that shows the snapshot (image_tasks.h); 0: none
+  std::string node;        // the node that takes the snapshot
+  std::string owner;       // the node whose checkpoint store receives the snapshot
+  std::uint64_t set = 0;   // the set number in the snapshot's order
+  bool has_begun = false;  // the node has reported on the snapshot
+  bool failed = false;     // the node reported a failure, whatever its answer to the order is
 };
 
 class RunningSnapshots {

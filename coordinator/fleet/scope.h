@@ -7,8 +7,8 @@
 
 namespace ckpt::coordinator {
 
-// kNotFound for a node that was never seen and a GPU that it does not have. The GPUs of a node that is away
-// are not known: any will do.
+// Checks that the place is known. Returns kNotFound for a node that was never seen, or for a GPU that the
+// node does not have. While a node is disconnected its GPUs are not known, and every GPU is accepted.
 Result<void> check_known(const Scope& scope, const NodeTable& nodes);
 
 }  // namespace ckpt::coordinator

@@ -36,7 +36,8 @@ GangImages::GangImages(Dependencies deps) : deps_(std::move(deps)) {
   });
 }
 
-// Its coordinator was started again, or lost the connection: nothing of that set was recorded.
+// Releases a rank whose coordinator was restarted or lost the connection. Nothing of the rank's set was
+// recorded.
 control::Task<> GangImages::release(std::string node, wire::SnapshotReport report) {
   wire::GatherRank order;
   order.job = report.job;
@@ -62,13 +63,13 @@ std::string GangImages::why_none(const Gang& gang) const {
   return {};
 }
 
-// A rank that starts, or is paused for another reason, passes.
+// Waits until all ranks are free. Starting, and pauses for another reason, are states that pass.
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
-  std::vector<JobId> ranks;  // a job may be removed while another one is waited for
+  std::vector<JobId> ranks;  // ids only, because a job may be removed while the loop waits for another job
   for (const Job* rank : gang->ranks) {
-    if (rank->spec.mode != MigrationMode::kCooperative) break;  // why_none() has the reason
+    if (rank->spec.mode != MigrationMode::kCooperative) break;  // why_none() below returns the reason
     ranks.push_back(rank->id);
   }
   for (const JobId rank : ranks) {
@@ -136,7 +137,8 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
     sum.written_bytes += facts.written_bytes;
     sum.waited_bytes += facts.waited_bytes;
   }
-  // As the vaults list them: what goes on from them later compares with that.
+  // The set is stored as the checkpoint stores list it. A later continuation compares its images with those
+  // lists.
   const auto gang = find_gang(deps_.jobs, changed.front().spec.gang.id);
   const auto listed = gang ? set_with(deps_.catalog, *gang, set.images.front()) : std::nullopt;
   if (!listed || listed->number != number)
@@ -152,7 +154,8 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   return set;
 }
 
-// Nothing can go on from them. Of other sets that look incomplete the rest may lie at a node that is away.
+// Removes the images of a failed set, from which nothing can continue. Other sets that seem incomplete are
+// kept, because their remaining images may be on a disconnected node.
 control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
   const auto gang = find_gang(deps_.jobs, id);
   const std::vector<Image> left = gang ? leftovers_of(deps_.catalog, *gang) : std::vector<Image>();
@@ -176,7 +179,7 @@ control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, 
   co_return std::move(taken.second);
 }
 
-// ---- snapshot ----
+// ---- Snapshots ----
 
 control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string to) {
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
@@ -208,7 +211,7 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
       id);
-  // Once a suspension is recorded it goes on; before that every rank runs on.
+  // A recorded suspension continues. Without a record every rank continues to run.
   const bool is_decided = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
                                               [](const Job* rank) { return rank->operation.has_value(); });
   const bool is_late = error.code() == ErrorCode::kTimedOut;
@@ -218,7 +221,7 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
                               : kImageExitFailed);
 }
 
-// ---- suspend ----
+// ---- Suspensions ----
 
 control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to) {
   const auto gang = find_gang(deps_.jobs, id);
@@ -256,7 +259,8 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
     begun.operation.reason = "suspended with all ranks of its job";
     begun.operation.by_user = true;
     begun.operation.image = taken.second.images[at];
-    begun.operation.ended_ms = taken.second.images[at].barrier_ms;  // it has stood still since
+    begun.operation.ended_ms = taken.second.images[at].barrier_ms;  // the rank has been paused since its
+                                                                    // barrier
   }
   if (auto begun = deps_.runner.begin_all(std::move(operations)); !begun) {
     co_await taken.first->let_go();

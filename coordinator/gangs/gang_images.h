@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of gangs by order: `snapshot`, after which the ranks go on, and `suspend`, after which the gang rests in its
-// images. A set counts once all of its images are durable; one that failed is removed.
+// Images of gangs on request: `snapshot`, after which the ranks continue, and `suspend`, after which the gang
+// is parked in its images. A set is valid once all of its images are durable. A failed set is removed.
 //
-// A suspension is decided by one record of all ranks. Before it every rank is paused behind its durable image, and goes
-// on if the record does not come. After it each rank's instance is ended, wherever it stands (operation_runner.h).
+// One record of all ranks decides a suspension. Before that record every rank is paused with its image
+// durable, and continues if the record is not made. After the record each rank's instance is ended, whatever
+// its state (operation_runner.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound; kRefused: there is no way now, with the reason; those of GangSnapshot.
+// kNotFound; kRefused if it is not possible now, with the reason; those of GangSnapshot.
 #pragma once
 
 #include <string>
@@ -38,12 +39,14 @@ class GangImages {
   };
   explicit GangImages(Dependencies deps);
 
-  // They have begun when these return, and go on by themselves. `to` as of Snapshots::begin.
+  // Each of these begins an operation, which then continues in the background. `to` has the same form as in
+  // Snapshots::begin.
   control::Task<Result<TaskId>> begin_snapshot(JobId gang, std::string to);
   control::Task<Result<TaskId>> begin_suspend(JobId gang, std::string to);
-  // Returns once the set is durable and recorded in the ranks. `task`: for clients that watch; 0: none.
+  // Takes a set of images. Returns once the set is durable and recorded in the ranks. `task` is shown to
+  // clients that watch the snapshot; 0: none.
   control::Task<Result<GangSet>> snapshot(JobId gang, Destination to, TaskId task);
-  // Empty, or why it can have none now.
+  // Returns why no images of the gang can be taken now; empty: they can be taken.
   [[nodiscard]] std::string why_none(const Gang& gang) const;
 
  private:

@@ -38,7 +38,7 @@ void GangProtections::check() {
 
 control::Task<> GangProtections::take(JobId id) {
   const auto before = find_gang(deps_.jobs, id);
-  if (!before || !before->ranks.front()->protection) {  // removed, or not protected any more
+  if (!before || !before->ranks.front()->protection) {  // the gang was removed, or is no longer protected
     taking_.erase(id);
     co_return;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `protect` of gangs: a set of images every so often. The request and its state are part of each rank's record. A set that is
-// due waits until the ranks are free; one that fails is tried again after the interval.
+// `protect` for gangs: a set of images at an interval. The request and its state are part of each rank's
+// record. A set that is due waits until the ranks are free. A failed set is tried again after the interval.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kNotFound; kRefused, with the reason; those of the store.
 #pragma once
@@ -24,9 +24,9 @@ class GangProtections {
   };
   explicit GangProtections(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, after the jobs have been loaded.
+  // Starts the schedule. Call this once, after the jobs have been loaded.
   void start();
-  // With `wish.dry_run` nothing changes.
+  // Protects the gang. With `wish.dry_run` nothing changes.
   control::Task<Result<Protected>> protect(JobId gang, ProtectRequest wish);
   Result<void> unprotect(JobId gang);
 

@@ -18,7 +18,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kAskingVault{30};
 constexpr std::chrono::minutes kLongestRise{60};
 
-// The most that any rank did since its own image: their nodes' clocks differ, and so do the moments of one barrier.
+// Returns the most work that any rank has done since its own image. Each rank is compared with its own image,
+// because node clocks and the moments of one barrier differ.
 std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
   std::int64_t lost = 0;
   for (std::size_t at = 0; at < gang.ranks.size(); ++at)
@@ -26,7 +27,8 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
   return lost;
 }
 
-// The reasons of the ranks that could not start, without those of ranks that only rest with them.
+// Returns the reasons of the ranks that could not start, without those of ranks that are parked only because
+// the others are.
 std::string why_resting(const Gang& gang) {
   std::string reason;
   for (const Job* rank : gang.ranks) {
@@ -88,7 +90,8 @@ Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish
   return *std::move(set);
 }
 
-// A folder by those that are to read it: who wrote there may be gone.
+// Checks that each image can be read. An image in a folder is checked by the node that will read it, because
+// the node that wrote it may no longer exist.
 control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::vector<Place> places) {
   for (std::size_t at = 0; at < places.size(); ++at) {
     const Image& image = set.images[at];
@@ -134,7 +137,7 @@ control::Task<Result<GangRestorePlan>> GangRestores::plan(JobId id, GangRestoreW
   CKPT_CO_TRY(chosen, choose_set(before, wish));
   CKPT_CO_TRY(tried, choose_places(before, chosen, wish));
   CKPT_CO_TRYV(co_await check_is_readable(chosen, std::move(tried)));
-  CKPT_CO_TRY(gang, find(id, wish));  // much may have happened meanwhile
+  CKPT_CO_TRY(gang, find(id, wish));  // the gang may have changed during the checks
   GangRestorePlan plan;
   CKPT_CO_TRY(places, choose_places(gang, chosen, wish));
   plan.places = std::move(places);
@@ -206,7 +209,7 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     const auto rests = [](const Job* rank) { return rank->state == JobState::kParked; };
     const auto count = std::count_if(gang->ranks.begin(), gang->ranks.end(), rests);
     if (is_over && count == 0) co_return ok();
-    // Until all rest again: lifecycle/rank_rules.h.
+    // The start has failed once all ranks are parked again (lifecycle/rank_rules.h).
     if (is_over && count == static_cast<std::ptrdiff_t>(gang->ranks.size()))
       co_return Error(ErrorCode::kAborted,
                       "Not all ranks did start, and all rest again: " + why_resting(*gang));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets a gang go on from a set of its images: `resume` and `restore`. All ranks are placed, or none. One record of all
-// ranks begins it; then each goes its way as a job of one rank does (operation_runner.h). If one does not start, the
-// others rest again in the same images (lifecycle/rank_rules.h).
+// Continues a gang from a set of its images: `resume` and `restore`. All ranks are placed, or none. One
+// record of all ranks begins the operation. Then each rank proceeds like a job of one rank
+// (operation_runner.h). If one rank does not start, the others are parked again in the same images
+// (lifecycle/rank_rules.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound: there is no whole set; kUnavailable: a node with an image, or enough GPUs, are away; kRefused,
-// with the reason.
+// kNotFound if there is no whole set; kUnavailable if a node with an image is disconnected or GPUs are
+// missing; kRefused, with the reason.
 #pragma once
 
 #include <optional>
@@ -20,16 +21,16 @@ namespace ckpt::coordinator {
 struct GangRestoreWish {
   std::string verb = "restore";
   std::string reason;
-  std::vector<std::string> nodes;  // empty: wherever there are GPUs
-  std::optional<Image> image;      // of the set; else the newest
-  bool accept_loss = false;        // of the work since the set
+  std::vector<std::string> nodes;  // the permitted nodes; empty: any node with GPUs
+  std::optional<Image> image;      // an image of the wanted set; nullopt: the newest set
+  bool accept_loss = false;        // the request accepts the loss of the work since the set
 };
 
 struct GangRestorePlan {
   GangSet set;
-  std::vector<Place> places;  // by rank
-  std::int64_t lost_ms = 0;   // of work
-  std::string obstacle;       // why it is refused as it was requested; empty: it is not
+  std::vector<Place> places;  // the targets by rank
+  std::int64_t lost_ms = 0;   // the work that would be lost
+  std::string obstacle;       // why the request is refused in its present form; empty: it is not refused
 };
 
 class GangRestores {
@@ -47,9 +48,9 @@ class GangRestores {
   };
   explicit GangRestores(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Changes nothing.
+  // Plans the restore. Changes nothing.
   control::Task<Result<GangRestorePlan>> plan(JobId gang, GangRestoreWish wish);
-  // Has begun when it returns, and goes on by itself.
+  // Begins the restore, which then continues in the background.
   control::Task<Result<TaskId>> begin(JobId gang, GangRestoreWish wish);
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images of a gang. One of each rank, all of one barrier, are a set; a gang goes on from a whole set only.
+// The images of a gang. A set has one image of each rank, all from one barrier. A gang continues only from a
+// whole set.
 // Threads: pure functions of the catalog.
 #pragma once
 
@@ -13,18 +14,18 @@ namespace ckpt::coordinator {
 
 struct GangSet {
   std::uint64_t number = 0;
-  std::vector<Image> images;    // by rank
-  std::int64_t barrier_ms = 0;  // Unix time: the earliest of its images
+  std::vector<Image> images;    // the set's images by rank
+  std::int64_t barrier_ms = 0;  // Unix time of the earliest image
 
-  // Why one of its images is; empty: none is.
+  // Returns why one of the images is suspect; empty: none is suspect.
   [[nodiscard]] std::string suspect() const;
 };
 
-// The whole ones, newest first.
+// Returns the whole sets, newest first.
 [[nodiscard]] std::vector<GangSet> sets_of(const ImageCatalog& catalog, const Gang& gang);
-// Images of sets that lack a rank: nothing can go on from them.
+// Returns the images of sets that lack a rank. Nothing can continue from such images.
 [[nodiscard]] std::vector<Image> leftovers_of(const ImageCatalog& catalog, const Gang& gang);
-// The set that the image is of, if it is whole.
+// Returns the set that contains the image, if the set is whole.
 [[nodiscard]] std::optional<GangSet> set_with(const ImageCatalog& catalog, const Gang& gang,
                                               const Image& image);
 

@@ -17,12 +17,12 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
+constexpr std::chrono::minutes kLongestCopy{50};  // the limit for data that is copied ahead of the pause
 constexpr std::chrono::seconds kStopAnswer{20};
 constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
 constexpr std::chrono::seconds kRepeated{20};
-// The set before stays until all images of the new one are durable.
+// The previous set is kept until all images of the new set are durable.
 constexpr std::uint32_t kKeptAtLeast = 2;
 
 }  // namespace
@@ -41,7 +41,8 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Gang
   return snapshot;
 }
 
-// An image's own failure has more of the reason than the answer that there is no such image.
+// Prepares the orders to the ranks. The failure of an image explains more than the answer that no such image
+// exists.
 void GangSnapshot::prepare_orders() {
   std::vector<RankOrders::Member> ranks(members_.begin(), members_.end());
   RankOrders::Purpose purpose;
@@ -73,7 +74,8 @@ control::Task<Result<void>> GangSnapshot::run() {
   co_return done;
 }
 
-// A node that is still at a set of a coordinator before this one lets that go first.
+// Takes the image of one rank. A node that still works on a set of a previous coordinator releases that set
+// first.
 control::Task<> GangSnapshot::take(std::size_t at) {
   const auto self = shared_from_this();
   const auto deadline = steady_clock::now() + kLettingGo;
@@ -106,7 +108,7 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   co_return outcome.taken;
 }
 
-// Images of sets that have failed push none out that are of use.
+// Returns how many images of the rank belong to failed sets. These images must not displace usable ones.
 std::uint32_t GangSnapshot::leftovers_of_rank(const Job& rank) const {
   const auto gang = find_gang(deps_.jobs, rank.spec.gang.id);
   if (!gang) return 0;
@@ -120,7 +122,8 @@ bool GangSnapshot::is_busy(std::size_t at, const Error& error) const {
   return error.code() == ErrorCode::kUnavailable && !member.has_begun && deps_.nodes.connected(member.node);
 }
 
-// A node has its order once it has reported on it: before that it would not know what is asked.
+// Waits until every node has reported on its image, which proves that the node has its order. Without the
+// order, the node would not understand later requests.
 control::Task<Result<void>> GangSnapshot::wait_for_begin() {
   const auto has_begun = [this](const Member& member) {
     const RunningSnapshot* running = deps_.running.find(member.job);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes one set of images of a gang. It orders an image of each rank. Once all have copied what they can while they
-// run, they agree on a barrier (gather.h), and each image is of that.
+// Takes one set of images of a gang. It orders an image of each rank. Once all ranks have copied what they
+// can while they run, they agree on a barrier (gather.h). Each image is taken at that barrier.
 //
 //   TakeSnapshot to each -> GatherRank(ready) -> GatherRank(stop at) until agreed -> GatherRank(pause at)
 //   -> the answers to TakeSnapshot: all images are durable, or none of the set counts
 //
-// Ranks that wait for slower ones get kReady again and again: without an order for a minute they go on by themselves.
+// Ranks that wait for slower ranks receive kReady repeatedly. Without an order for a minute they continue on
+// their own.
 //
-// A rank that is not held behind its image goes on as soon as its last changes are copied. Held ones go on by let_go(),
-// or by themselves after a minute: a coordinator that went away may have decided nothing.
+// A rank that is not held after its image continues as soon as its last changes are copied. Held ranks
+// continue after let_go(), or on their own after a minute, because a coordinator that disconnected may have
+// decided nothing.
 // Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its dependencies,
 // which outlive it. Errors: those of the first rank that failed, with its name; kTimedOut for a rank that
 // reached no barrier.
@@ -41,25 +43,26 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   struct Wish {
     std::uint64_t set = 0;
     Destination to;
-    TaskId task = 0;     // as which it is shown; 0: none
-    bool holds = false;  // ranks stay paused behind their durable images
-    bool full = false;   // nothing is taken over from older images
+    TaskId task = 0;     // the task that shows the snapshot; 0: none
+    bool holds = false;  // true if ranks stay paused once their images are durable
+    bool full = false;   // true if no data is reused from older images
   };
   static std::shared_ptr<GangSnapshot> create(Dependencies deps, const Gang& gang, Wish wish);
 
-  // Once. Returns when no node is at it any more.
+  // Takes the set. Call this once. Returns when no node works on the set any more.
   control::Task<Result<void>> run();
-  // After a run() without an error, of ranks that are held: they go on. What a rank answers is logged.
+  // Lets held ranks continue after a run() without an error. The ranks' answers are logged.
   control::Task<> let_go();
   control::Task<> let_go_of(std::size_t at);
-  // A failure that images which are no base any more explain: worth a run with `full`.
+  // Returns whether a run with `full` may succeed. Images that are no longer a usable base can explain the
+  // failure.
   [[nodiscard]] bool may_work_in_full() const {
     return !wish_.full && (failed_with_ == ErrorCode::kCorrupt || failed_with_ == ErrorCode::kAborted);
   }
-  // Where the ranks' images are.
+  // A rank, and the checkpoint store and state of its image.
   struct Member : RankOrders::Member {
-    std::string owner;       // of the vault
-    bool has_begun = false;  // its node has reported on its image
+    std::string owner;       // the owner of the checkpoint store
+    bool has_begun = false;  // the node has reported on the rank's image
     std::optional<Result<void>> taken;
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
@@ -78,14 +81,14 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   [[nodiscard]] std::optional<Error> first_failure() const;
   [[nodiscard]] std::optional<Error> failure_of_image(std::size_t at) const;
   void give_up();
-  // Until run() is over.
+  // Sends kReady to the waiting ranks until run() is over.
   control::Task<> keep_waiting();
   [[nodiscard]] bool are_all_over() const;
 
   Dependencies deps_;
   Wish wish_;
   std::vector<Member> members_;
-  std::shared_ptr<RankOrders> ranks_;  // in the order of members_
+  std::shared_ptr<RankOrders> ranks_;  // the orders to the ranks, in the order of members_
   std::optional<ErrorCode> failed_with_;
   bool is_over_ = false;
   Signal changed_;

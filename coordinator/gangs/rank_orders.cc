@@ -12,7 +12,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kBarrierAnswer{20};
-constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
+constexpr std::size_t kMaxRounds = 100;  // rounds beyond the number of ranks, after which the ranks' counts
+                                         // are implausible
 
 }  // namespace
 

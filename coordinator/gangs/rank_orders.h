@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders to all ranks of a gang (wire::GatherRank), and how they agree on the barrier where they stop (gather.h).
-// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows `calls`. Errors: those of the first
-// rank that failed, with its name; kTimedOut for one that did not answer; kProtocol where the ranks do not agree.
+// Sends orders to all ranks of a gang (wire::GatherRank), and lets the ranks agree on the barrier where they
+// stop (gather.h).
+// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows `calls`. Errors:
+// those of the first rank that failed, with its name. kTimedOut: a rank did not answer. kProtocol: the ranks
+// do not agree.
 #pragma once
 
 #include <chrono>
@@ -24,12 +26,13 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
     Incarnation incarnation = 0;
     std::string node;
   };
-  // The set of images, or the attempt (`set`) of a move, that the orders are for.
+  // The purpose of the orders: a set of images, or an attempt (`set`) of a move.
   struct Purpose {
     std::uint64_t set = 0;
     MigrationId migration = 0;
   };
-  // An error that is known beside the answers, if there is one: of that member, or of any. Called while ask() runs.
+  // A function that returns an error known from another source than the answers, if there is one. The error
+  // is that of `member`, or of any member. Called while ask() runs.
   using Failure = std::function<std::optional<Error>(std::optional<std::size_t> member)>;
   using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;
 
@@ -42,17 +45,18 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
         failure_(std::move(failure)),
         changed_(std::move(executor)) {}
 
-  // To all of `members` (numbers of the list) at once. Returns when all have answered, or with the first failure.
+  // Sends an order to all `members` (indexes in the list) at once. Returns when all have answered, or with
+  // the first failure.
   control::Task<Result<Answers>> ask(wire::GatherAct act, std::uint64_t barrier,
                                      std::vector<std::size_t> members, std::chrono::milliseconds limit);
-  // The barrier that all have promised.
+  // Returns the barrier that all ranks have promised.
   control::Task<Result<std::uint64_t>> agree();
   // Sends the order to all ranks and ignores their answers.
   void send_to_all(wire::GatherAct act, std::chrono::milliseconds limit);
-  // Has ask() check `failure` again, whose result may have changed.
+  // Makes ask() call `failure` again, because its result may have changed.
   void reevaluate() { changed_.notify(); }
   [[nodiscard]] std::vector<std::size_t> everyone() const;
-  // With the rank's name.
+  // Returns the error with the rank's name added.
   [[nodiscard]] Error failure_of(std::size_t member, const Error& error) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The half of Evacuations that keeps jobs from coming to a GPU with a finding that stands, and moves those
-// that came nevertheless: a move, a restore or a start may have been under way.
+// The part of Evacuations that keeps jobs away from a GPU with a standing finding, and moves jobs that arrive
+// nevertheless. Such a job's move, restore or start may have been under way.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace ckpt::coordinator {
 
-// Also where the policy is paused: nothing is done to the job, but its images are not trusted.
+// Marks the images of affected jobs as suspect. This also applies while the policy is paused: nothing is done
+// to the job then, but its images are not trusted.
 void Evacuations::doubt_images(const Finding& finding) {
   std::vector<Job> changed;
   for (const auto& [id, job] : deps_.jobs.all()) {
@@ -63,7 +64,7 @@ void Evacuations::give_up_moves_to(const Finding& finding) {
   }
   for (const MigrationId id : coming) {
     if (!given_up_.insert(id).second) continue;
-    // Too late is no failure: it comes, and is moved on.
+    // If the request comes too late, the job arrives and is then moved on. This is no failure.
     if (auto asked = deps_.migration_runner.give_up(
             id, to_text(place) + " takes no jobs any more: " + finding.reported.reason);
         !asked)

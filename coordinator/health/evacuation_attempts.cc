@@ -10,7 +10,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kPatientMoveMs = 600'000;
-constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // as `migrate` has it
+constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // the same value as the default of `migrate`
 std::string why_of(const Evacuation& e) {
   return "[gpumigrate] evacuation: " + e.reason;
 }

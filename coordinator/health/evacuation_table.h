@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evacuations as they are stored, and of those that are over as many as prune() leaves; ids stay
-// theirs for ever.
-// Threads: one io_context on one thread. Ownership: evacuations live here; borrows the store, which outlives
+// The table of evacuations, as stored. prune() limits the number of finished evacuations. Ids are never
+// reused.
+// Threads: one io_context on one thread. Ownership: owns the evacuations; borrows the store, which outlives
 // it. Errors: those of the store.
 #pragma once
 
@@ -21,10 +21,10 @@ class EvacuationTable {
   explicit EvacuationTable(Store& store) : store_(store) {}
 
   Result<void> load();
-  // Stores the decisions, and the writes of `beside`, in one transaction. A job that is evacuated from there
-  // already keeps its evacuation, which becomes as grave as the new one.
+  // Stores the decisions, and the writes of `beside`, in one transaction. A job that is already being
+  // evacuated from the same GPU keeps its evacuation. That evacuation becomes as severe as the new one.
   Result<void> store(std::vector<Evacuation> decided, const std::function<Result<void>()>& beside);
-  // As it is now; errors of the store are logged.
+  // Stores the evacuation's current state. Errors of the store are logged.
   void save(const Evacuation& evacuation);
 
   [[nodiscard]] Evacuation& at(EvacuationId id) { return evacuations_.at(id); }
@@ -32,7 +32,7 @@ class EvacuationTable {
   [[nodiscard]] const std::map<EvacuationId, Evacuation>& all() const { return evacuations_; }
   [[nodiscard]] const std::set<EvacuationId>& open() const { return open_; }
   [[nodiscard]] std::vector<const Evacuation*> pointers() const;
-  // Removes those that are over and need not stay.
+  // Removes finished evacuations that need not stay.
   void prune(const Retention& keep);
 
  private:

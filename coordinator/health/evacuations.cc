@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions and progress; how one job is moved: evacuation_attempts.cc.
+// The decisions and the progress of evacuations. evacuation_attempts.cc moves a single job.
 #include "coordinator/health/evacuations.h"
 
 #include <fmt/format.h>
@@ -81,7 +81,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   if (finding.reported.cordon) {
     auto set = deps_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
                                  finding.reported.reason);
-    // Not stored, so not acted on: the next change tries again.
+    // A decision that was not stored is not acted on. The next change tries again.
     if (!set)
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
@@ -92,7 +92,8 @@ void Evacuations::begin_evacuations(const Finding& finding) {
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
-  for (const auto& [id, job] : deps_.jobs.all()) {  // the ended ones, too: those that died of it
+  for (const auto& [id, job] : deps_.jobs.all()) {  // ended jobs are included, because some ended through the
+                                                    // fault
     if (auto evacuation = evacuation_for(job, finding, wall_clock_ms()))
       found.push_back(*std::move(evacuation));
   }
@@ -126,7 +127,7 @@ void Evacuations::start_next() {
   }
 }
 
-// Reported once, even if the numbers in the reason change meanwhile.
+// Queues the evacuation with a note. The wait is reported once, even if numbers in the note change later.
 void Evacuations::wait(Evacuation& e, const std::string& note) {
   const bool first = e.note.empty();
   if (e.note == note) return;

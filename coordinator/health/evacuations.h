@@ -40,9 +40,9 @@ class Evacuations {
   };
   explicit Evacuations(Dependencies deps);
 
-  // Continues the open ones; once, after load() of everything.
+  // Continues the open evacuations. Call this once, after load() of all tables.
   void start();
-  // A node sent its inventory.
+  // Handles a new inventory from a node.
   void on_inventory();
 
   [[nodiscard]] std::uint32_t recent() const;
@@ -54,7 +54,7 @@ class Evacuations {
 
   void begin_evacuations(const Finding& finding);
   [[nodiscard]] std::vector<Evacuation> concerned(const Finding& finding) const;
-  // arrivals.cc
+  // These functions are in arrivals.cc.
   void doubt_images(const Finding& finding);
   void take_in_arrivals();
   [[nodiscard]] std::vector<Evacuation> arrivals_at(const Finding& finding) const;
@@ -80,8 +80,8 @@ class Evacuations {
 
   Dependencies deps_;
   EvacuationLimits limits_;
-  std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ of the last attempt that came to nothing
-  std::set<MigrationId> given_up_;                  // by this coordinator
+  std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ at the last failed attempt
+  std::set<MigrationId> given_up_;                  // migrations that this coordinator has given up
   std::uint64_t generation_ = 1;
   std::uint64_t wakes_ = 0;
   Signal wake_;

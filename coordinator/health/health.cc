@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMaxVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
 constexpr std::chrono::seconds kResendAfter{1};
-// From one node.
+// The limits on the findings that are accepted from one node within kTakenSpan.
 constexpr std::chrono::seconds kTakenSpan{60};
 constexpr std::size_t kMostTaken = 600;
 constexpr std::size_t kMostTakenBytes = std::size_t{4} << 20;
@@ -37,7 +37,7 @@ void bound(std::string& text) {
   if (text.size() > kLongestReason) text.resize(kLongestReason);
 }
 
-// As the store has how a finding was decided on.
+// The stored values for how a finding was decided.
 constexpr std::int64_t kActed = 1;
 constexpr std::int64_t kPaused = 2;
 
@@ -71,8 +71,8 @@ Result<void> HealthTable::load() {
   }
 }
 
-// An agent that has never reported and was never paused goes by the defaults: an older one knows no such
-// message.
+// Sends the settings to a node that has connected. An agent that has never reported and was never paused uses
+// the defaults. An older agent does not know such a message.
 void HealthTable::on_node_ready(const Node& node) {
   const std::uint64_t known = known_number(node.row.name);
   if (known != 0 || deps_.policy.was_named(node.row.name)) send_settings(node.row.name, known);
@@ -84,7 +84,7 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   bool has_new = false;
   for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
-    // The rest is not acknowledged, so that its node reports it again.
+    // The remaining findings are not acknowledged, so that their node reports them again.
     if (!is_known(name, finding) && !has_room(name, finding)) break;
     auto kept = store(name, finding);
     if (!kept) {
@@ -119,7 +119,7 @@ bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& f
   return true;
 }
 
-// False: it was known.
+// Stores a finding. Returns false if the finding was already known.
 Result<bool> HealthTable::store(const std::string& node, wire::HealthFinding finding) {
   if (is_known(node, finding)) return false;
   bound(finding.reason);
@@ -160,7 +160,7 @@ bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& f
   return known_.contains({node, finding.number, finding.time_ms});
 }
 
-// The number of the newest finding, not the largest number: the node may count from the start again.
+// Returns the number of the newest finding, not the largest number, because the node may restart its count.
 std::uint64_t HealthTable::known_number(const std::string& node) const {
   const auto newest = newest_.find(node);
   return newest == newest_.end() ? 0 : newest->second.second;
@@ -173,7 +173,7 @@ void HealthTable::send_settings(const std::string& node, std::uint64_t known_num
   deps_.calls.send(node, settings, [this, node] { send_later(node); });
 }
 
-// As they are then.
+// Sends the settings later, with their values at that time.
 void HealthTable::send_later(const std::string& node) {
   const bool waits = !pending_settings_.empty();
   pending_settings_.insert(node);
@@ -212,7 +212,8 @@ void HealthTable::acted(std::int64_t row, bool paused) {
       suspicions_[{place.node, place.gpu}] = finding.row;
 }
 
-// The newest of every node stays: up to its number the node need not report findings again.
+// Removes old findings. The newest finding of every node stays, because it shows which findings the node need
+// not report again.
 void HealthTable::prune(const Retention& keep) {
   const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
   std::set<std::int64_t> over;

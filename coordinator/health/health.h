@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings of agents about their GPUs (wire/health_messages.h): every finding is stored before it is
-// acknowledged, once, and added to the event log. Evacuations decides what to do, and marks it as acted on in
-// the same transaction as its decision.
+// Findings of agents about their GPUs (wire/health_messages.h). Every finding is stored once before it is
+// acknowledged, and added to the event log. Evacuations decides what to do. It marks the finding as acted on
+// in the same transaction as its decision.
 //
-// A finding is known by node, number and time: a node that was installed again counts from one again.
+// A finding is identified by node, number and time, because a reinstalled node restarts its count at one.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode
-// ends the node's connection; one that cannot be stored is not acknowledged, so that it comes again.
+// ends the node's connection. A report that cannot be stored is not acknowledged, so that it is sent again.
 #pragma once
 
 #include <functional>
@@ -40,46 +40,48 @@ class HealthTable {
   void on_node_ready(const Node& node);
 
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
-  // The newest of the GPU that is about it, and not only about a program; null: there is none.
+  // Returns the newest finding about the GPU itself, and not only about a program; null: none.
   [[nodiscard]] const Finding* newest_suspicion(const Place& place) const;
-  // The findings that are not decided on, the oldest first.
+  // Returns the findings that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
-  // Removes those that were acted on and need not stay; the newest of every node does.
+  // Removes findings that were acted on and need not stay. The newest finding of every node stays.
   void prune(const Retention& keep);
-  // Within the caller's transaction; acted() once that is committed.
+  // Stores the decision within the caller's transaction. Call acted() once that transaction is committed.
   Result<void> store_acted(const Finding& finding, bool paused);
   void acted(std::int64_t row, bool paused);
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
-  // The number of a node's findings that were taken lately.
+  // The number of findings that were recently accepted from a node.
   struct Taken {
     std::chrono::steady_clock::time_point since;
     std::size_t count = 0;
     std::size_t bytes = 0;
   };
   void on_report(const Node& node, const wire::HealthReport& report);
-  // False: the node has had enough taken for now.
+  // Returns whether another finding of the node may be accepted now.
   bool has_room(const std::string& node, const wire::HealthFinding& finding);
   Result<bool> store(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
   void send_settings(const std::string& node, std::uint64_t known_number);
-  // The store is not durable yet.
+  // Sends the settings later, because the store is not durable yet.
   void send_later(const std::string& node);
   void index(const Finding& finding);
   Result<void> remove(const std::set<std::int64_t>& rows);
 
   Dependencies deps_;
   Signal changed_;
-  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // node, number, time
-  std::vector<Finding> findings_;                                    // by row
+  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // a finding's node, number and time
+  std::vector<Finding> findings_;                                    // findings, ordered by row
   std::set<Key> known_;
-  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;      // of a node: row, number
-  std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;  // of a GPU: row
-  std::set<std::int64_t> fresh_;                                              // rows
-  std::map<std::string, Taken> taken_;                                        // by node
-  std::set<std::string> pending_settings_;                                    // nodes that still get theirs
+  // row and number of each node's newest finding
+  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;
+  // row of each GPU's newest finding about the GPU itself
+  std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;
+  std::set<std::int64_t> fresh_;            // rows of findings without a decision
+  std::map<std::string, Taken> taken_;      // recently accepted findings by node
+  std::set<std::string> pending_settings_;  // nodes whose settings are still to be sent
   control::asio::steady_timer resend_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of health, parked jobs and images (docs/metrics.md): what an operator must be told of without
-// looking. Read from the tables at each scrape.
+// The metrics of health, parked jobs and images (docs/metrics.md), which an operator's alerts need. They are
+// read from the tables at each scrape.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the registry.
 // Errors: none.
 #pragma once
@@ -21,12 +21,12 @@ struct HealthMetricsDependencies {
   const PolicyTable& policy;
   const EvacuationTable& evacuations;
 };
-// Once.
+// Registers the metrics. Call this once.
 void observe_health(metrics::Registry& registry, HealthMetricsDependencies deps);
 
-// The newest image of a protected job is older than three of its intervals.
+// Returns whether the newest image of a protected job is older than three of its intervals.
 [[nodiscard]] bool is_overdue(const Job& job, std::int64_t now_ms);
-// The evacuation left its job, which is still there.
+// Returns whether the evacuation was given up and the job is still on the GPU.
 [[nodiscard]] bool is_left_there(const Evacuation& evacuation, const Job& job);
 
 }  // namespace ckpt::coordinator

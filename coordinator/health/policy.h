@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether automatic moves are on, as the operator and the circuit breaker have decided. They can be off for
-// single nodes, or altogether. Durable before a call returns.
-// Threads: one io_context on one thread. Errors: those of the store; then nothing has changed.
+// The switch for automatic moves, as set by the operator and the circuit breaker. Moves can be off for single
+// nodes, or for the whole cluster. Changes are durable before a call returns.
+// Threads: one io_context on one thread. Errors: those of the store; nothing has changed then.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ struct Breaker {
   bool open = false;
   std::int64_t since_ms = 0;
   std::string reason;
-  std::int64_t forgiven_ms = 0;  // moves that started until then count no more
+  std::int64_t forgiven_ms = 0;  // moves that started up to this time are no longer counted
 };
 template <std::same_as<Breaker> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -34,18 +34,19 @@ class PolicyTable {
   Result<void> pause(const std::string& node, const std::string& reason);
   Result<void> resume(const std::string& node);
   [[nodiscard]] bool is_paused(const std::string& node) const;
-  // It had a setting of its own at some time, which its agent may still use.
+  // Returns whether the node has ever had its own setting, which its agent may still use.
   [[nodiscard]] bool was_named(const std::string& node) const { return paused_.contains(node); }
   [[nodiscard]] const std::map<std::string, bool>& nodes() const { return paused_; }
 
   Result<void> open_breaker(const std::string& reason);
   Result<void> reset_breaker();
   [[nodiscard]] const Breaker& breaker() const { return breaker_; }
-  // Findings of the GPU up to now do not keep new jobs from it any more, by the operator's word.
+  // Forgives the GPU's findings up to now at the operator's request. These findings no longer keep new jobs
+  // away from the GPU.
   Result<void> forgive(const Place& place);
   [[nodiscard]] std::int64_t forgiven_ms(const Place& place) const;
 
-  // "on", "paused" (here) or "stopped" (everywhere, by the breaker).
+  // Returns "on", "paused" (on this node) or "stopped" (on all nodes, by the breaker).
   [[nodiscard]] const char* evacuation_of(const std::string& node) const;
   [[nodiscard]] Signal& changed() { return changed_; }
 
@@ -58,7 +59,7 @@ class PolicyTable {
   EventLog& events_;
   Signal changed_;
   std::map<std::string, bool> paused_;
-  std::map<std::string, std::int64_t> forgiven_;  // by place
+  std::map<std::string, std::int64_t> forgiven_;  // the times of forgiveness by place
   Breaker breaker_;
 };
 

@@ -8,8 +8,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A node sends the parts of one list behind each other: more than these are of nodes that went away in the
-// midst of one.
+// The most lists that may be incomplete at a time. A node sends the parts of one list in sequence. So more
+// incomplete lists come only from nodes that disconnected within a list.
 constexpr std::size_t kMaxBegun = 256;
 
 }  // namespace

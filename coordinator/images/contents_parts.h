@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the parts of a vault's list together (wire::VaultContents): nothing of it counts before the last has
-// come.
-// Threads: one. Ownership: the ImageReports'. Errors: none; a list that lacks a part, or is too long, is
+// Joins the parts of a checkpoint store's list (wire::VaultContents). The list takes effect only once its
+// last part has arrived.
+// Threads: one. Ownership: owned by ImageReports. Errors: none; a list that lacks a part, or is too long, is
 // dropped with a warning.
 #pragma once
 
@@ -14,15 +14,16 @@
 
 namespace ckpt::coordinator {
 
-inline constexpr std::size_t kMaxListedImages = 100'000;  // of a vault
+inline constexpr std::size_t kMaxListedImages = 100'000;  // the most images in the list of one checkpoint
+                                                          // store
 
 class ContentsParts {
  public:
-  // The whole list, with its last part.
+  // Adds a part. Returns the whole list when its last part arrives.
   std::optional<wire::VaultContents> add(const std::string& node, wire::VaultContents part);
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string>;  // node, folder, job
+  using Key = std::tuple<std::string, std::string, std::string>;  // node, folder and job of a list
   std::map<Key, wire::VaultContents> begun_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a snapshot goes. Pure but for the table of nodes.
-// Threads: one. Errors: kNotFound for a node that there is not.
+// The destination of a snapshot. Pure except for reading the table of nodes.
+// Threads: one. Errors: kNotFound for an unknown node.
 #pragma once
 
 #include <string>
@@ -11,13 +11,15 @@ namespace ckpt::coordinator {
 
 struct Destination {
   std::string folder;
-  std::string node;  // with an empty folder: in its own vault; empty: where the job runs
+  std::string node;  // the node whose own checkpoint store is used if `folder` is empty; empty: the node
+                     // where the job runs
 };
 
-// NODE, or an absolute folder; empty: the job's own node.
+// Parses NODE or an absolute folder. Empty means the job's own node.
 [[nodiscard]] Result<Destination> destination_of(const std::string& to, const NodeTable& nodes);
 [[nodiscard]] Destination kept_at(const Protection& protection);
-// The node that owns the vault of the destination: the job's own for a folder, or without a node.
+// Returns the node that owns the checkpoint store of the destination. For a folder, or without a node, this
+// is the job's own node.
 [[nodiscard]] std::string vault_node(const Job& job, const Destination& to);
 
 }  // namespace ckpt::coordinator

@@ -18,10 +18,10 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMaxMeasured = 1000;
-constexpr std::size_t kMaxVaults = 256;     // of a node
-constexpr std::size_t kLongestText = 4096;  // of a folder, of a name
+constexpr std::size_t kMaxVaults = 256;     // the most checkpoint stores of one node
+constexpr std::size_t kLongestText = 4096;  // the longest folder or name in bytes
 
-// The list of one vault, as the store keeps it.
+// The list of one checkpoint store, in the form that the coordinator's store records.
 struct VaultDocument {
   std::int64_t seen_ms = 0;
   std::vector<CatalogRow> images;
@@ -111,7 +111,7 @@ std::string ImageCatalog::vault_job_of(const Job& job) const {
   return job.spec.name + "." + job_text(job.id) + "." + cluster_;
 }
 
-// The job in a vault's name for it ("train.j3.CLUSTER"); 0: it is not one of ours.
+// Returns the job of a name in a checkpoint store ("train.j3.CLUSTER"); 0: a job of another cluster.
 JobId ImageCatalog::job_in(std::string_view vault_job) const {
   const std::string end = "." + cluster_;
   if (!vault_job.ends_with(end)) return 0;
@@ -144,7 +144,8 @@ const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::strin
   return row == rows.end() ? nullptr : &*row;
 }
 
-// In a vault the versions give the order; a clock that went back between two does not.
+// Orders the rows of one checkpoint store. Within a store, versions define the order. A clock that was set
+// back between two versions does not affect it.
 void ImageCatalog::put_in_order(std::vector<Row>& rows) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::tie(a.row.job, a.row.vault_job, a.row.version) <
@@ -190,7 +191,8 @@ std::int64_t ImageCatalog::pause_in(const std::string& folder, const wire::Image
   return -1;
 }
 
-// A node's own vault has images of its cluster alone. A store that has ordered none is new, or was lost.
+// Recognizes the cluster's id from a node's own checkpoint store, which has images of its own cluster only. A
+// coordinator's store without any ordered images is new, or was lost.
 void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultContents& contents) {
   if (cluster_settled_ || !contents.folder.empty()) return;
   std::string found;
@@ -206,13 +208,14 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
     const std::string cluster = row.vault_job.substr(at + middle.size());
     const bool plain = cluster.size() == cluster_.size() &&
                        cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!plain || (!found.empty() && found != cluster)) return;  // of no cluster, or of several
+    if (!plain || (!found.empty() && found != cluster)) return;  // the names have no cluster, or several
     found = cluster;
   }
   if (!found.empty() && may_recognise_) adopt(node, found);
 }
 
-// Its images are not this cluster's as far as is known: they are once its id is recognised.
+// Stores a list for later. Its images do not belong to this cluster as far as is known. They do once the
+// cluster's id is recognized.
 void ImageCatalog::keep_for_later(const Key& key, const wire::VaultContents& contents) {
   if (!contents.vault_job.empty()) return;
   std::size_t images = contents.images.size();
@@ -224,7 +227,7 @@ void ImageCatalog::keep_for_later(const Key& key, const wire::VaultContents& con
 void ImageCatalog::let_recognise(bool may) {
   may_recognise_ = may;
   if (!may) return;
-  // A node's own vault, whose folder is empty, comes before folders that several have.
+  // A node's own checkpoint store, whose folder is empty, is read before folders that several nodes share.
   auto lists = std::exchange(unrecognised_, {});
   for (const bool own : {true, false})
     for (const auto& [key, contents] : lists)
@@ -254,7 +257,7 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   std::vector<Image> damaged;
   std::vector<Row> rows;
   for (wire::ImageRow reported : contents.images) {
-    // A node knows no more than the name of a version that it cannot read.
+    // For a version that a node cannot read, the node knows only the name.
     if (reported.damaged && reported.job == 0) reported.job = job_in(reported.vault_job);
     const bool asked = contents.vault_job.empty() || reported.vault_job == contents.vault_job;
     if (!is_ours(reported) || !asked) continue;
@@ -288,7 +291,7 @@ bool ImageCatalog::has_room(const Key& key, std::size_t images) const {
   return vaults <= kMaxVaults && images <= kMaxListedImages && key.second.size() <= kLongestText;
 }
 
-// But for when that was.
+// Checks whether two lists are equal, apart from the time of listing.
 bool ImageCatalog::same_lists(Rows a, Rows b) {
   const auto reported = [](const Row& r) {
     return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
@@ -300,8 +303,8 @@ bool ImageCatalog::same_lists(Rows a, Rows b) {
                     [&](const Row& x, const Row& y) { return reported(x) == reported(y); });
 }
 
-// Another node's later list of that folder differs in a job: which list came last matters after a restart,
-// too.
+// Checks whether a later list of the same folder from another node differs for a job. The order of lists also
+// matters after a restart.
 bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
   if (key.second.empty()) return false;
   for (auto begin = rows.begin(); begin != rows.end();) {
@@ -351,7 +354,7 @@ void ImageCatalog::removed(const std::string& node, const std::string& folder, c
 }
 
 void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> job) const {
-  // The newest list of each job in a folder: when it was made, and by which node.
+  // The newest list of each job in a folder: its time, and the node that made it.
   std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
   for (const auto& [key, vault] : vaults_) {
     if (key.second.empty()) continue;
@@ -392,7 +395,7 @@ std::vector<ListedImage> ImageCatalog::list(JobId job) const {
   return listed;
 }
 
-// The lowest id, from this one on, of a job with images.
+// Returns the lowest id from `job` on of a job with images.
 std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
   std::optional<JobId> first;
   for (const auto& [key, vault] : vaults_) {

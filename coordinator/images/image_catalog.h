@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of the vaults, as their nodes last reported them. Kept in the store, so that the images of a
-// node that is away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that
-// is meant to be the same on every node. Of a folder that several nodes have listed, the newest list that has
-// the job counts. A list without a change is not stored again.
-// Threads: one. Ownership: the coordinator's. Errors: a list that cannot be stored is logged, and tried
-// again with the next list of that vault; memory counts.
+// The contents of the checkpoint stores, as their nodes last reported them. They are stored durably, so that
+// the images of a disconnected node remain known. A checkpoint store is (node, ""), the node's own, or (node,
+// folder), a folder that should be the same on every node. If several nodes have listed a folder, the newest
+// list with the job applies. An unchanged list is not stored again.
+// Threads: one. Ownership: the coordinator's. Errors: a list that cannot be stored is logged, and retried
+// with the next list of that checkpoint store; the list in memory applies.
 #pragma once
 
 #include <functional>
@@ -23,23 +23,24 @@
 
 namespace ckpt::coordinator {
 
-// The job's name ("train"), from the name that it has in the image's vault ("train.j3.CLUSTER").
+// Returns the job's name ("train") from its name in the image's checkpoint store ("train.j3.CLUSTER").
 [[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {
   JobId job = 0;
   std::uint64_t version = 0;
-  std::string where;  // a node, or a folder; empty: any
+  std::string where;  // a node or a folder; empty: any place
 };
 [[nodiscard]] std::optional<ImageId> parse_image_id(std::string_view text);
 
-// A version in a vault, as its node listed it, and what else is known about it.
+// A version in a checkpoint store, as its node listed it, and other known facts about the version.
 struct CatalogRow {
   wire::ImageRow row;
   std::int64_t pause_ns = -1;
-  std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
+  std::int64_t seen_ms = 0;  // the time of listing; later lists have higher values
   std::int64_t job_ended_ms = 0;
-  std::string suspect;        // as of the last look at its job
-  std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
+  std::string suspect;        // why the version is suspect, as of the last check of its job
+  std::int64_t order_ms = 0;  // the version's barrier time, but never earlier than that of an older version
+                              // in the same checkpoint store
 };
 template <std::same_as<CatalogRow> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -57,68 +58,71 @@ class ImageCatalog {
   ImageCatalog(Store& store, DoubtOf doubt_of) : store_(store), doubt_of_(std::move(doubt_of)) {}
 
   Result<void> load();
-  // A node whose vault shows that this cluster had another id before its store was lost, and that id.
+  // Listeners for a node and a cluster id. The node's checkpoint store shows that this cluster had that id
+  // before its store was lost.
   using Recognised = Listeners<const std::string&, const std::string&>;
   [[nodiscard]] Recognised& recognised() { return recognised_; }
-  // Outside of a recovery no node's images say which cluster this is; what they would have said counts once it begins.
+  // Permits or forbids recognizing the cluster's id from images, which is permitted only during a recovery.
+  // Lists received earlier are evaluated when the recovery begins.
   void let_recognise(bool may);
-  // The job's name in a vault: no other cluster's job has it.
+  // Returns the job's name in a checkpoint store. No job of another cluster has the same name.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
-  // Takes a node's whole list of a vault, or of one job in it. Returns newly damaged images.
+  // Takes a node's whole list of a checkpoint store, or of one job in it. Returns newly damaged images.
   std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
-  // The measurements of a snapshot; before or after the list that has it.
+  // Stores the measurements of a snapshot. They may arrive before or after the list that has the snapshot.
   void measured(const std::string& node, const wire::SnapshotReport& report);
-  // The job's images have been removed there: older lists of other nodes are wrong.
+  // Records that the job's images were removed from the folder. Older lists of other nodes are then wrong.
   void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
 
-  // This cluster's images, by job, oldest first: by the coordinator's own count, then, for those without, by
-  // incarnation and barrier, but in a vault always by version.
+  // Returns this cluster's images by job, oldest first. They are ordered by the coordinator's own count.
+  // Images without such a number are ordered by incarnation and barrier. Within a checkpoint store the order
+  // is always by version.
   [[nodiscard]] std::vector<ListedImage> list() const;
   [[nodiscard]] std::vector<ListedImage> list(JobId job) const;
-  // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its
-  // jobs' other images.
+  // The next `limit` entries of list() after `after`, and whether there are more. The time depends only on
+  // the images in the page and the other images of their jobs.
   struct Page {
     std::vector<ListedImage> images;
     bool more = false;
   };
   [[nodiscard]] Page page(const std::optional<ImageCursor>& after, std::size_t limit) const;
   using Predicate = std::function<bool(const Image&)>;
-  // The newest whole image of the job that fits.
+  // Returns the newest whole image of the job that satisfies `fits`.
   [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
-  // kNotFound; kRefused if the id leaves open which.
+  // Finds an image. Returns kNotFound, or kRefused if the id matches several images.
   [[nodiscard]] Result<ListedImage> find(const ImageId& id) const;
-  // The node has listed it, whole.
+  // Returns whether the node has listed the image as whole.
   [[nodiscard]] bool is_whole_at(const std::string& node, const Image& image) const;
-  // Its newest version there, 0 if there is none.
+  // Returns the newest version of the job in that checkpoint store; 0: none.
   [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
                                            const std::string& vault_job) const;
-  // How many versions the job of this one has in its vault.
+  // Returns how many versions the image's job has in the image's checkpoint store.
   [[nodiscard]] std::size_t count(const Image& image) const;
-  // When a job ended, 0 if it has not; nullopt: it is not known any more, and the last answer about it
-  // holds.
+  // A function that returns when a job ended; 0: it has not ended. nullopt means that the job is no longer
+  // known and the last answer applies.
   using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
   void note_ends(const EndOf& end_of);
-  // The highest that any image has (image_numbers.h).
+  // Returns the highest sequence number of any image (image_numbers.h).
   [[nodiscard]] std::uint64_t last_sequence() const;
 
  private:
   using Row = CatalogRow;
   struct Vault {
-    std::vector<Row> rows;  // by job, its name there, version
-    bool stored = false;    // as of its last change
+    std::vector<Row> rows;  // ordered by job, its name in the checkpoint store, and version
+    bool stored = false;    // whether the last change is stored
   };
   using Rows = std::span<const Row>;
-  using Key = std::pair<std::string, std::string>;  // node, folder
+  using Key = std::pair<std::string, std::string>;  // node and folder of a checkpoint store
 
-  // A node's lists are no more than kMaxVaults, with kMaxListedImages images altogether.
+  // Checks whether a node's lists stay within kMaxVaults lists and a total of kMaxListedImages images.
   [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
   void recognise_cluster(const std::string& node, const wire::VaultContents& contents);
   void keep_for_later(const Key& key, const wire::VaultContents& contents);
   void adopt(const std::string& node, const std::string& cluster);
   [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
-  // By another node's list of a folder that several have; negative: not known.
+  // Returns the pause from another node's list of a shared folder; negative: not known.
   [[nodiscard]] std::int64_t pause_in(const std::string& folder, const wire::ImageRow& reported) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
                                     std::uint64_t version) const;
@@ -137,12 +141,14 @@ class ImageCatalog {
   DoubtOf doubt_of_;
   Recognised recognised_;
   std::string cluster_;
-  bool cluster_settled_ = false;  // images of it are known
+  bool cluster_settled_ = false;  // true once images of this cluster are known
   bool may_recognise_ = true;
-  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;  // of other clusters
+  // lists with images of other clusters
+  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;
   std::map<Key, Vault> vaults_;
   std::int64_t last_seen_ms_ = 0;
-  std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
+  // measured pauses that no list has yet
+  std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;
 };
 
 }  // namespace ckpt::coordinator

@@ -25,7 +25,7 @@ auto key_of(const ImageCursor& c) {
   return std::tie(c.job, c.sequence, c.incarnation, c.order_ms, c.version, c.where);
 }
 
-// Takes the number before the next '.', or the end, off the text.
+// Removes the number before the next '.', or the end, from the text.
 template <class Number>
 bool take_number(std::string_view& text, Number& number) {
   const std::string_view word = text.substr(0, text.find('.'));

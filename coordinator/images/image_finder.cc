@@ -42,7 +42,7 @@ Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
   if (!found)
     return Error(ErrorCode::kNotFound,
                  "There is no image of job " + job.spec.name + ": `snapshot` takes one");
-  // Only an order may go back further than it must.
+  // Only an explicit restore may use an older image than necessary.
   if (verb != "restore" && image_text(*best) != image_text(*found))
     return Error(
         ErrorCode::kUnavailable,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the image that a request means, and whether it can be read now. It may be of a job that this
-// coordinator does not know: then the job's id is another store's.
+// Finds the image for a request, and checks whether the image can be read now. The image may be of a job that
+// this coordinator does not know. The job's id was then assigned by another store.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound: there is no image; kUnavailable: it is in the vault of a node that is away; kRefused.
+// kNotFound if there is no image; kUnavailable if the image is in the checkpoint store of a disconnected
+// node; kRefused.
 #pragma once
 
 #include <optional>
@@ -19,24 +20,24 @@ class ImageFinder {
   ImageFinder(const Store& store, const NodeTable& nodes, JobTable& jobs, const ImageCatalog& catalog)
       : store_(store), nodes_(nodes), jobs_(jobs), catalog_(catalog) {}
 
-  // A node that is connected has it, or a folder that any has.
+  // Returns whether a connected node has the image. For an image in a folder, any connected node suffices.
   [[nodiscard]] bool is_readable(const Image& image) const;
-  // The newest whole one that can be read and is not suspect.
+  // Returns the newest whole image that can be read and is not suspect.
   [[nodiscard]] std::optional<Image> newest(JobId job) const;
-  // The image that an order of `verb` continues from; `wanted`: the one that it names, else the newest that is not
-  // suspect.
+  // Returns the image from which an order of `verb` continues. This is `wanted` if set, otherwise the newest
+  // image that is not suspect.
   [[nodiscard]] Result<Image> for_order(const Job& job, const std::string& verb,
                                         const std::optional<Image>& wanted = std::nullopt) const;
 
-  // The newest whole image of each job that this coordinator does not know.
+  // Returns the newest whole image of each job that this coordinator does not know.
   [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
-  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node
-  // reports that the job left it. kNotFound; kRefused where it may still run on a node that is not connected,
-  // or where several jobs are meant.
+  // Returns the newest whole image of an unknown job, by its id or name, if a node reports that the job left
+  // it. Errors: kNotFound; kRefused if the job may still run on a disconnected node, or if several jobs
+  // match.
   [[nodiscard]] Result<Image> of_unknown(const std::string& id_or_name) const;
 
  private:
-  // Another store gave its id: that of before this one.
+  // Returns whether another store, used before this one, assigned the job's id.
   [[nodiscard]] bool is_unknown_job(JobId id) const;
 
   const Store& store_;

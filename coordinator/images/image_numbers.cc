@@ -9,10 +9,10 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::uint64_t kBlock = 256;
-// More than are given between two syncs of the store: those of blocks that power took with it are not given
-// again.
+// More numbers than are assigned between two syncs of the store. Numbers of blocks that a power failure lost
+// are not assigned again.
 constexpr std::uint64_t kMayBeLost = 1 << 16;
-// Fewer are given in a millisecond, restarts and their skipping counted.
+// The limit of numbers assigned per millisecond, including those skipped by restarts.
 constexpr std::uint64_t kPerMillisecond = 1000;
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's own count of images. Each order of a snapshot has a higher number than all before it, so
-// that the newest image is known without a clock. Durable in blocks, soon after they are begun. A restart
-// skips more than can have been given of those that were not durable yet. A coordinator that lost its store
-// continues from the highest number in the vaults, or from the time of day. That is in microseconds. Keepers
-// remember numbers, too, which no image has.
+// The coordinator's own count of images. Each snapshot order has a higher number than all earlier orders, so
+// that the newest image is known without a clock. Numbers become durable in blocks, soon after a block is
+// begun. A restart skips more numbers than can have been assigned before they were durable. A coordinator
+// that lost its store continues from the highest number in the checkpoint stores, or from the current time in
+// microseconds. Keepers also remember numbers, which no image may have.
 // Threads: one. Ownership: the coordinator's. Errors: the store's.
 #pragma once
 
@@ -11,19 +11,19 @@
 
 namespace ckpt::coordinator {
 
-// More is a node's mistake: 2^53 is what JSON keeps.
+// The highest valid number: JSON preserves integers only up to 2^53. A higher number is a node's mistake.
 inline constexpr std::uint64_t kMaxImageNumber = std::uint64_t{1} << 53;
 
 class ImageNumbers {
  public:
   explicit ImageNumbers(Store& store) : store_(store) {}
-  // An image has it.
+  // Records that an image has the number.
   void seen(std::uint64_t number);
   Result<std::uint64_t> next();
 
  private:
   Store& store_;
-  std::uint64_t last_ = 0;  // given or seen
+  std::uint64_t last_ = 0;  // the highest number assigned or seen
   std::uint64_t reserved_ = 0;
 };
 

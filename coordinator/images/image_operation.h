@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The next step of an operation on a job's images, from its durable stage and from the state of the nodes.
-// Nothing else is remembered. So a coordinator that was killed continues where it was. Pure functions.
+// The next step of an operation on a job's images. It follows from the operation's durable stage and the
+// state of the nodes alone. So a coordinator that was killed continues at the same step. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace ckpt::coordinator {
 
-// The state of the nodes, as far as the operation needs it.
+// The state of the nodes that the operation depends on.
 struct OperationView {
-  bool source_connected = false;  // the node of the instance that there was
-  bool instance_alive = false;    // an instance that must end lives, or may, at a node that is connected
-  bool may_live_away = false;     // one that was given up may live at a node that is not
-  bool vault_known = false;       // the vault was listed since the instance was seen to have ended
-  bool image_newer = false;       // and has a version that is newer than the operation's image
+  bool source_connected = false;  // the node of the previous instance is connected
+  bool instance_alive = false;    // an instance that must end runs, or may run, on a connected node
+  bool may_live_away = false;     // an instance that was given up may run on a disconnected node
+  bool vault_known = false;       // the checkpoint store was listed after the instance's end was seen
+  bool image_newer = false;       // the checkpoint store has a newer version than the operation's image
   bool target_connected = false;
-  bool target_runs = false;  // the next instance
-  bool expired = false;      // its time is over, or that of the vault to answer
+  bool target_runs = false;  // the next instance runs
+  bool expired = false;      // the operation's time is over, or the checkpoint store's time to answer
 };
 
 enum class OperationStep : std::uint8_t {
-  kWait = 1,      // for a node
-  kTakeSnapshot,  // order it (again)
-  kCancel,        // have the snapshot given up: the job runs on
-  kAskVault,      // the job has ended: with its image, or by itself
-  kAbandon,       // it has ended by itself
-  kEnd,           // order its end
-  kEnded,         // it has ended: to the next stage
+  kWait = 1,      // wait for a node
+  kTakeSnapshot,  // order the snapshot (again)
+  kCancel,        // cancel the snapshot, after which the job continues to run
+  kAskVault,      // query the checkpoint store, because the job has ended with its image or on its own
+  kAbandon,       // the job has ended on its own
+  kEnd,           // order the instance's end
+  kEnded,         // the instance has ended: enter the next stage
   kStart,         // order the start (again)
-  kRuns,          // done
-  kGiveUp,        // it does not start: the job is to be stopped
+  kRuns,          // the operation is complete
+  kGiveUp,        // the job does not start and must be stopped
 };
 [[nodiscard]] std::string_view to_string(OperationStep step) noexcept;
 

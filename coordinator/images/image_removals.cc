@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kShortestPeriod{1};
 constexpr std::chrono::seconds kRemoval{120};
 constexpr std::size_t kMaxOrdersASweep = 64;
 
-// One of each job and vault of theirs, with those of its versions that go.
+// The versions to remove of one job in one checkpoint store, with one of their images.
 struct Going {
   Image image;
   std::vector<std::uint64_t> versions;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes images from the vaults: by order, and those of ended jobs by age and count (image_retention.h).
+// Removes images from the checkpoint stores: on request, and those of ended jobs by age and count
+// (image_retention.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound, kRefused; those of the vault's node. An image that is not collected now is tried again later.
+// kNotFound, kRefused; those of the checkpoint store's node. An image that cannot be collected now is retried
+// later.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
@@ -25,9 +27,9 @@ class ImageRemovals {
   };
   explicit ImageRemovals(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once: collects from now on.
+  // Starts the periodic collection. Call this once.
   void start();
-  // `force`: also the image that a job rests in.
+  // Removes an image. `force` also permits the image in which a job is parked.
   control::Task<Result<void>> remove(ImageId id, bool force);
 
  private:

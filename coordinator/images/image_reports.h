@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receives the nodes' reports of vaults, snapshots and restores, writes each into its table, and keeps the
-// last ones.
+// Receives the nodes' reports of checkpoint stores, snapshots and restores. It writes each report into its
+// table, and keeps the last reports.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
 // report about another node's job is logged and dropped.
 #pragma once
@@ -30,16 +30,17 @@ class ImageReports {
     ImageTasks& tasks;
     RunningSnapshots& snapshots;
   };
-  // Takes the frames from now on.
+  // Takes its dependencies and registers the handlers of the frames.
   explicit ImageReports(Dependencies deps);
 
-  // The newest image there, with its report. `owner`: the node of the vault, wherever the job is by now.
+  // Returns the newest image in that checkpoint store, with its report. `owner` is the node of the checkpoint
+  // store, wherever the job is now.
   [[nodiscard]] SnapshotFacts facts_of(const Job& job, const std::string& owner,
                                        const std::string& folder) const;
-  // The image that the job's current instance was started from, as its node reports.
+  // Returns the image that the job's current instance was started from, as its node reports.
   [[nodiscard]] const wire::RestoreReport* restore_of(const Job& job) const;
   void forget_restore(JobId id) { restored_.erase(id); }
-  // A node takes an image of a gang's rank that no coordinator waits for any more.
+  // Listeners for a node that takes an image of a gang's rank for which no coordinator waits any more.
   using Strayed = Listeners<const std::string&, const wire::SnapshotReport&>;
   [[nodiscard]] Strayed& strayed() { return strayed_; }
 
@@ -51,7 +52,7 @@ class ImageReports {
   Dependencies deps_;
   ContentsParts lists_;
   Strayed strayed_;
-  std::map<JobId, wire::SnapshotReport> taken_;  // the last good one
+  std::map<JobId, wire::SnapshotReport> taken_;  // the last successful snapshot of each job
   std::map<JobId, wire::RestoreReport> restored_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selects the images of ended jobs to remove: those whose job ended long ago, and, above the number to
-// keep, those whose job ended first. Images of jobs that live, rest or are not known are never removed. Pure.
+// Selects the images of ended jobs to remove. These are images of jobs that ended long ago and, above the
+// number to keep, of the jobs that ended first. Images of running, parked or unknown jobs are never removed.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,12 @@
 namespace ckpt::coordinator {
 
 struct RetentionLimits {
-  std::int64_t max_age_ms = 0;  // since the job's end
+  std::int64_t max_age_ms = 0;  // the limit for the time since the job's end
   std::size_t max_images = 0;
 };
 
-// Oldest end first. `listed` as ImageCatalog::list() has it.
+// Returns the images to remove, those of the earliest ended jobs first. `listed` is in the order of
+// ImageCatalog::list().
 [[nodiscard]] std::vector<ListedImage> images_to_collect(const std::vector<ListedImage>& listed,
                                                          const RetentionLimits& limits, std::int64_t now_ms);
 

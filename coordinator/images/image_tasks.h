@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, suspends, restores and resumes, for the clients that requested and watch them. Kept in memory
-// only: after a restart of the coordinator an operation continues, but its client is not known any more.
-// Threads: one io_context on one thread. Ownership: tasks live here, the newest 500; look them up again after
-// every co_await. Errors: none.
+// Snapshots, suspends, restores and resumes, for the clients that requested and watch them. Stored in memory
+// only. After a restart of the coordinator an operation continues, but its client is no longer known.
+// Threads: one io_context on one thread. Ownership: owns the newest 500 tasks; find a task again after every
+// co_await. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ using TaskId = std::uint64_t;
 
 struct ImageTask {
   TaskId id = 0;
-  std::string verb;  // snapshot, suspend, park, restore, resume
+  std::string verb;  // the command: snapshot, suspend, park, restore or resume
   JobId job = 0;
   std::string job_name;
   bool open = true;
-  std::string state;           // while it is open
-  std::optional<Error> error;  // once it is not: it failed
-  int exit_code = 0;           // of a command that did this
+  std::string state;           // the progress while the task is open
+  std::optional<Error> error;  // the failure of a closed task
+  int exit_code = 0;           // the exit code of the command for the task
   std::optional<Image> image;
-  std::vector<Image> images;  // of a gang: by rank
-  std::string places;         // of a gang that goes on: its ranks' nodes
+  std::vector<Image> images;  // a gang's images by rank
+  std::string places;         // the nodes of the ranks of a continued gang
   std::optional<wire::SnapshotReport> report;
   std::optional<Restored> restored;
-  std::int64_t fill_ns = -1;  // reading the image into memory; negative: not known
+  std::int64_t fill_ns = -1;  // the time for reading the image into memory; negative: not known
 };
 
-// "t12"; nullopt for anything else.
+// These functions convert a task id to and from text such as "t12". Other text yields nullopt.
 [[nodiscard]] std::string task_text(TaskId id);
 [[nodiscard]] std::optional<TaskId> parse_task_id(std::string_view text);
 
@@ -52,7 +52,7 @@ class ImageTasks {
   void fail(TaskId id, const Error& error, int exit_code);
   void finish(TaskId id);
   void notify() { changed_.notify(); }
-  // Returns once it is not open any more, or at the deadline.
+  // Returns once the task is not open any more, or at the deadline.
   control::Task<> wait(TaskId id, std::chrono::steady_clock::time_point deadline);
 
  private:

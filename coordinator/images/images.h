@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of images for the rest of the coordinator (evacuation, drains, overcommit), without vaults.
-// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: kNotFound: there is no image;
-// kRefused: not possible, with the reason; kUnavailable: a node is away.
+// The interface of images for the rest of the coordinator (evacuation, drains, overcommit), which hides
+// checkpoint stores.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: kNotFound if there is no
+// image; kRefused if it is not possible, with the reason; kUnavailable if a node is disconnected.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ namespace ckpt::coordinator {
 class Images {
  public:
   virtual ~Images() = default;
-  // The newest whole image that a node which is connected can read; nullopt if there is none.
+  // Returns the newest whole image that a connected node can read; nullopt: none.
   [[nodiscard]] virtual std::optional<Image> newest(JobId job) const = 0;
-  // Ends what is left of the job's instance for good (an instance that cannot be reached must be known to be
-  // dead: kRefused otherwise), then starts the job from its newest image as the next incarnation. Without
-  // `to` placement chooses. kUnavailable: no GPU has the memory.
+  // Ends the remaining instance of the job permanently. Then it starts the job from its newest image as the
+  // next incarnation. An instance that cannot be reached must be known to have ended, otherwise kRefused is
+  // returned. Without `to`, placement chooses the target. Returns kUnavailable if no GPU has the memory.
   virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) = 0;
-  // The job rests in its newest image until a GPU has the memory: an event, state "parked". `snapshot` takes
-  // one first (the job must run).
+  // Parks the job in its newest image until a GPU has the memory. It adds an event, and the state becomes
+  // "parked". `snapshot` takes an image first (the job must run).
   virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) = 0;
 };
 

@@ -32,7 +32,8 @@ Protection requested_protection(const Job& job, const ProtectRequest& wish, cons
 
 void Protections::start() {
   for (const auto& [id, job] : deps_.jobs.all()) {
-    if (job.protection && job.spec.gang.id == 0)  // gangs: coordinator/gangs/gang_protections.h
+    if (job.protection && job.spec.gang.id == 0)  // gangs have their own schedule:
+                                                  // coordinator/gangs/gang_protections.h
       schedule_.protect(id, job.protection->every_ms, job.protection->begun_ms, job.protection->failures);
   }
   control::spawn(deps_.executor, "the schedule of snapshots", run());
@@ -113,7 +114,7 @@ Result<void> Protections::unprotect(JobId id) {
 
 std::optional<std::string> Protections::where_now(JobId id) const {
   const Job* job = deps_.jobs.find(id);
-  // Its memory must not be read any more.
+  // A job with an open doubt must not have its memory read any more.
   if (job == nullptr || open_doubt(job->doubts) != nullptr) return std::nullopt;
   return deps_.snapshots.why_none(*job).empty() ? std::optional(job->node()) : std::nullopt;
 }
@@ -125,10 +126,10 @@ control::Task<> Protections::take_one(JobId id) {
     co_return;
   }
   const std::int64_t begun = wall_clock_ms();
-  job->protection->begun_ms = begun;  // durable with how it went
+  job->protection->begun_ms = begun;  // stored together with the outcome
   const Destination to = kept_at(*job->protection);
   const auto taken = co_await deps_.snapshots.take(id, to, 0);
-  // A snapshot that a migration or an end preceded has not failed.
+  // A snapshot that was prevented by a migration or by the job's end has not failed.
   schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));
   note(id, taken);
   deps_.jobs.changed().notify();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `protect`: jobs that get snapshots at an interval. The request and its state are a part of the job's
-// record; the schedule decides when the next one begins (protection_schedule.h).
+// `protect`: snapshots of jobs at an interval. The request and its state are part of the job's record. The
+// schedule decides when the next snapshot begins (protection_schedule.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kNotFound, kRefused; those of the store.
 #pragma once
@@ -16,19 +16,19 @@ namespace ckpt::coordinator {
 
 struct ProtectRequest {
   std::int64_t every_ms = 0;
-  std::string to;  // NODE, or an absolute folder; empty: the job's own node
+  std::string to;  // NODE or an absolute folder; empty: the job's own node
   std::uint32_t keep = 2;
-  bool force = false;  // a transparent job more often than every 5 minutes
+  bool force = false;  // permits intervals below 5 minutes for a transparent job
   bool dry_run = false;
 };
 
 struct Protected {
   Protection protection;
-  std::optional<double> expected_pause_ms;  // of each snapshot, as far as one can tell
+  std::optional<double> expected_pause_ms;  // the expected pause of each snapshot, as far as known
   std::string note;
 };
 
-// The protection as it is requested now; what is known of its last snapshot stays.
+// Returns the protection for the new request. Facts about the last snapshot are preserved.
 [[nodiscard]] Protection requested_protection(const Job& job, const ProtectRequest& wish,
                                               const Destination& to);
 
@@ -44,9 +44,10 @@ class Protections {
   };
   explicit Protections(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, after the jobs have been loaded.
+  // Starts the schedule. Call this once, after the jobs have been loaded.
   void start();
-  // Its destination is checked first: an earlier protection stays if it cannot be written there.
+  // Protects the job. The destination is checked first. An earlier protection stays in force if the new
+  // destination is not writable.
   control::Task<Result<Protected>> protect(JobId id, ProtectRequest wish);
   Result<void> unprotect(JobId id);
 
@@ -55,7 +56,7 @@ class Protections {
   control::Task<> run();
   control::Task<> take_one(JobId id);
   void note(JobId id, const Result<void>& taken);
-  // The node where a snapshot could be taken now.
+  // Returns the node where a snapshot of the job could be taken now.
   [[nodiscard]] std::optional<std::string> where_now(JobId id) const;
 
   Dependencies deps_;

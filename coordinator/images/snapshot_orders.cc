@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kCheckAnswer{30};
 
 }  // namespace
 
-// Images that are suspect, or will be, push none out that are good.
+// Counts the images that are suspect or will be. Such images must not displace good ones.
 std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& vault_job) const {
   const auto listed = deps_.catalog.list(job.id);
   const auto suspects = std::count_if(listed.begin(), listed.end(), [&](const ListedImage& known) {
@@ -42,7 +42,7 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)
     order.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
   order.end_after = end_after;
-  // One number for one image, wherever it lies.
+  // Version numbers of a job are unique across all places that store its images.
   for (const ListedImage& listed : deps_.catalog.list(job.id)) {
     if (listed.image.vault_job == order.vault_job)
       order.first_version = std::max(order.first_version, listed.image.version + 1);
@@ -59,11 +59,11 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
     wire::GrantVault request;
     request.vault_job = order.vault_job;
     request.writes = true;
-    request.durable = order.end_after;  // nothing else is left of the job then
+    request.durable = order.end_after;  // the image is then all that is left of the job
     auto peer = co_await deps_.grants.ask(shown.owner, shown.node, std::move(request));
     outcome.vault = peer ? Vault::kGranted : Vault::kAway;
     if (!peer) {
-      outcome.failed = !order.end_after;  // it was not ordered
+      outcome.failed = !order.end_after;  // the snapshot was not ordered
       outcome.taken = std::move(peer).error();
       deps_.running.end(id);
       co_return outcome;
@@ -100,7 +100,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
   list_order.act = wire::VaultAct::kList;
   list_order.vault_job = vault_job;
   list_order.of_job = true;
-  // Only the node where they lie reports which images there are.
+  // Only the node that stores the images reports which images exist.
   if (auto listed = co_await deps_.calls.call(peer.node, std::move(list_order), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.error().to_string());
   co_return taken;

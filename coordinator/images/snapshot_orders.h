@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders a snapshot from the node where the job runs, into its own vault, another node's, or a folder; and
-// cancels one.
+// Orders a snapshot from the node where the job runs, and cancels one. The snapshot goes into that node's own
+// checkpoint store, another node's, or a folder.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
-// of the nodes; kUnavailable for one that was given up before it was ordered.
+// of the nodes; kUnavailable for a snapshot that was given up before it was ordered.
 #pragma once
 
 #include <chrono>
@@ -29,33 +29,36 @@ class SnapshotOrders {
   };
   explicit SnapshotOrders(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // The answer of the vault that was asked for a grant.
+  // The checkpoint store's answer to the request for a grant.
   enum class Vault { kNotAsked, kAway, kGranted };
   struct Outcome {
     Result<void> taken = ok();
-    bool has_begun = false;  // its node has reported on it
-    bool failed = false;     // its node has reported so, or was never asked: there is no image
+    bool has_begun = false;  // the node has reported on the snapshot
+    bool failed = false;     // there is no image: the node reported a failure, or was never queried
     Vault vault = Vault::kNotAsked;
   };
 
-  // Makes the order for a snapshot of the job as it runs now. `end_after`: the job ends with it.
+  // Makes the order for a snapshot of the job as it runs now. With `end_after` the job ends with the
+  // snapshot.
   Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
-  // Returns once its node has answered. Meanwhile it is one of the running snapshots, as `shown`.
+  // Sends the order. Returns once the node has answered. Until then the snapshot is listed as running, as
+  // `shown`.
   control::Task<Outcome> give(wire::TakeSnapshot order, RunningSnapshot shown,
                               std::chrono::milliseconds limit);
-  // Whether the job's node could write an image there; changes nothing.
+  // Checks whether the job's node could write an image to the destination. Changes nothing.
   control::Task<Result<void>> check(JobId id, Destination to);
-  // The destination of the job's protection; its own node's vault where that is failing or cannot be used.
-  // `error`: then the reason.
+  // Returns the destination of the job's protection. If that destination fails or cannot be used, returns the
+  // checkpoint store of the job's own node and sets `error` to the reason.
   control::Task<Destination> working_destination(JobId id, std::string* error);
-  // Returns once no snapshot has the job. kNotFound: none had it.
+  // Gives up the job's snapshot. Returns once no snapshot of the job is in progress. Returns kNotFound if
+  // there was none.
   control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
-  // Waiters for the snapshot's answer get it by this.
+  // Gives up the job's snapshot in the background. Waiters for the snapshot then receive its answer.
   void give_up_soon(JobId id, std::string node, Incarnation incarnation);
 
  private:
   [[nodiscard]] std::uint32_t suspects_of(const Job& job, const std::string& vault_job) const;
-  // With the grant of the vault that it has.
+  // Sends the order with the grant of the checkpoint store.
   control::Task<Result<void>> send(wire::TakeSnapshot order, std::string node,
                                    std::chrono::milliseconds limit);
   control::Task<> give_up_and_log(JobId id, std::string node, Incarnation incarnation);

@@ -10,14 +10,16 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestTurn{10};   // of what occupies a job: a migration, another snapshot
-constexpr std::chrono::seconds kLongestPause{10};  // of a job that starts, or that nothing holds any more
+constexpr std::chrono::minutes kLongestTurn{10};   // the limit for an obstacle such as a migration or another
+                                                   // snapshot
+constexpr std::chrono::seconds kLongestPause{10};  // the limit for a job that is starting, or is about to
+                                                   // continue after a pause
 
-// Exit codes of the command that asked (docs/design.md §10).
+// Exit codes of the requesting command (docs/design.md §10).
 constexpr int kExitNoImage = 1;
 constexpr int kExitNotKnown = 6;
 
-// Its node has reported that there is no image: the outcome is known.
+// Returns the error for a node that has reported that there is no image. The outcome is then known.
 Error known_failure(const Error& error) {
   return {ErrorCode::kAborted, error.to_string()};
 }
@@ -84,7 +86,7 @@ control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   CKPT_CO_TRYV(check_has_images(*job));
-  // By default it goes where its other images are.
+  // By default the snapshot goes where the job's other images are stored.
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));

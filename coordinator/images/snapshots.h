@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes snapshots that jobs run on after, by order and for protection.
+// Takes snapshots after which jobs continue to run, on request and for protection.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound, kRefused: the job cannot have one now; kAborted: its node reports that there is none; those of
-// its node.
+// kNotFound; kRefused if the job cannot have a snapshot now; kAborted if its node reports that there is none;
+// those of its node.
 #pragma once
 
 #include <string>
@@ -30,15 +30,16 @@ class Snapshots {
   };
   explicit Snapshots(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Has begun when it returns, and goes on by itself. `to`: NODE or folder; empty: where its other images
-  // are.
+  // Begins a snapshot, which then continues in the background. `to` is NODE or a folder; empty: the place of
+  // the job's other images.
   control::Task<Result<TaskId>> begin(JobId id, std::string to);
-  // Returns once it is recorded in the job. `task`: for clients that watch; 0: none.
+  // Takes a snapshot. Returns once it is recorded in the job. `task` is shown to clients that watch the
+  // snapshot; 0: none.
   control::Task<Result<void>> take(JobId id, Destination to, TaskId task);
-  // Until no migration of it is open and no snapshot is being taken. Whatever has paused it lets it go on a
-  // moment after it is over.
+  // Waits until no migration of the job is open and no snapshot is being taken. Such an operation lets the
+  // job continue shortly after the operation is over.
   control::Task<Result<void>> wait_until_free(JobId id);
-  // Empty, or why it can have none now.
+  // Returns why the job can have no snapshot now; empty: it can.
   [[nodiscard]] std::string why_none(const Job& job) const;
   [[nodiscard]] bool lacks_context(const Job& job) const { return deps_.states.lacks_context(job); }
 

@@ -5,7 +5,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kGranting{30};
-// Longer than whatever goes by it; it is taken back as soon as that is over.
+// The longest time of a grant. It exceeds any use, and the grant is withdrawn as soon as its use is over.
 constexpr std::chrono::hours kLongestGrant{2};
 
 }  // namespace

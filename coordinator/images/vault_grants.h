@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own vault of a node for another one that writes or reads it. That node grants it, and the two move the
-// content between themselves (libckpt/store/peer).
+// Access to the checkpoint store of one node by another node, which writes or reads it. The store's node
+// grants access, and the two nodes transfer the content directly (libckpt/store/peer).
 // Threads: one io_context on one thread. Ownership: borrows the calls, which outlive it. Errors: those of the
-// vault's node; kUnavailable: it is away.
+// store's node; kUnavailable if that node is disconnected.
 #pragma once
 
 #include <string>
@@ -15,9 +15,10 @@ class VaultGrants {
  public:
   explicit VaultGrants(NodeCalls& calls) : calls_(calls) {}
 
-  // Asks `owner` to grant `user` its vault. The address is empty if they are one node, which needs no grant.
+  // Requests a grant of `owner`'s checkpoint store for `user`. The address is empty if both are the same
+  // node, which needs no grant.
   control::Task<Result<wire::VaultPeer>> ask(std::string owner, std::string user, wire::GrantVault request);
-  // Best effort: it ends by itself.
+  // Withdraws a grant. Best effort: a grant also expires on its own.
   control::Task<> give_back(wire::VaultPeer peer);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for a change of jobs, nodes or vaults.
+// A wait for a change of jobs, nodes or checkpoint stores.
 // Threads: one io_context on one thread. Errors: none.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ckpt::coordinator {
 
-// Returns at the next change of any of them, or a second later.
+// Returns at the next change of a job, node or checkpoint store, or after one second.
 inline control::Task<> wait_for_change(JobTable& jobs) {
   constexpr std::chrono::seconds kPollInterval{1};
   co_await jobs.changed().wait_until(std::chrono::steady_clock::now() + kPollInterval);

@@ -21,7 +21,7 @@ Error not_possible(const Job& rank, std::string_view event) {
                fmt::format("job {} is {}: {}", label(rank), to_string(state_of(rank)), event));
 }
 
-// It rests in its image. A stop that waited for that ends it.
+// Parks the rank in its image. Then applies a stop that waited for this.
 Result<void> park(JobDraft& draft, std::size_t at) {
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
@@ -30,7 +30,7 @@ Result<void> park(JobDraft& draft, std::size_t at) {
   rank.phase = wire::JobPhase::kExited;
   rank.reason = operation.reason;
   rank.resumes_itself = !operation.by_user;
-  rank.ended_ms = operation.image.barrier_ms;  // the loss since then, if any, is reported here
+  rank.ended_ms = operation.image.barrier_ms;  // work lost since the barrier, if any, is reported below
   rank.last_active_ms = 0;
   rank.parked_ms = draft.now_ms();
   draft.log(
@@ -43,14 +43,14 @@ Result<void> park(JobDraft& draft, std::size_t at) {
   return ok();
 }
 
-// The instances before have ended: the next one is to start from the image.
+// Prepares the start of the next instance from the image. All earlier instances have ended.
 void come(JobDraft& draft, std::size_t at) {
   Job& rank = draft.change(at);
   ImageOperation& operation = *rank.operation;
   operation.stage = OperationStage::kStarting;
   rank.incarnation = operation.fenced + 1;
   if (operation.image.suspect.empty()) end_doubts(rank.doubts, operation.fenced);
-  // A job that was removed, and comes back, has none before.
+  // A removed job that is restored has no earlier segments, only a placeholder with incarnation 0.
   std::erase_if(rank.segments, [](const Segment& s) { return s.incarnation == 0; });
   Segment& segment = rank.segments.emplace_back(operation.to_node, rank.incarnation);
   segment.image = image_text(operation.image);
@@ -71,7 +71,8 @@ void set_losses(ImageOperation& operation, std::int64_t now_ms) {
   operation.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - operation.image.barrier_ms);
 }
 
-// The stop of a rank that rests: nothing of it runs, but for a start that was given up on a node that is silent.
+// Stops a parked rank. Nothing of the rank runs, except possibly a start that was given up on a disconnected
+// node.
 void stop_parked(JobDraft& draft, std::size_t at) {
   const std::string silent = silent_node(draft.rank(at), draft.view());
   Job& rank = draft.change(at);
@@ -83,7 +84,7 @@ void stop_parked(JobDraft& draft, std::size_t at) {
           ", which is silent: it is ended there when the node is back");
 }
 
-// The operation ends as soon as it can, and the rank with it.
+// Ends the operation as soon as possible, and then the rank.
 Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_ms) {
   Job& rank = draft.change(at);
   ImageOperation& operation = *rank.operation;
@@ -95,19 +96,19 @@ Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_
       draft.act(at, SnapshotCancelled{rank.node(), rank.incarnation});
       return ok();
     case OperationStage::kEnding:
-      // It rests now, whether or not its node has answered.
+      // The rank becomes parked now, whether or not its node has answered.
       operation.goal = OperationGoal::kParked;
       if (!operation.instance_ended) rank.unfenced_nodes.insert(rank.node());
       return ok();
     case OperationStage::kStarting:
-      // Its node may take long. The fence ends what it starts.
+      // The node's answer may take long. The fence ends an instance that the node still starts.
       rank.unfenced_nodes.insert(operation.to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, operation.cancelled)});
   }
   return ok();
 }
 
-// A stop that waited for the end of an operation.
+// Applies a stop that waited for the end of an operation.
 Result<void> stop_after(JobDraft& draft, std::size_t at, const ImageOperation& operation) {
   if (!operation.stops) return ok();
   return apply(draft, at, Stop{operation.stop_grace_ms});
@@ -115,7 +116,8 @@ Result<void> stop_after(JobDraft& draft, std::size_t at, const ImageOperation& o
 
 }  // namespace
 
-// A user's restore lifts a stop. Everything else leaves it in force: a rank that goes into its image ends there.
+// Begins an operation. A user's restore cancels a pending stop. Every other operation leaves the stop in
+// force, so that a rank that goes into its image ends there.
 Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   const Job& before = draft.rank(at);
   const bool comes_back = event.operation.goal == OperationGoal::kRunning;
@@ -127,7 +129,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   ImageOperation operation = event.operation;
   operation.fenced = highest_known(before, draft.view());
   operation.deadline_ms = draft.now_ms() + draft.view().image_timeout_ms();
-  // The node may be at the start that is given up by this, and shows no instance yet.
+  // The node may be executing the start that is given up here, and report no instance yet.
   const bool was_coming = state_of(before) == RankState::kComing;
   const std::string comes_to = was_coming ? before.operation->to_node : "";
   Job& rank = draft.change(at);
@@ -172,13 +174,14 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
       operation.reason = event.reason;
       return ok();
     }
-    case RankState::kComing: {  // its node may take long: the fence ends what it starts
+    case RankState::kComing: {  // its node's answer may take long; the fence ends an instance that the node
+                                // still starts
       Job& rank = draft.change(at);
       rank.unfenced_nodes.insert(rank.operation->to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, event.reason)});
     }
     case RankState::kRunning: {
-      if (draft.view().open_migration(draft.rank(at).id) != nullptr) return ok();  // it ends first
+      if (draft.view().open_migration(draft.rank(at).id) != nullptr) return ok();  // the migration ends first
       const auto image = draft.view().image(draft.rank(at).segments.back().image);
       if (!image) {
         draft.act(at, Warning{fmt::format("rank {} does not rest: the image that it came from is not known",
@@ -191,7 +194,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
       operation.reason = event.reason;
       operation.by_user = true;
       operation.image = *image;
-      operation.ended_ms = image->barrier_ms;  // alone it did no work
+      operation.ended_ms = image->barrier_ms;  // the rank did no work without the other ranks
       return apply(draft, at, OperationBegun{std::move(operation)});
     }
     default:
@@ -213,7 +216,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
   if (own != nullptr) {
     CKPT_TRYV(apply(draft, at, report_of(*own)));
   }
-  // Its instance has left for an image that is not there.
+  // The instance has left for an image that does not exist.
   if (own != nullptr && own->phase == wire::JobPhase::kMoved && holds_gpu(draft.rank(at).state)) {
     if (operation.stops)
       end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
@@ -263,7 +266,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
-  rank.segments.back().image = image_text(restored.image);  // another one may have proved damaged
+  rank.segments.back().image = image_text(restored.image);  // the ordered image may have proved to be
+                                                            // damaged, so that another image was used
   rank.segments.back().lost_ms = restored.lost_ms;
   rank.state = JobState::kRunning;
   rank.phase = wire::JobPhase::kRunning;
@@ -279,8 +283,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
                         restored.note.empty() ? "" : " (" + restored.note + ")",
                         restored.suspect.empty() ? "" : " (its image is suspect: " + restored.suspect + ")"),
             operation.to_node);
-  // The work that is lost since a parked job's image was reported when it was parked; not so the work that an
-  // older image lacks.
+  // The work lost since a parked job's image was reported when the job was parked. The work that an older
+  // image lacks has not been reported yet.
   const bool is_news = operation.verb == "restore" || !restored.note.empty();
   const bool is_lost = is_news && restored.lost_ms > 0;
   draft.act(at, TaskEnded{.exit_code = is_lost ? kImageExitRestored : 0,
@@ -297,7 +301,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
-  // A job that was removed has no image of its own to rest in.
+  // A job that was removed has no image of its own in which to be parked.
   rank.state = operation.image.job == rank.id ? JobState::kParked : JobState::kFailed;
   rank.phase = wire::JobPhase::kExited;
   rank.resumes_itself = !operation.by_user;
@@ -306,9 +310,10 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
   rank.fenced = rank.incarnation;
   rank.ended_ms = operation.ended_ms;
   rank.last_active_ms = 0;
-  // A failed attempt costs no other job its turn.
+  // A job that was not parked before becomes the last in the resume order. So a failed attempt does not cost
+  // another job its turn.
   if (rank.parked_ms == 0) rank.parked_ms = draft.now_ms();
-  // There is no log of it.
+  // The failed start has no log.
   if (rank.segments.size() > 1)
     rank.segments.pop_back();
   else

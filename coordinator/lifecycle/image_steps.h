@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a rank into an image and out of one (ImageOperation), and its stop in each of its states.
-// Threads: pure functions. Errors: an order that the state does not allow: kRefused.
+// The steps of a rank into an image and out of an image (ImageOperation), and its stop in each of its states.
+// Threads: pure functions. Errors: kRefused for an order that the state does not allow.
 #pragma once
 
 #include "coordinator/lifecycle/job_draft.h"

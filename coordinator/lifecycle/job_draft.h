@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one job while a step is made: a rank is copied when it is changed for the first time. Nothing outside is
+// The ranks of one job during a step. A rank is copied when it is first changed, and nothing outside is
 // changed.
 // Threads: one. Ownership: borrows ranks and view for the step. Errors: none.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// The outcome of a step: the rows that have changed, then the actions in their order.
+// The outcome of a step: the changed rows, and then the actions in their order.
 struct Step {
   std::vector<Job> changed;
   std::vector<std::pair<JobId, JobAction>> actions;
@@ -37,13 +37,14 @@ class JobDraft {
 
   [[nodiscard]] const JobView& view() const { return view_; }
   [[nodiscard]] std::int64_t now_ms() const { return now_ms_; }
-  // Ok if the rank's state may follow the one at the last call; kInternal: no such transition.
+  // Checks that the rank's state may follow its state at the last call. Returns kInternal if there is no such
+  // transition.
   Result<void> check_hop(std::size_t at);
   [[nodiscard]] Step take() &&;
 
  private:
   std::vector<const Job*> before_;
-  std::vector<std::unique_ptr<Job>> changed_;  // null: as before
+  std::vector<std::unique_ptr<Job>> changed_;  // the changed copies; null: unchanged
   std::vector<RankState> checked_;
   std::vector<std::pair<JobId, JobAction>> actions_;
   const JobView& view_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a rank. Facts have happened: reports of nodes and of migrations. Orders are refused where the rank's
-// state does not allow them. docs/adr/0054-the-job-is-a-machine.md has the table of their effects.
+// The events of a rank. Facts have already happened: reports of nodes and of migrations. Orders are refused
+// if the rank's state does not allow them. docs/adr/0054-the-job-is-a-machine.md has the table of their
+// effects.
 // Threads: plain values. Ownership: pointers are borrowed for one step.
 #pragma once
 
@@ -13,13 +14,13 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// ---- facts ----
+// ---- Facts ----
 
-// Its node has answered the order to start it. An answer that leaves it open is no event.
+// The node has answered the order to start the rank. An answer that leaves the start undecided is no event.
 struct StartAnswered {
   std::optional<Error> error;
 };
-// Its node reports the instance of the last segment.
+// The node reports the instance of the last segment.
 struct Reported {
   wire::JobPhase phase = wire::JobPhase::kRunning;
   int exit_code = -1;
@@ -27,87 +28,88 @@ struct Reported {
   std::string reason;
 };
 [[nodiscard]] Reported report_of(const wire::JobInstance& instance);
-// Its node lists its instances, and the last segment's is none of them.
+// The node lists its instances, and the instance of the last segment is not among them.
 struct Missing {};
-// Its node reports for some time that it went on elsewhere, and no node has it.
+// The node has reported for some time that the rank continued elsewhere, but no node has the rank.
 struct LeftBehind {};
-// A migration has it run as incarnation `k` of the instance `segment`. `argv`: the program's command there; empty: as
-// before.
+// A migration has started the rank as incarnation `k` of the instance `segment`. `argv` is the program's
+// command there; empty: as before.
 struct MoveRunsAt {
   Incarnation k = 0;
   Segment segment;
   std::vector<JobRank> ranks;
   std::vector<std::string> argv;
 };
-// An instance was found that this coordinator's store does not know, or had given up. `known_elsewhere`:
-// another node was known to have the job. `name`: its name from now on.
+// An instance was found that this coordinator's store does not know, or had given up. `known_elsewhere` means
+// that the store had the job on another node. `name` is the job's name from now on.
 struct FoundRunning {
   MoveRunsAt at;
   std::string name;
   bool known_elsewhere = false;
 };
-// Its node was removed. `unfenced`: the instance may still run there.
+// The rank's node was removed. `unfenced` means that the instance may still run there.
 struct NodeRemoved {
   bool unfenced = false;
 };
-// A node that was removed runs it.
+// A removed node runs the rank.
 struct RunsUnmanaged {
   std::string node;
   Incarnation incarnation = 0;
 };
-// The node has answered that nothing of it up to this incarnation lives there.
+// The node has answered that no instance of the rank up to this incarnation exists there.
 struct Proven {
   std::string node;
   Incarnation up_to = 0;
 };
 
-// ---- orders ----
+// ---- Orders ----
 
-// Into an image, or out of one. Of the operation the machine fills in what follows from the rank itself.
+// Begins an operation into or out of an image. The machine fills in the fields that follow from the rank
+// itself.
 struct OperationBegun {
   ImageOperation operation;
 };
-// A parked one stays parked until a user resumes it.
+// A parked rank stays parked until a user resumes it.
 struct StaysParked {};
-// Its last snapshot is given up: it runs on.
+// The rank's last snapshot is given up, and the rank continues to run.
 struct SnapshotGivenUp {
   std::string reason;
 };
 struct Stop {
   std::int64_t grace_ms = 0;
 };
-// The operator's word: nothing lives on that node.
+// The operator has confirmed that nothing runs on the node.
 struct NodeFenced {
   std::string node;
 };
-// A job that was found may move by itself again.
+// A job that was found may be moved automatically again.
 struct Confirmed {
   std::string by;
 };
-// It rests again, since another rank did not go on from its image.
+// The rank is parked again, because another rank did not continue from its image.
 struct RankRests {
   std::string reason;
 };
 
-// ---- progress of an operation: facts that wait while the store refuses them ----
+// ---- Progress of an operation: these facts wait while the store refuses them ----
 
 // The snapshot was not taken.
 struct NotParked {
   Error error;
 };
-// The rank has ended with its last image. `image`: the newest that is whole; none: there is no newer one.
+// The rank has ended with its last image. `image` is the newest whole image; nullopt: there is no newer one.
 struct ImageStored {
   std::optional<Image> image;
   std::optional<SnapshotFacts> facts;
 };
-// Everything that had to end has.
+// All instances that had to end have ended.
 struct InstancesEnded {};
-// The next instance runs. `fill_ns`: reading the image into memory; negative: not known.
+// The next instance runs. `fill_ns` is the time for reading the image into memory; negative: not known.
 struct RunsFromImage {
   Restored restored;
   std::int64_t fill_ns = -1;
 };
-// It does not.
+// The next instance does not start.
 struct NotStarted {
   Error error;
 };
@@ -117,14 +119,14 @@ using JobEvent =
                  RunsUnmanaged, Proven, OperationBegun, StaysParked, SnapshotGivenUp, Stop, NodeFenced,
                  Confirmed, RankRests, NotParked, ImageStored, InstancesEnded, RunsFromImage, NotStarted>;
 
-// ---- actions: performed once the rows are stored ----
+// ---- Actions: performed once the rows are stored ----
 
 struct LogEntry {
   std::string kind;
   std::string text;
   std::string node;
 };
-// The task of the operation's client.
+// The progress and the end of the task that the operation's client watches.
 struct TaskEntered {
   std::string state;
 };
@@ -135,12 +137,12 @@ struct TaskEnded {
   std::optional<Restored> restored;
   std::int64_t fill_ns = -1;
 };
-// The node is told to give the snapshot up.
+// The node is ordered to give up the snapshot.
 struct SnapshotCancelled {
   std::string node;
   Incarnation incarnation = 0;
 };
-// Only for the coordinator's own log.
+// A warning for the coordinator's own log only.
 struct Warning {
   std::string text;
 };

@@ -13,7 +13,7 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// A step within a step begins behind the hop that led to it.
+// Applies an event and checks the transitions. A nested step begins after the transition that led to it.
 Result<void> apply(JobDraft& draft, std::size_t rank, const JobEvent& event) {
   CKPT_TRYV(draft.check_hop(rank));
   CKPT_TRYV(std::visit([&](const auto& one) { return on(draft, rank, one); }, event));

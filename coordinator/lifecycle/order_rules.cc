@@ -8,7 +8,8 @@
 namespace ckpt::coordinator::lifecycle {
 namespace {
 
-// The node of the open migration's side that runs while the other side is away; empty: none may be told yet.
+// Returns the node of the migration's side that runs while the other side is disconnected. Empty means that
+// no node may receive an end order yet.
 std::string alone_on(const Migration& open, const JobView& view) {
   const bool target_runs = open.runs_at == Side::kTarget;
   const bool source_runs = !target_runs && open.incarnation > open.base;
@@ -17,7 +18,8 @@ std::string alone_on(const Migration& open, const JobView& view) {
   return {};
 }
 
-// An instance may run as a higher incarnation than the one it was started as.
+// Returns the orders to end the rank's instances. An instance may run as a higher incarnation than the one it
+// was started as.
 std::vector<EndOrder> end_orders(const Job& rank, const JobView& view) {
   std::map<std::string, EndOrder> orders;
   for (const SeenInstance& seen : view.seen(rank.id)) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orders that should be on their way to nodes now, as they follow from a rank and from the view. Nothing is remembered
-// here: order_sender.h keeps the orders that are on their way, and sends the missing ones.
+// The orders that nodes should have received by now, derived from a rank and the view. No state is stored
+// here. order_sender.h tracks the orders under way and sends the missing ones.
 //
-// Between a migration's barrier and its end no side is ordered to end that may not own the job. A paused side that ended
-// would leave the other without a way back. A side that runs alone, since the other one is away, is told.
+// Between a migration's barrier and its end, a side that may not own the job receives no end order. A paused
+// side that ended would leave the other side without a way back. A side that runs alone because the other
+// side is disconnected does receive the order.
 // Threads: pure functions. Errors: none.
 #pragma once
 
@@ -16,15 +17,16 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// Its instances up to `up_to` are to end on that node.
+// The rank's instances up to `up_to` must end on the node.
 struct EndOrder {
   std::string node;
   Incarnation up_to = 0;
   std::int64_t grace_ms = 0;
   friend auto operator<=>(const EndOrder&, const EndOrder&) = default;
 };
-// The node is asked whether anything up to `up_to` lives. An inventory without the instance is no proof: the node may be
-// at an order to start it. Its answer comes after every instance that it had was reported.
+// The node is queried whether any instance up to `up_to` exists. An inventory without the instance is no
+// proof, because the node may be executing an order to start it. The node's answer arrives after reports of
+// all its instances.
 struct ProofOrder {
   std::string node;
   Incarnation up_to = 0;
@@ -34,16 +36,18 @@ struct AbortOrder {
 };
 using Order = std::variant<EndOrder, ProofOrder, AbortOrder>;
 
-// An instance lives although its job goes on from an image, or rests in one (Job::fenced): it must end at once.
+// Returns the order to end an instance at once. Its job already continues from an image, or is parked in an
+// image (Job::fenced).
 [[nodiscard]] std::optional<EndOrder> fence_order(const Job& rank, const std::string& node,
                                                   const wire::JobInstance& instance);
-// The orders of a rank that is to stop or was given up somewhere. `open`: the migration of the job, or of a rank that it
-// moves with; null: none.
+// Returns the orders of a rank that must stop, or of which an instance was given up. `open` is the migration
+// of the job, or of a rank that moves together with it; null: none.
 [[nodiscard]] std::vector<Order> due_orders(const Job& rank, const Migration* open, const JobView& view);
-// The proofs among them.
+// Returns the proof orders that due_orders() contains.
 [[nodiscard]] std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view);
 
-// The highest incarnation of it that was given up; a job that goes on is not meant.
+// Returns the highest incarnation of the rank that was given up. For a job that continues, the current
+// incarnation is not included.
 [[nodiscard]] Incarnation given_up_to(const Job& rank, const JobView& view);
 
 }  // namespace ckpt::coordinator::lifecycle

@@ -18,7 +18,7 @@ std::vector<const Job*> ranks_of(const JobDraft& draft) {
   return ranks;
 }
 
-// The ranks that neither have ended nor are being stopped.
+// Returns the ranks that neither have ended nor are being stopped.
 std::vector<std::size_t> others_to_stop(const JobDraft& draft) {
   std::vector<std::size_t> others;
   for (std::size_t at = 0; at < draft.size(); ++at)
@@ -56,7 +56,8 @@ Result<void> park_others(JobDraft& draft) {
 
 }  // namespace
 
-// Its node may report a rank that was ended with the others before the one that failed.
+// Returns the first rank that failed. A node may report a rank that was ended with the others before the rank
+// that failed.
 const Job* first_failed(std::span<const Job* const> ranks) {
   const auto order = [](const Job& rank) { return std::pair(rank.ended_on_request, rank.ended_ms); };
   const Job* first = nullptr;
@@ -89,7 +90,7 @@ std::string reason_of(std::span<const Job* const> ranks) {
 }
 
 Result<void> settle(JobDraft& draft) {
-  // A build before this one could forget the stop of a rank that an operation had parked.
+  // An older build could lose the stop of a rank that an operation had parked.
   for (std::size_t at = 0; at < draft.size(); ++at) {
     if (!draft.rank(at).stop_requested || state_of(draft.rank(at)) != RankState::kParked) continue;
     CKPT_TRYV(apply(draft, at, Stop{draft.rank(at).stop_grace_ms}));
@@ -97,7 +98,7 @@ Result<void> settle(JobDraft& draft) {
   if (first_failed(ranks_of(draft)) == nullptr) {
     CKPT_TRYV(park_others(draft));
   }
-  // One that cannot rest has failed by now.
+  // A rank that could not be parked has failed by now.
   const Job* failed = first_failed(ranks_of(draft));
   return failed == nullptr ? ok() : stop_others(draft, *failed);
 }

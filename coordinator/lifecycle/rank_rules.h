@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules among the ranks of one job. Where one has failed the others are stopped: they wait for it in their next
-// collective, for ever. Where one did not go on from its image the others rest again in the images that they came from.
-// Threads: pure functions. Errors: settle() returns the machine's; a rank whose image is not known is a Warning.
+// The rules among the ranks of one job. If one rank has failed the others are stopped, because they would
+// wait for it in their next collective forever. If one rank did not continue from its image, the others are
+// parked again in their images.
+// Threads: pure functions. Errors: settle() returns those of the machine; a rank whose image is not known
+// causes a Warning.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +15,21 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// From SIGTERM to SIGKILL of the ranks that are stopped with one that failed.
+// The time from SIGTERM to SIGKILL for ranks that are stopped because another rank failed.
 inline constexpr std::int64_t kGraceWithFailedMs = 10'000;
-// Ends the reason of a rank that rests since another one did not go on.
+// The end of the reason of a rank that is parked because another rank did not continue.
 inline constexpr std::string_view kRestsWithOthers = "did not go on from its image";
 
-// The rank whose end ends the job: the first that ended otherwise than with exit code 0; null: there is none.
+// Returns the rank whose end ends the job: the first that ended other than with exit code 0. Returns null if
+// there is none.
 [[nodiscard]] const Job* first_failed(std::span<const Job* const> ranks);
-// Ended once all ranks have: as the first that failed, else with exit code 0. Parked and restoring as soon as one is.
+// Returns the state of the job. It has ended once all ranks have ended, with the result of the first failed
+// rank, otherwise with exit code 0. It is parked or restoring as soon as one rank is.
 [[nodiscard]] JobState state_of(std::span<const Job* const> ranks);
-// Why the job ended, or is about to end; empty: as it should.
+// Returns why the job ended or is about to end. Empty means a normal end.
 [[nodiscard]] std::string reason_of(std::span<const Job* const> ranks);
 
-// Carries the rules out, as events of the ranks that they concern.
+// Applies the rules, as events of the affected ranks.
 Result<void> settle(JobDraft& draft);
 
 }  // namespace ckpt::coordinator::lifecycle

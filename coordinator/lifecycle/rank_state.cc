@@ -9,18 +9,18 @@ namespace {
 using enum RankState;
 
 constexpr Transition kTransitions[] = {
-    // It becomes known: submitted or adopted, found on a node, revived from an image.
+    // The rank becomes known: submitted, adopted, found on a node, or revived from an image.
     {kNone, kStarting},
     {kNone, kRunning},
     {kNone, kParked},
-    // It starts, runs and ends.
+    // The rank starts, runs and ends.
     {kStarting, kRunning},
     {kStarting, kExited},
     {kStarting, kFailed},
     {kStarting, kLost},
     {kRunning, kExited},
     {kRunning, kLost},
-    // Into an image.
+    // The rank goes into an image.
     {kRunning, kParking},
     {kParking, kRunning},
     {kParking, kParked},
@@ -29,7 +29,7 @@ constexpr Transition kTransitions[] = {
     {kFailed, kEndingRest},
     {kLost, kEndingRest},
     {kEndingRest, kParked},
-    // Out of an image.
+    // The rank returns from an image.
     {kRunning, kEndingStart},
     {kParked, kEndingStart},
     {kExited, kEndingStart},
@@ -41,16 +41,16 @@ constexpr Transition kTransitions[] = {
     {kComing, kParked},
     {kComing, kFailed},
     {kParked, kExited},
-    // Another restore, by the operator's word, takes the place of an operation.
+    // Another restore, requested by the operator, replaces an operation.
     {kParking, kEndingStart},
     {kEndingRest, kEndingStart},
     {kComing, kEndingStart},
-    // It is found running all the same.
+    // The rank is found running although it was not expected to run.
     {kParked, kRunning},
     {kExited, kRunning},
     {kFailed, kRunning},
     {kLost, kRunning},
-    // It is removed.
+    // The rank is removed.
     {kExited, kGone},
     {kFailed, kGone},
     {kLost, kGone},
@@ -81,7 +81,7 @@ RankState state_of(const Job& rank) {
     case JobState::kParked:
       return kParked;
     case JobState::kRunning:
-    case JobState::kRestoring:  // without an operation: no build wrote it
+    case JobState::kRestoring:  // no build has written this state without an operation
       break;
   }
   return kRunning;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of a rank, and the table of transitions between them. The machine (job_machine.h), the model
-// (tests/model/job.pml) and the diagram in docs/architecture.md are held to it.
+// (tests/model/job.pml) and the diagram in docs/architecture.md must agree with the table.
 //
-// A rank's state follows from its row: an open operation decides (OperationStage), else JobState does. A rank that
-// moves is kRunning: the migration's record is the journal's.
+// A rank's state follows from its row. An open operation determines it (OperationStage), otherwise JobState
+// does. A rank that moves is kRunning, because the journal records its migration.
 // Threads: pure functions. Errors: none.
 #pragma once
 
@@ -15,18 +15,18 @@
 namespace ckpt::coordinator::lifecycle {
 
 enum class RankState : std::uint8_t {
-  kNone = 0,  // not there yet
-  kStarting,  // its node is to start it
+  kNone = 0,  // the rank does not exist yet
+  kStarting,  // the node must start the rank
   kRunning,
-  kParking,      // a snapshot that it does not go on after is taken
-  kEndingStart,  // its instances end; then it starts from an image
-  kEndingRest,   // its instances end; then it rests in an image
-  kComing,       // its node is to start it from an image
-  kParked,       // it rests in an image
+  kParking,      // a snapshot is being taken, after which the rank ends
+  kEndingStart,  // the rank's instances end, and then the rank starts from an image
+  kEndingRest,   // the rank's instances end, and then the rank is parked in an image
+  kComing,       // the node must start the rank from an image
+  kParked,       // the rank is parked in an image
   kExited,
   kFailed,
   kLost,
-  kGone,  // removed
+  kGone,  // the rank was removed
 };
 constexpr auto names_of(record::Of<RankState>) {
   return record::names<RankState>({{RankState::kNone, "-"},
@@ -45,7 +45,7 @@ constexpr auto names_of(record::Of<RankState>) {
 [[nodiscard]] constexpr std::string_view to_string(RankState state) noexcept {
   return record::name_of(state);
 }
-// It has ended, and no operation brings it back.
+// Returns whether the rank has ended and no operation restores it.
 [[nodiscard]] constexpr bool is_over(RankState state) {
   return state == RankState::kExited || state == RankState::kFailed || state == RankState::kLost;
 }
@@ -57,9 +57,9 @@ struct Transition {
   RankState to;
   friend bool operator==(const Transition&, const Transition&) = default;
 };
-// Every pair of different states that one step may go through.
+// Returns every pair of different states that one step may pass through.
 [[nodiscard]] std::span<const Transition> transitions();
-// A rank may stay in each state.
+// Returns whether the transition is permitted. A rank may stay in any state.
 [[nodiscard]] bool may_go(RankState from, RankState to);
 
 }  // namespace ckpt::coordinator::lifecycle

@@ -33,7 +33,7 @@ bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_
   for (const wire::RankState& state : instance.ranks)
     bytes += std::max(state.state_bytes, state.device_bytes);
   rank.phase = instance.phase;
-  // An instance that has not been described yet reports nothing: the known state of the job holds.
+  // An instance without a description reports nothing, so the job's known state stays valid.
   if (instance.movable || !instance.reason.empty()) rank.movable = instance.movable;
   if (!is_ended(rank.state)) rank.reason = instance.reason;
   rank.obstacles = instance.obstacles;
@@ -99,7 +99,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
   if (!holds_gpu(rank.state)) return ok();
   if (state_of(rank) == RankState::kStarting) {
     if (!rank.stop_requested) return ok();
-    draft.change(at).unfenced_nodes.insert(rank.node());  // which may be at an order to start it
+    draft.change(at).unfenced_nodes.insert(rank.node());  // the node may be executing an order to start the
+                                                          // rank
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped before it had started");
     return ok();
   }
@@ -130,7 +131,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const MoveRunsAt& event) {
   rank.incarnation = event.k;
   const auto known = std::find(rank.segments.begin(), rank.segments.end(), event.segment);
   if (known != rank.segments.end())
-    rank.segments.erase(known + 1, rank.segments.end());  // it continues where it was, and so does its log
+    rank.segments.erase(known + 1, rank.segments.end());  // the rank continues in that segment, and so does
+                                                          // its log
   else
     rank.segments.push_back(event.segment);
   const std::vector<JobRank> before = std::exchange(rank.ranks, event.ranks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a rank that starts, runs, moves and ends.
+// The steps of a rank that starts, runs, moves and ends.
 // Threads: pure functions. Errors: those of apply() (job_machine.h).
 #pragma once
 
@@ -12,13 +12,14 @@ namespace ckpt::coordinator::lifecycle {
 inline constexpr int kExitOfFailed = 125;
 inline constexpr int kExitOfStopped = 143;
 
-// The memory, processes and obstacles that the report of its own instance brings: facts that no transition reads. Returns
-// true if the memory's history has changed, which is stored later for many jobs at once.
+// Takes over memory, processes and obstacles from the report of the rank's own instance. No transition reads
+// these facts. Returns true if the memory's history has changed, which is stored later for many jobs
+// together.
 bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_ms);
 
-// It ends: state, code, reason, time, and the entry in the event log.
+// Ends the rank: sets state, code, reason and time, and adds the entry in the event log.
 void end(JobDraft& draft, std::size_t at, JobState state, int exit_code, std::string reason);
-// An open migration or operation judges its instances, and nothing else does.
+// Returns whether an open migration or operation alone decides about the rank's instances.
 [[nodiscard]] bool is_judged_elsewhere(const Job& rank, const JobView& view);
 
 Result<void> on(JobDraft& draft, std::size_t at, const StartAnswered& event);

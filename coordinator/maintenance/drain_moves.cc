@@ -63,7 +63,7 @@ void DrainMoves::try_group(Drain& drain, const DrainGroup& group) {
   }
 }
 
-// Where the last moves failed last, and where one was refused not at all.
+// Plans a move. Targets of failed moves are used last, and targets that refused a move are not used.
 Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group) const {
   const DrainTries::Failures failures = tries_.at(id).failures_of(group);
   const std::vector<JobId> ranks = ranks_of(group);
@@ -114,7 +114,7 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   const auto checked = co_await deps_.moves.check_source(job, leaves_node);
   const auto tries = tries_.find(id);
   if (tries == tries_.end()) co_return;
-  // A node that does not answer is no obstacle: the move tells more.
+  // A node that does not answer is no obstacle, because the move itself will report more.
   std::string refusal;
   if (!checked && is_refusal(checked.error())) refusal = checked.error().to_string();
   tries->second.note_answer(job, refusal, news_);

@@ -45,11 +45,11 @@ class DrainMoves {
   void note_failure(DrainId id, const FailedMove& failed);
   void forget(DrainId id) { tries_.erase(id); }
 
-  // A change that may free memory, or make a job movable.
+  // Records a change that may free memory, or make a job movable.
   void on_news() { ++news_.changes; }
-  // A node sent its inventory: memory may be free where there was none.
+  // Records that a node has sent its inventory, so that more memory may be free.
   void on_inventory() { ++news_.inventories, ++news_.changes; }
-  // So many jobs are leaving the node now.
+  // Returns the number of jobs that are leaving the node now.
   [[nodiscard]] unsigned leaving(const std::string& node) const;
   [[nodiscard]] const DrainView& view() const { return view_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drains as they are stored, those that are over until prune(); ids stay theirs for ever.
-// Threads: one io_context on one thread. Ownership: drains live here; borrows the store, which outlives it.
+// The table of drains, as stored. Finished drains stay until prune(). Ids are never reused.
+// Threads: one io_context on one thread. Ownership: owns the drains; borrows the store, which outlives it.
 // Errors: those of the store.
 #pragma once
 
@@ -20,18 +20,18 @@ class DrainTable {
       : store_(store), changed_(std::move(executor)) {}
 
   Result<void> load();
-  // Stored under a new id, which is returned.
+  // Stores the drain under a new id, and returns the id.
   Result<DrainId> add(Drain drain);
-  // Stores it as it is now; a new revision.
+  // Stores the drain's current state with a new revision.
   Result<void> save(Drain& drain);
 
   [[nodiscard]] Drain* find(DrainId id);
   [[nodiscard]] std::map<DrainId, Drain>& all() { return drains_; }
   [[nodiscard]] const std::map<DrainId, Drain>& all() const { return drains_; }
   [[nodiscard]] Drain* open_of(const Scope& scope);
-  // Whether an open one covers the place.
+  // Returns whether an open drain covers the place.
   [[nodiscard]] bool is_drained(const Place& place) const;
-  // Removes those that are over and need not stay.
+  // Removes finished drains that need not stay.
   void prune(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }
 

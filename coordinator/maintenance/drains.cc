@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::hours kLong{24};
-// A dry run that took so long asks nobody else. Callers of the API wait 90 s.
+// The time after which a dry run queries no more nodes. Callers of the API wait 90 s.
 constexpr std::chrono::seconds kDryRunTimeout{40};
 
 void block(Drains::Prospect& prospect, std::string reason) {
@@ -57,7 +57,8 @@ void Drains::resume() {
   control::spawn(deps_.executor, "nodes that stay away", expect_nodes());
 }
 
-// Jobs that wait for nodes from before the restart are looked at again once those are not expected any more.
+// Waits until nodes from before the restart are no longer expected. Then jobs that wait for such nodes are
+// checked again.
 control::Task<> Drains::expect_nodes() {
   control::asio::steady_timer timer(deps_.executor, Planner::kReturnTime);
   co_await timer.async_wait(control::kTuple);
@@ -117,7 +118,8 @@ void Drains::cancel_of(const Scope& scope, const std::string& reason) {
     spdlog::error("drain {} was not cancelled: {}", drain_text(open->id), cancelled.error().to_string());
 }
 
-// Each round asks the nodes of all jobs at once. A refusal changes where this job and others would go.
+// Plans a drain without moving anything. Each round queries the nodes of all jobs at once. A refusal may
+// change the targets of this job and of others.
 control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainRequest request) {
   const auto until = Clock::now() + kDryRunTimeout;
   const auto answers = std::make_shared<Answers>();
@@ -166,7 +168,7 @@ control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::ve
     known[answer.place.node] = answer.takes ? std::string() : answer.takes.error().to_string();
 }
 
-// As drains plan again after refusals.
+// Plans a move in the same way as a drain plans again after refusals.
 Result<JobMovePlan> Drains::plan_for(const std::vector<JobId>& ranks, PlanHints hints,
                                      const NodeAnswers& answers) const {
   std::vector<std::string> refusals;
@@ -292,7 +294,7 @@ control::Task<> Drains::restore(DrainId id, JobId job) {
   DrainJob* entry = drain.find(job);
   if (entry == nullptr || entry->state != DrainJobState::kRestoring) co_return;
   if (away) {
-    entry->state = DrainJobState::kRestored;  // before the coordinator was started again
+    entry->state = DrainJobState::kRestored;  // the restore happened before the coordinator was restarted
     entry->to = now->ranks.front().place;
     entry->reason = "restored from its newest image";
   } else if (restored) {

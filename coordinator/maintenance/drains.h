@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drain cordons a node or a GPU and moves every job away. It is over when the place is empty, the deadline
-// has come, or nothing can be moved any more. Each step is stored before the next. So a coordinator that was
-// killed goes on where it was, and finds the migrations that it had begun by their jobs.
+// Drains: a drain cordons a node or a GPU and moves every job away. It is over when the place is empty, the
+// deadline has passed, or nothing more can be moved. Each step is stored before the next. So a coordinator
+// that was killed continues at the same step, and finds the migrations that it had begun by their jobs.
 //
-// Drains wake at every change of jobs, nodes, migrations and cordons; nothing here waits for time but the
-// deadline.
+// Drains wake at every change of jobs, nodes, migrations and cordons. The only timer is the deadline.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kNotFound, kRefused: nothing was touched; those of the store.
+// kNotFound; kRefused, with nothing changed; those of the store.
 #pragma once
 
 #include <chrono>
@@ -24,7 +23,7 @@ namespace ckpt::coordinator {
 struct DrainRequest {
   Scope scope;
   std::uint32_t parallel = 2;
-  std::int64_t deadline_ms = 600'000;  // from now
+  std::int64_t deadline_ms = 600'000;  // milliseconds from now
   Fallback fallback = Fallback::kLeave;
   std::string reason;
 };
@@ -45,51 +44,53 @@ class Drains {
   };
   explicit Drains(Dependencies deps);
 
-  // Continues the open ones; once, after load() of everything.
+  // Continues the open drains. Call this once, after load() of all tables.
   void resume();
-  // A node sent its inventory: memory may be free where there was none.
+  // Handles a new inventory from a node: more memory may be free.
   void on_inventory();
 
   struct Begun {
     DrainId id = 0;
-    bool joined = false;  // one of this place was running already: with its own settings
+    bool joined = false;  // a drain of this place was already running, and keeps its own settings
   };
   Result<Begun> begin(const DrainRequest& request);
-  // Begins no further moves; those that are open go on to their end. The cordon stays.
+  // Cancels the drain. No further moves begin, and open moves continue to their end. The cordon stays.
   Result<void> cancel(DrainId id, const std::string& reason);
   void cancel_of(const Scope& scope, const std::string& reason);
 
   struct Prospect {
-    DrainJob job;  // state kWaiting: it would be moved to `to`; kBlocked: it could not, for `reason`
+    DrainJob job;  // with state kWaiting the job would be moved to `to`; with kBlocked `reason` prevents its
+                   // move
     bool passing = false;
-    std::string warning;                 // what speaks against the GPU that it would leave
-    std::optional<ExpectedPause> pause;  // that the move would be
+    std::string warning;                 // a warning about the GPU that the job would leave
+    std::optional<ExpectedPause> pause;  // the expected pause of the move
   };
-  // The moves that begin() would make, in its order, as the nodes of both sides answer. Touches nothing.
+  // Returns the moves that begin() would make, in its order, according to the answers of the nodes on both
+  // sides. Changes nothing.
   control::Task<Result<std::vector<Prospect>>> dry_run(DrainRequest request);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   using Prospects = std::vector<Prospect>;
-  // The answers of nodes that were asked about a job. Empty: it would take it.
+  // The answers of nodes that were queried about a job. An empty text means that the node would take the job.
   using NodeAnswers = std::map<std::string, std::string>;
   using Answers = std::map<JobId, NodeAnswers>;
-  // As the tables are, and without nodes that would not take a job.
+  // Plans the moves from the current tables, without nodes that would not take a job.
   [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request, const Answers& answers) const;
   // Plans the ranks of one job as one move, as a drain moves them, and promises their places in `hints`.
   void plan_together(const DrainRequest& request, const std::vector<Prospect*>& ranks,
                      const NodeAnswers& answers, PlanHints& hints) const;
   [[nodiscard]] Result<JobMovePlan> plan_for(const std::vector<JobId>& ranks, PlanHints hints,
                                              const NodeAnswers& answers) const;
-  // The best places, first the one that was found, that nobody has been asked about yet.
+  // Returns the best places that no node has been queried about yet, beginning with the planned place.
   [[nodiscard]] std::vector<Place> unasked(const DrainRequest& request, const Prospect& prospect,
                                            const NodeAnswers& answers) const;
   control::Task<> ask(std::shared_ptr<Answers> answers, JobId job, std::vector<Place> targets);
 
   control::Task<> expect_nodes();
   control::Task<> run(DrainId id);
-  // The next moment to look again whatever happens; nullopt: it is over.
+  // Takes the next step. Returns when to check again even without a change; nullopt: the drain is over.
   std::optional<Clock::time_point> step(DrainId id);
   control::Task<> restore(DrainId id, JobId job);
   void report(const Drain& drain, const DrainJob& entry);

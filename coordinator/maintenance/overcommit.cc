@@ -7,10 +7,11 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A parked job frees its memory a moment later, and its node reports that with its next inventory.
+// The time in which a parked job's memory must become free. The job frees the memory shortly after it is
+// parked, and its node reports that with its next inventory.
 constexpr std::chrono::seconds kForTheMemory{20};
-// One that ends by itself while it is parked cannot be parked, and needs not: its node reports a
-// moment later that it has ended.
+// The time to wait for the report that a job has ended. A job that ends on its own while it is being parked
+// cannot be parked, and need not be.
 constexpr std::chrono::seconds kForAnEnd{3};
 constexpr std::chrono::seconds kPollInterval{1};
 constexpr std::int64_t kDisplacingMoveMs = 600'000;
@@ -19,7 +20,7 @@ std::string name_of(const SubmitRequest& request) {
   return request.spec.name.empty() ? request.spec.argv.front() : request.spec.name;
 }
 
-// The obstacles of the first few: " (NAME: why it stays; ...)".
+// Returns the obstacles of the first few jobs: " (NAME: why it stays; ...)".
 std::string obstacles_of(const std::vector<Occupant>& occupants) {
   constexpr int kMaxNamed = 3;
   std::string text;

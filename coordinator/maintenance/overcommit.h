@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --preempt`: moves jobs of lower priority away so that one which does not fit does. A job without a
-// place elsewhere, or whose move fails, is parked, and comes back by itself when its memory is free again
-// (Images::park). One request at a time, so that two do not count on the same memory.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused:
-// displacing all jobs that may go would not help, or one could not go (those before it have).
-// kTimedOut: their memory did not become free.
+// `run --preempt`: moves jobs of lower priority away to make space for a job that does not fit. A job without
+// a place elsewhere, or whose move fails, is parked. It resumes automatically when its memory is free again
+// (Images::park). One request runs at a time, so that two requests do not count on the same memory.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused if
+// displacing all permitted jobs would not help, or if one job could not be displaced (earlier ones already
+// were). kTimedOut if the memory did not become free.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
@@ -31,7 +31,7 @@ class Overcommit : public Preemptor {
 
   [[nodiscard]] Result<RunPlan> plan_for(const SubmitRequest& request) const override;
   control::Task<Result<std::vector<Displacement>>> preempt_for(SubmitRequest request) override;
-  // Memory is being freed: no other job may take it (resumes.h).
+  // Returns whether memory is being freed, so that no other job may take it (resumes.h).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:
@@ -40,7 +40,7 @@ class Overcommit : public Preemptor {
   [[nodiscard]] std::vector<Occupant> occupants(std::int32_t below) const;
   [[nodiscard]] Displaced displacements(const Preemption& preemption) const;
   control::Task<Result<Displaced>> preempt_alone(SubmitRequest request);
-  // Records in it how the job went.
+  // Displaces a job, and records the outcome in `displaced`.
   control::Task<Result<void>> displace(Displacement* displaced, std::string reason);
   control::Task<Result<void>> move(JobId id, Place to, std::string reason);
   control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds max_wait);

@@ -38,7 +38,7 @@ PackProblem Rebalancer::problem() const {
     const auto target = open == nullptr ? std::nullopt : index_of(problem, open->to);
     if (target) problem.gpus[*target].pinned = true;
     const auto at = index_of(problem, job.ranks.front().place);
-    if (!at) continue;  // its node has not connected since the coordinator started
+    if (!at) continue;  // the job's node has not connected since the coordinator started
     PackJob& pack = problem.jobs.emplace_back();
     pack.id = job.id;
     pack.name = job.spec.name;

@@ -30,10 +30,10 @@ class Rebalancer : public ApiSection {
   };
   explicit Rebalancer(Dependencies deps) : deps_(std::move(deps)), changed_(deps_.executor) {}
 
-  // The jobs and GPUs to pack now.
+  // Returns the jobs and GPUs to pack now.
   [[nodiscard]] PackProblem problem() const;
   Result<const RebalanceRun*> start(std::uint32_t parallel);
-  void stop();  // no further move begins
+  void stop();  // ends the run: no further move begins
   [[nodiscard]] const RebalanceRun* last() const { return run_ ? &*run_ : nullptr; }
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;

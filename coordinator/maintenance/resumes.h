@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parked jobs resume by themselves once a GPU has the memory: one after the other, in the order of
-// resume_order.h. One that could not be resumed a few times stays parked until `resume`.
+// Resumes parked jobs automatically once a GPU has the memory, one after the other, in the order of
+// resume_order.h. A job that repeatedly failed to resume stays parked until `resume`.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
-// failure is tried again later, each time after a longer while.
+// failure is retried later, after increasing delays.
 #pragma once
 
 #include <vector>
@@ -23,12 +23,12 @@ class Resumes {
     const Planner& planner;
     const ImageFinder& images;
     ImageRequests& requests;
-    const Overcommit& overcommit;  // while it frees memory for a job none resumes
+    const Overcommit& overcommit;  // no job resumes while preemption frees memory for another job
     control::asio::any_io_executor executor;
   };
   explicit Resumes(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, after the jobs have been loaded.
+  // Starts the automatic resumes. Call this once, after the jobs have been loaded.
   void start();
 
  private:
@@ -40,7 +40,7 @@ class Resumes {
 
   Dependencies deps_;
   ResumeBackoff backoff_;
-  bool resuming_ = false;  // one at a time: its memory must be known before the next
+  bool resuming_ = false;  // true while a job resumes; its memory must be known before the next job resumes
 };
 
 }  // namespace ckpt::coordinator

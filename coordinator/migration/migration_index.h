@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids of migrations by job, and of the open ones. So a query does not cost more the more migrations there
-// once were.
+// An index of migrations by job, and of the open migrations. It keeps the time of a query independent of the
+// number of past migrations.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 class MigrationIndex {
  public:
   void add(const Migration& migration);
-  // It is not open any more.
+  // Records that the migration is not open any more.
   void close(const Migration& migration);
   void remove(const Migration& migration);
 
@@ -26,7 +26,7 @@ class MigrationIndex {
 
  private:
   std::set<MigrationId> open_;
-  std::map<JobId, MigrationId> open_of_job_;  // the newest of each job that has an open one
+  std::map<JobId, MigrationId> open_of_job_;  // the newest open migration of each job
   std::map<JobId, std::set<MigrationId>> of_job_;
 };
 

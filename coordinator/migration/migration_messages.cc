@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of MigrationRunner between the switch machines and the nodes: messages, reports, presence of
-// nodes, and which records of the journal need not stay.
+// The part of MigrationRunner between the switch machines and the nodes: messages, reports, the presence of
+// nodes, and the removal of journal records.
 #include <spdlog/spdlog.h>
 
 #include "coordinator/migration/migration_runner.h"
@@ -13,7 +13,8 @@ const std::string& node_of(const Migration& m, wire::Role party) {
   return party == wire::Role::kSource ? m.from.node : m.to.node;
 }
 
-// A node speaks for its own side. That the source has released is repeated by the target, to the coordinator.
+// Checks whether the node may send the message. A node sends messages for its own side. In addition, the
+// target repeats to the coordinator that the source has released.
 bool may_state(const Migration& m, const std::string& node, const wire::CommitMessage& message) {
   if (message.from.role != wire::Role::kSource && message.from.role != wire::Role::kTarget) return false;
   if (node_of(m, message.from.role) == node) return true;
@@ -47,7 +48,8 @@ Incarnation MigrationRunner::owner_of(MigrationId id) const {
   return state == nullptr ? 0 : migration::owner_incarnation(*state);
 }
 
-// Only now: an abort that comes while the end is being recorded was not its cause.
+// Sets the cause of an abort when the machine receives the event. An abort that arrives while the end is
+// being recorded was not the cause of that end.
 void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& event) {
   Migration* m = deps_.table.find(id);
   if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
@@ -89,7 +91,8 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
   return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
 }
 
-// A record may go when the store has how its migration ended, and that no agent will ask about it.
+// Returns which records the journal may remove. The store must have the migration's outcome, and the fact
+// that no agent will ask about the migration.
 control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;
@@ -120,7 +123,7 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
   if (bytes > wire::kMaxBetweenAgentsBytes)
     return std::to_string(bytes) + " bytes are too many between agents";
-  // An agent that was told to forget the job would note a migration that it does not know.
+  // An agent that was ordered to forget the job would record a migration that it does not know.
   const Job* job = deps_.jobs.find(m->job);
   if (m->settled && (job == nullptr || is_ended(job->state))) return "it is over, and its job has ended";
   return std::nullopt;

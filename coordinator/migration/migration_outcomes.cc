@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMsPerSecond = 1e3;
 
-// The reason why a migration had not ended when its timeout fired; shown to users.
+// Returns why a migration had not ended when its timeout fired, for display to users.
 std::string_view waited_for(const Migration& m) {
   switch (m.phase) {
     case MigrationPhase::kPreparing:
@@ -44,7 +44,7 @@ MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
     case AbortCause::kNone:
       break;
   }
-  // A side may find only while it copies that it must refuse (tensors that do not match), or that the job
+  // A side may find only during the copy that it must refuse (tensors that do not match), or that the job
   // never pauses.
   switch (reason) {
     case ErrorCode::kInvalidArgument:
@@ -58,10 +58,10 @@ MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
   }
 }
 
-// How long a decided migration waits for measurements that a side still owes.
+// The time that a decided migration waits for missing measurements of a side.
 constexpr std::chrono::seconds kMeasurementsWait{3};
-// How long one that was given up waits until its job runs at the source again: a process of several GiB may
-// have to be restored in place.
+// The time that an abandoned migration waits until its job runs at the source again. A process of several GiB
+// may have to be restored in place.
 constexpr std::chrono::seconds kResumeWait{60};
 
 std::vector<JobRank> ranks_at(const std::string& node, const std::vector<wire::RankSpec>& specs) {
@@ -74,7 +74,8 @@ std::vector<JobRank> ranks_at(const std::string& node, const std::vector<wire::R
   return ranks;
 }
 
-// A crash may have come between the migration's record and the job's.
+// Checks whether the job's record agrees with the migration's. A crash may have happened between the two
+// writes.
 bool is_followed(const Migration& m, const Job* job) {
   const std::string& node = m.runs_at == Side::kTarget ? m.to.node : m.from.node;
   return job == nullptr || (job->incarnation == m.incarnation && job->segments.back().node == node);
@@ -90,7 +91,7 @@ MigrationOutcomes::MigrationOutcomes(Dependencies deps) : deps_(std::move(deps))
 
 void MigrationOutcomes::on_report(Migration& m, const migration::Report& report, Incarnation owner) {
   using migration::ReportKind;
-  if (m.phase >= MigrationPhase::kClosing) return;  // repeated after a restart
+  if (m.phase >= MigrationPhase::kClosing) return;  // a report that was repeated after a restart
   switch (report.kind) {
     case ReportKind::kPrepared:
       return enter(m, MigrationPhase::kPrecopy);
@@ -108,9 +109,9 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       return decide(m, MigrationResult::kRefused, report.reason.text, owner);
     case ReportKind::kAborted:
     case ReportKind::kClosedSource:
-      // A machine that was restarted does not know any more what had run.
+      // A restarted machine no longer knows what had run.
       if (m.ran_at_target) return decide(m, MigrationResult::kRestored, report.reason.text, owner);
-      // The machine knows the cluster's timeout only, not this migration's.
+      // The machine knows only the cluster's timeout, not the timeout of this migration.
       if (m.abort_cause == AbortCause::kTimeout)
         return decide(m, MigrationResult::kTimedOut,
                       fmt::format("Not done within {} ms: {}", m.timeout_ms, waited_for(m)), owner);
@@ -135,7 +136,7 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
     case ReportKind::kReleased:
     case ReportKind::kGaveUp:
     case ReportKind::kJobDied:
-      return;  // the agents' own
+      return;  // these reports concern only the agents
   }
 }
 
@@ -178,8 +179,8 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
   } else if (side == Side::kTarget) {
     runs_at(m, side, m.base + 1);
   } else {
-    // From its barrier it continues with its incarnation, unless it had been lent a higher one and reports
-    // it.
+    // From its barrier the job continues with its own incarnation, unless it was lent a higher one and
+    // reports it.
     runs_at(m, side, owner == 0 ? m.base : owner);
   }
   m.phase = MigrationPhase::kClosing;
@@ -188,7 +189,8 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
   close_when_measured(m);
 }
 
-// A job that a later migration or an image took on is not this one's to describe.
+// Updates the incarnation of a decided migration's job. A job that continued through a later migration or an
+// image is not changed.
 void MigrationOutcomes::on_owner(Migration& m, Incarnation owner) {
   if (m.phase < MigrationPhase::kClosing || owner == 0 || owner == m.incarnation) return;
   const Job* job = deps_.jobs.find(m.job);
@@ -239,7 +241,7 @@ void MigrationOutcomes::close_when_measured(Migration& m) {
   });
 }
 
-// The source owns the job again, but its process does not run yet.
+// Returns whether the source owns the job again but the process does not run yet.
 bool MigrationOutcomes::job_stands_still(const Migration& m) const {
   const Job* job = deps_.jobs.find(m.job);
   return job != nullptr && holds_gpu(job->state) && job->node() == m.from.node &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the reports of a switch and of its sides, and writes them into the tables. From them follows how
-// far a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
-// reported their measurements, or after a time.
+// Processes the reports of a switch and of its sides, and writes them into the tables. They determine how far
+// a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
+// reported their measurements, or after a timeout.
 //
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none;
 // those of the store are logged.
@@ -31,16 +31,16 @@ class MigrationOutcomes {
   MigrationOutcomes(const MigrationOutcomes&) = delete;
   MigrationOutcomes& operator=(const MigrationOutcomes&) = delete;
 
-  // `owner`: the incarnation that the owner of the job has reported; 0: none.
+  // Processes a report of the switch. `owner` is the incarnation that the job's owner has reported; 0: none.
   void on_report(Migration& migration, const migration::Report& report, Incarnation owner);
   void decide(Migration& migration, MigrationResult result, const std::string& error, Incarnation owner);
-  // The owner of a decided migration's job has reported that it runs as `owner`.
+  // Handles a report that the job of a decided migration runs as `owner`.
   void on_owner(Migration& migration, Incarnation owner);
   void on_source_report(Migration& migration, const wire::SourceReport& report);
   void on_target_report(Migration& migration, const wire::TargetReport& report);
-  // The host memory that followed the process is there; the migration may be over.
+  // Handles the arrival of the host memory that followed the process. The migration may then be over.
   void on_memory_arrived(Migration& migration, const wire::TargetReport& report);
-  // Closes a decided migration, or waits for what its sides owe.
+  // Closes a decided migration, or waits for missing measurements of its sides.
   void close_when_measured(Migration& migration);
 
  private:
@@ -52,7 +52,8 @@ class MigrationOutcomes {
   void note_pause(Job& job, const Migration& migration);
 
   Dependencies deps_;
-  std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;  // of decided ones
+  // timers of decided migrations
+  std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;
 };
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests and restarts. Messages of the switch: migration_messages.cc.
+// The requests for migrations, and restarts. Messages of the switch are in migration_messages.cc.
 #include "coordinator/migration/migration_runner.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::seconds kDecisionPollInterval{1};  // a notification ends the waiting before
+constexpr std::chrono::seconds kDecisionPollInterval{1};  // a notification ends the wait earlier
 constexpr std::chrono::milliseconds kRetryInterval{20};
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
@@ -27,7 +27,7 @@ Error no_migration(MigrationId id) {
   return {ErrorCode::kNotFound, "There is no migration " + migration_text(id)};
 }
 
-// As far as the record tells.
+// Builds a migration from the facts in the record.
 Migration described(const migration::SwitchInfo& info, const Result<wire::MigrationPlan>& plan) {
   Migration m;
   m.id = info.migration;
@@ -63,7 +63,7 @@ Result<void> MigrationRunner::restore() {
   });
   for (const migration::Record& record : records) {
     if (!entry(record.info).settled) deps_.table.mark_unsettled(record.info.migration);
-    // The journal is durable before the store is: the store may not know any more that it gave the id.
+    // The journal becomes durable before the store. So the store may not know that this id was assigned.
     CKPT_TRYV(deps_.table.skip_ids_to(record.info.migration));
   }
   CKPT_TRYV(driver_.restore(records));
@@ -75,7 +75,7 @@ Result<void> MigrationRunner::restore() {
   return ok();
 }
 
-// The table does not know a record's migration if its store was lost.
+// Returns the table's entry for a record. The table lacks the migration if the store was lost.
 Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
   Migration* known = deps_.table.find(info.migration);
   if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
@@ -85,7 +85,8 @@ Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
   return *known;
 }
 
-// After a restart: what the journal decided may not have reached the table before the crash.
+// Applies the journal's decision after a restart. The decision may not have reached the table before the
+// crash.
 void MigrationRunner::adopt_outcome(Migration& m) {
   const migration::CoordinatorState* state = driver_.switches().find(m.id);
   if (m.phase == MigrationPhase::kClosing) return outcomes_.close_when_measured(m);
@@ -143,9 +144,9 @@ control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo inf
   const Migration asked = *deps_.table.find(id);
   const auto reached = co_await check_network(deps_.calls, asked, std::move(network));
   Migration* m = deps_.table.find(id);
-  if (checking_.erase(id) == 0 || m == nullptr) co_return;  // it was aborted meanwhile
+  if (checking_.erase(id) == 0 || m == nullptr) co_return;  // the migration was aborted in the meantime
   if (reached)
-    (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
+    (void)start_switch(*m, std::move(info));  // a refusal becomes the migration's result
   else
     outcomes_.decide(*m, MigrationResult::kRefused, reached.error().to_string(), owner_of(id));
   checked_.notify();
@@ -253,7 +254,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
                                                         std::optional<std::uint64_t> bandwidth) {
   constexpr std::chrono::seconds kAnswerTime{10};
   co_await network_checked(id);
-  co_await driver_.caught_up(id);  // the source has been asked to prepare
+  co_await driver_.caught_up(id);  // the source has then received the order to prepare
   Migration* m = deps_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->phase > MigrationPhase::kGranted)
@@ -284,7 +285,8 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   co_return ok();
 }
 
-// Without a switch there is nothing that an agent could be told.
+// Checks whether a migration may be removed. Without a switch there is no outcome that an agent could ask
+// for.
 bool MigrationRunner::may_leave(const Migration& m) const {
   if (m.gang_move != 0 && !m.settled) return false;
   if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs migrations: takes requests, feeds the switch machines (switch_driver.h) with messages and with the
-// presence of nodes, and sends their messages. MigrationOutcomes writes their reports into the table.
+// Runs migrations. It takes requests, passes messages and the presence of nodes to the switch machines
+// (switch_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the table.
 //
-// The journal decides; the table shows. A request waits while a record of its migration is being written:
-// begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails the
-// migration at hand. A record of unknown fate ends the process through `fatal`, and the restart reads the
-// journal.
+// The journal decides, and the table only shows. A request waits while a record of its migration is being
+// written: begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails
+// the current migration. If it is unknown whether a record was written, the process ends through `fatal`, and
+// the restart reads the journal.
 // Threads: one io_context on one thread. Ownership: owns the driver and its journal; borrows its
-// dependencies, which outlive it. Errors: kNotFound, kRefused (too late, or the migration is over); those of
+// dependencies, which outlive it. Errors: kNotFound; kRefused (too late, or the migration is over); those of
 // store and journal.
 #pragma once
 
@@ -42,7 +42,7 @@ class MigrationRunner : private SwitchEffects {
   MigrationRunner(Dependencies deps, migration::Journal journal, migration::Timing timing,
                   std::function<void(const Error&)> fatal);
 
-  // Once, after the table was loaded and before agents may connect.
+  // Restores the open migrations. Call this once, after the table was loaded and before agents may connect.
   Result<void> restore();
 
   struct Request {
@@ -51,36 +51,39 @@ class MigrationRunner : private SwitchEffects {
     std::int64_t timeout_ms = 0;
     double expected_pause_ms = 0;
     std::string reason;
-    SharedNetwork network;  // the plan's
+    SharedNetwork network;  // the plan's network
   };
-  // The caller has checked all that can be refused without asking the nodes. A network over which the target
-  // is not reached, and a journal without space, close the migration as refused, later.
+  // Begins a migration. The caller has made all checks that need no query to the nodes. If the network does
+  // not reach the target, or the journal has no space, the migration is later closed as refused.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
   // Returns when the begin is durable, or with the refusal of network or journal.
   control::Task<Result<Migration*>> begun(MigrationId id);
-  // A switch that `node` has open and that no record here has. Its sides are asked, and their records decide.
-  // kInvalidArgument if it is no switch of that node.
+  // Recovers a switch that `node` has open and this coordinator has no record of. Its sides are queried, and
+  // their records decide. Returns kInvalidArgument if it is no switch of that node.
   Result<void> recover(const std::string& node, migration::SwitchInfo info);
   Result<void> abort(MigrationId id, const std::string& reason);
-  // The same because its target shall take no job any more: the migration has failed, and nobody aborted it.
+  // Gives up a migration because its target may take no job any more. The migration is recorded as failed,
+  // not as aborted by a user.
   Result<void> give_up(MigrationId id, const std::string& reason);
   control::Task<Result<void>> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
-  // The receiver of reports, also of those of moves of ranks: each moving rank has a migration of its own.
+  // Returns the receiver of reports, including those of moves of ranks. Each moving rank has a migration of
+  // its own.
   [[nodiscard]] MigrationOutcomes& outcomes() { return outcomes_; }
-  // Returns when all requests and messages up to now are handled, their records durable.
+  // Waits until all requests and messages up to now are handled and their records are durable.
   control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }
   control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
-  // Removes some of the closed migrations that need not stay, the oldest first. One stays that an agent may
-  // still ask about, and the newest of a job that has not ended. True: there may be more.
+  // Removes some of the closed migrations that need not stay, the oldest first. A migration stays if an agent
+  // may still ask about it, or if it is the newest of a job that has not ended. Returns true if there may be
+  // more.
   bool prune(const Retention& keep);
 
   void on_node_ready(const Node& node);
   void on_node_lost(const Node& node);
 
  private:
-  // SwitchEffects.
+  // These functions implement SwitchEffects.
   void taking(MigrationId id, const migration::CoordinatorEvent& event) override;
   void send(const migration::SwitchInfo& info, const migration::Send& sent) override;
   void report(const migration::SwitchInfo& info, const migration::Report& report) override;
@@ -91,15 +94,15 @@ class MigrationRunner : private SwitchEffects {
   control::Task<Result<Forget>> forgettable() override;
 
   Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& reason);
-  // The network first, then the switch.
+  // Checks the network, and then starts the switch.
   control::Task<> start(MigrationId id, migration::SwitchInfo info, SharedNetwork network);
   Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
-  // Returns when the migration's switch has begun, or will not.
+  // Returns when the migration's switch has begun, or will not begin.
   control::Task<> network_checked(MigrationId id);
 
   void take_frames();
   void on_switch(const Node& node, const wire::CommitMessage& message, std::size_t bytes);
-  // Why a node's message is not believed or passed on.
+  // Returns why a node's message is not accepted or not relayed.
   [[nodiscard]] std::optional<std::string> refusal(const Node& node, const wire::CommitMessage& message,
                                                    std::size_t bytes) const;
   void on_progress(const Node& node, const wire::MigrationProgress& progress);
@@ -108,7 +111,7 @@ class MigrationRunner : private SwitchEffects {
   void send_presence(const Node& node, bool connected);
   void adopt_outcome(Migration& migration);
   Migration& entry(const migration::SwitchInfo& info);
-  // As which the owner of the job runs, as far as it has reported; 0: it has not.
+  // Returns the incarnation as which the job's owner runs, as far as reported; 0: not reported.
   [[nodiscard]] Incarnation owner_of(MigrationId id) const;
   [[nodiscard]] bool may_leave(const Migration& migration) const;
   Migration* checked(MigrationId id, const Node& node, Side side);
@@ -116,7 +119,7 @@ class MigrationRunner : private SwitchEffects {
   Dependencies deps_;
   MigrationOutcomes outcomes_;
   SwitchDriver driver_;
-  std::set<MigrationId> checking_;  // whose network is being checked
+  std::set<MigrationId> checking_;  // migrations whose network is being checked
   Signal checked_;
   Rarely dropped_;
 };

@@ -87,7 +87,8 @@ std::vector<std::reference_wrapper<const Migration>> MigrationTable::open() cons
   return found;
 }
 
-// Only the newest may be: the next one begins when it is decided.
+// Returns the job's open migration. Only the newest can be open, because the next migration begins after it
+// is decided.
 const Migration* MigrationTable::open_of(JobId job) const {
   const auto open = index_.newest_open_of(job);
   if (!open) return nullptr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the nodes of both sides whether a move would begin: the job's own node first, then all targets at once. Dry runs
-// and looks at a job use it. Nothing is touched.
-// Threads: one io_context on one thread. Ownership: borrows `calls`. Errors: each target's answer has its own, kRefused
-// or kNotSupported where a node would not take part. A node that does not answer was not asked, which is no yes.
+// Queries the nodes of both sides whether a move would begin: the job's own node first, then all targets at
+// once. Dry runs and displays of a job use this. Nothing is changed.
+// Threads: one io_context on one thread. Ownership: borrows `calls`. Errors: each target's answer has its own
+// error: kRefused or kNotSupported if a node would not take part. A node that does not answer counts as not
+// queried, which is not a positive answer.
 #pragma once
 
 #include <chrono>
@@ -17,16 +18,16 @@
 namespace ckpt::coordinator {
 
 inline constexpr std::chrono::seconds kCheckAnswer{10};
-// So many targets of one job are asked at once.
+// The most targets of one job that are queried at once.
 inline constexpr std::size_t kMaxAskedTargets = 8;
 
 struct MoveQuestion {
   struct Target {
     Place place;
-    Result<SharedNetwork> network;  // with the job's node
+    Result<SharedNetwork> network;  // the network shared with the job's node
   };
   wire::JobSpec spec;
-  wire::Incarnation incarnation = 0;  // that it runs as
+  wire::Incarnation incarnation = 0;  // the incarnation as which the job runs
   Place from;
   std::vector<Target> targets;
 };
@@ -34,14 +35,15 @@ struct MoveQuestion {
 struct TargetAnswer {
   Place place;
   Result<void> takes = ok();
-  bool is_of_source = false;  // the job's own node refused, or did not answer
+  bool is_of_source = false;  // true if the job's own node refused, or did not answer
 };
 
-// In the order of the targets.
+// Queries the targets. The answers are in the order of the targets.
 control::Task<std::vector<TargetAnswer>> ask_targets(NodeCalls& calls, MoveQuestion question);
-// "node-b: reason; node-c: reason" of those that would not take it. Equal reasons are there once.
+// Returns "node-b: reason; node-c: reason" for the targets that would refuse the job. Each reason is listed
+// once.
 [[nodiscard]] std::string refusals_text(const std::vector<TargetAnswer>& answers);
-// The best suitable place of each node but `except`, at most kMaxAskedTargets.
+// Returns the best suitable place of each node except `except`, at most kMaxAskedTargets.
 [[nodiscard]] std::vector<Place> best_of_nodes(const std::vector<Candidate>& candidates,
                                                const std::string& except);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the movers of two GPUs on different nodes reach each other over a network. It is asked before a
-// move touches its target, by a lane of the kind that the move will use.
-// Threads: one io_context on one thread. Ownership: borrows `calls`. Errors: kRefused, naming the network, the
-// nodes and the reason; nothing was touched.
+// Checks whether the movers of two GPUs on different nodes reach each other over a network. The check runs
+// before a move changes its target, and uses a lane of the same kind as the move.
+// Threads: one io_context on one thread. Ownership: borrows `calls`. Errors: kRefused, naming the network,
+// the nodes and the reason; nothing was changed.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@
 
 namespace ckpt::coordinator {
 
-// A mover may have to be started, and a lane to be given up.
+// The limit of a check. A mover may have to be started, and a lane may have to be given up.
 inline constexpr std::chrono::milliseconds kNetworkCheckLimit{40000};
 
-// Over each pair of its addresses, one after the other. Its name is empty: a node's agent is of a version that
-// names none and answers no checks.
+// Checks each pair of the network's addresses in sequence. An empty network name means that a node's agent is
+// of a version that names no networks and answers no checks.
 control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, SharedNetwork network,
                                           std::chrono::milliseconds limit = kNetworkCheckLimit);
-// Checks the network of that migration, within the migration's own timeout if that is shorter.
+// Checks the network of the migration, within the migration's own timeout if that is shorter.
 control::Task<Result<void>> check_network(NodeCalls& calls, const Migration& migration,
                                           SharedNetwork network);
 

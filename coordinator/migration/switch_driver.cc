@@ -32,7 +32,8 @@ void fault_before_message(const wire::Body& body) {
   if (std::holds_alternative<wire::Released>(body)) fault_point(FaultPoint::kCoordinatorHeardReleased);
 }
 
-// Twice the size after a compaction, and never so much that an append would be refused before.
+// Returns the size at which the journal is compacted again. This is twice the size after a compaction, but
+// small enough that no append is refused before.
 std::uint64_t next_compaction(std::uint64_t left) {
   const std::uint64_t space = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
   return std::max(kCompactAboveBytes, left + std::min(left, space / 2));
@@ -179,7 +180,7 @@ control::Task<> SwitchDriver::compact() {
   auto forget = co_await effects_.forgettable();
   Result<void> done = ok();
   if (forget) {
-    // Records that were appended meanwhile stay: no rule of before speaks of them.
+    // Records that were appended in the meantime stay, because the earlier rules do not apply to them.
     const auto rewrite = [this, &forget] {
       Result<void> compacted = journal_.compact(*forget);
       journal_bytes_ = journal_.size_bytes();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's driver of the switch (libckpt/protocol/handover/driver.md): its machines and journal on a
-// MachineRunner, with a queue for each migration. The journal is compacted when it is large and has doubled since, and once
-// the store is durable with the facts of the forgotten records.
+// The coordinator's driver of the switch (libckpt/protocol/handover/driver.md). It runs the state machines
+// and their journal on a MachineRunner, with a queue for each migration. The journal is compacted when it is
+// large and has doubled since the last compaction. Before that, the store must be durable with the facts of
+// the removed records.
 //
-// Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and
-// that thread; borrows the effects. Its end waits for the records that are being written.
-// Errors: the runner's (machine_runner.h).
+// Threads: the event loop; only the disk thread uses the journal. Ownership: owns machines, journal, timers
+// and the disk thread; borrows the effects. The destructor waits for records that are being written. Errors:
+// the runner's (machine_runner.h).
 #pragma once
 
 #include <atomic>
@@ -25,21 +26,22 @@
 
 namespace ckpt::coordinator {
 
-// The outside world of the machines. Called on the loop; may put events into the driver.
+// The actions that the machines request from their owner. Called on the loop; may put events into the driver.
 class SwitchEffects {
  public:
   virtual ~SwitchEffects() = default;
-  // The event is about to be handed to its machine.
+  // Reports that the event is about to be passed to its machine.
   virtual void taking(migration::MigrationId id, const migration::CoordinatorEvent& event) = 0;
   virtual void send(const migration::SwitchInfo& info, const migration::Send& message) = 0;
   virtual void report(const migration::SwitchInfo& info, const migration::Report& report) = 0;
-  // BEGUN was refused: nothing was touched, and there is no machine.
+  // Reports that the record BEGUN was refused. Nothing was changed, and there is no machine.
   virtual void not_begun(migration::MigrationId id, const Error& error) = 0;
-  // All that an event led to is done.
+  // Reports that all consequences of an event have been processed.
   virtual void handled(migration::MigrationId id) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(migration::MigrationId id,
                                                            const migration::ArmTimer& timer) const = 0;
-  // True for records that need not stay. Returned once the facts that replace them are durable.
+  // A function that returns true for records that need not stay. forgettable() returns it once the facts that
+  // replace the records are durable.
   using Forget = std::function<bool(const migration::Record&)>;
   virtual control::Task<Result<Forget>> forgettable() = 0;
 };
@@ -56,35 +58,38 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   SwitchDriver(const SwitchDriver&) = delete;
   SwitchDriver& operator=(const SwitchDriver&) = delete;
 
-  // As the journal was opened: before the first event.
+  // Returns the records that the journal had when it was opened. Call this before the first event.
   [[nodiscard]] std::vector<migration::Record> records() const { return journal_.records(); }
-  // Once, before all else.
+  // Restores the machines. Call this once, before all other functions.
   Result<void> restore(const std::vector<migration::Record>& records);
 
-  // Its record is written with space reserved for the rest of the migration. Refused without it: not_begun().
+  // Begins a switch. Its record is written with space reserved for the rest of the migration. Without that
+  // space, the switch is refused: not_begun().
   Result<void> begin(migration::SwitchInfo info, bool source_connected, bool target_connected);
   Result<void> recover(migration::SwitchInfo info);
-  // A message of a node. It is dropped while kMaxQueued of them wait for a record of the migration: nodes send it again.
+  // Handles a message of a node. The message is dropped while kMaxQueued messages wait for a record of the
+  // migration. Nodes send it again.
   static constexpr std::size_t kMaxQueued = 32;
   void on_message(wire::CommitMessage message);
   void on_event(migration::MigrationId id, migration::CoordinatorEvent event) {
     runner_.enqueue(id, std::move(event));
   }
-  // Returns when all is done that the event leads to, or with why it cannot be.
+  // Handles an event. Returns when all its consequences are done, or with the reason why it cannot be
+  // handled.
   control::Task<Result<void>> handle(migration::MigrationId id, migration::CoordinatorEvent event);
-  // Returns when all is done that came for the migration up to now.
+  // Waits until all events that arrived for the migration so far have been processed.
   control::Task<> caught_up(migration::MigrationId id) { return runner_.caught_up(id); }
 
-  // A copy of the records up to now.
+  // Returns a copy of the records up to now.
   control::Task<Result<migration::Journal::Copy>> copy_journal();
   void forget(migration::MigrationId id);
-  // Something that came for it is not done.
+  // Returns whether an event for the migration has not been processed yet.
   [[nodiscard]] bool is_busy(migration::MigrationId id) const { return runner_.is_busy(id); }
   [[nodiscard]] std::size_t waiting(migration::MigrationId id) const { return runner_.waiting(id); }
   [[nodiscard]] const migration::CoordinatorSwitches& switches() const noexcept { return switches_; }
 
  private:
-  // runner::Protocol.
+  // These functions implement runner::Protocol.
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId migration) const override { return migration; }
   Result<runner::Step<Batch>> step(wire::MigrationId id, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
@@ -105,7 +110,7 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   migration::Journal journal_;
   migration::CoordinatorSwitches switches_;
   SwitchEffects& effects_;
-  std::atomic<std::uint64_t> journal_bytes_;  // as the disk thread last reported
+  std::atomic<std::uint64_t> journal_bytes_;  // the journal's size, as the disk thread last reported it
   std::uint64_t compact_at_bytes_;
   bool compacting_ = false;
   control::asio::thread_pool disk_{1};

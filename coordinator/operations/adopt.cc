@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `adopt`: a process that was not started by gpumigrate becomes a job where it is.
+// `adopt`: makes a process that gpumigrate did not start a job on its current node.
 #include "coordinator/operations/service.h"
 
 namespace ckpt::coordinator {
@@ -11,7 +11,8 @@ struct Found {
   wire::ProcessFacts facts;
 };
 
-// The error of a node that does not have the process tells less than that of the node that has it.
+// Checks whether `error` is more informative than `before`. The error of a node without the process is less
+// informative than that of the process's node.
 bool says_more(const Error& error, const std::optional<Error>& before) {
   return !before || before->code() == ErrorCode::kNotFound || before->code() == ErrorCode::kUnavailable ||
          error.message().find("already") != std::string::npos;

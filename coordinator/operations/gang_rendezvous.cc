@@ -19,7 +19,7 @@ const std::string* find_variable(const wire::JobSpec& spec, std::string_view nam
   return at == spec.env.end() ? nullptr : &*at;
 }
 
-// "10.0.0.1" of "10.0.0.1:4711"; without the brackets of "[fe80::1]:4711".
+// Returns "10.0.0.1" for "10.0.0.1:4711". The brackets of "[fe80::1]:4711" are removed.
 std::string host_of(const Node& node) {
   const std::string& address = node.row.peer_address;
   std::string host = address.substr(0, address.rfind(':'));
@@ -31,7 +31,7 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Parses the port that an agent sent, which is not trusted; 0 if it is no port.
+// Parses the port that an agent sent, which is not trusted. Returns 0 if the text is no port.
 std::uint32_t port_in(std::string_view text) {
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -39,7 +39,7 @@ std::uint32_t port_in(std::string_view text) {
   return good ? port : 0;
 }
 
-// Where it stands, or is about to.
+// Returns the place where the rank runs, or is about to run.
 Place place_of(const Job& rank) {
   const bool comes = rank.operation && rank.operation->goal == OperationGoal::kRunning;
   return comes ? Place(rank.operation->to_node, rank.operation->to_gpu) : rank.ranks.front().place;
@@ -106,7 +106,7 @@ control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool s
   if (port == 0 || job == nullptr || job->incarnation != incarnation)
     co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + facts.spec.gang.name + " has no port yet");
   if (job->rendezvous_incarnation == incarnation) co_return job->rendezvous_port;
-  // Durable before another rank has it: rank 0 may have to be started a second time.
+  // The port is stored before another rank receives it, because rank 0 may have to be started a second time.
   Job changed = *job;
   changed.rendezvous_incarnation = incarnation;
   changed.rendezvous_port = port;

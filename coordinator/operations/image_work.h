@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open operations on a job's images, which give way to other orders.
+// Open operations on a job's images, which yield to other orders.
 // Threads: one io_context on one thread. Errors: the store's.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace ckpt::coordinator {
 class ImageWork {
  public:
   virtual ~ImageWork() = default;
-  // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The
-  // operation ends a moment later.
+  // Gives up a job's last snapshot, so that the job continues to run. Returns false if that is not possible,
+  // or not any more. The operation ends shortly afterwards.
   virtual bool give_up_parking(JobId id, const std::string& reason) = 0;
 };
 

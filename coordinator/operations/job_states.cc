@@ -8,7 +8,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// So a script may order something right behind `run --detach`.
+// The time in which a program creates its CUDA context. It lets a script send an order directly after `run
+// --detach`.
 constexpr std::int64_t kMakesContextMs = 3000;
 
 }  // namespace
@@ -75,7 +76,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
     return "it is a rank of " + job.spec.gang.name + ", which moves by `migrate " + job.spec.gang.name +
            " --rank " + std::to_string(job.rank_number()) + "`";
   if (state == "unknown") return job.reason;
-  // A snapshot gives way: its node has the job go on first.
+  // A snapshot yields to a move: its node first lets the job continue.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
   if (state == "starting" && !job.reason.empty()) return "it is starting: " + job.reason;
   if (state != "running" && !passes) return "it is " + state;
@@ -84,7 +85,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
 }
 
 bool JobStates::lacks_context(const Job& job) const {
-  // Until its node has reported it, it may come to run at any moment.
+  // A job that its node has not reported yet may begin to run at any moment.
   const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
   return is_reported && job.spec.mode == MigrationMode::kTransparent && of(job) == "starting" &&
          wall_clock_ms() - job.started_ms > kMakesContextMs;

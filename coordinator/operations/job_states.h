@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a job as users see it, from all tables that have the job.
+// The state of a job as users see it, derived from all tables that have the job.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 
@@ -19,20 +19,21 @@ class JobStates {
       : nodes_(nodes), migrations_(migrations), snapshots_(snapshots), faults_(faults) {}
 
   [[nodiscard]] std::string of(const Job& job) const;
-  // A node that is not connected, where an instance of the job may run; empty: there is none.
+  // Returns a disconnected node where an instance of the job may run; empty: none.
   [[nodiscard]] std::string silent_node(const Job& job) const;
-  // Why a job that is to be stopped has not ended, or how it ended is not known; empty: no node is silent.
+  // Returns why a job that must stop has not ended, or why its end is not known. Empty means that no node is
+  // disconnected.
   [[nodiscard]] std::string why_not_stopped(const Job& job) const;
-  // A finding against a GPU that it runs on; empty: none.
+  // Returns a finding against a GPU that the job runs on; empty: none.
   [[nodiscard]] std::string trouble_of(const Job& job) const;
-  // The same as a warning before a move; empty: nothing.
+  // Returns the finding of trouble_of() as a warning before a move; empty: none.
   [[nodiscard]] std::string warning_of(const Job& job) const;
-  // Empty, or why it cannot be moved now.
+  // Returns why the job cannot be moved now; empty: it can be moved.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
-  // Its program has no CUDA context, and has had the time in which a program that wants one makes it. So no verb waits
-  // for it any more.
+  // Returns whether the job's program has created no CUDA context within kMakesContextMs. Commands then no
+  // longer wait for the program.
   [[nodiscard]] bool lacks_context(const Job& job) const;
-  // True if the reason why a job is not movable now lies in the job itself, and will stay.
+  // Returns whether the obstacle to a move lies in the job itself and is permanent.
   [[nodiscard]] bool stays_put(const Job& job) const;
 
  private:

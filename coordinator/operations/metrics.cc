@@ -38,7 +38,8 @@ constexpr std::array kStrategies = {wire::MigrateStrategy::kLive, wire::MigrateS
 constexpr std::array kMigrationModes = {MigrationMode::kCooperative, MigrationMode::kTransparent,
                                         MigrationMode::kAdopted};
 
-// From a cooperative job's milliseconds to a transparent one between nodes at a slow link.
+// Returns buckets from the milliseconds of a cooperative job to a transparent move between nodes over a slow
+// link.
 std::vector<double> pause_bounds() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 }
@@ -128,7 +129,7 @@ Metrics::Metrics(Tables tables)
   tables_.events.added().subscribe([this](const Event& event) { take(event); });
 }
 
-// Shown as 0 from the start: a series that begins with its first event has no rate then.
+// Creates all series with the value 0. A series that begins with its first event has no rate at that event.
 void Metrics::prepare_series() {
   for (const wire::MigrateStrategy strategy : kStrategies) {
     for (const MigrationMode with : kMigrationModes) {
@@ -216,7 +217,7 @@ void Metrics::observe_gpus() {
   each("gpumigrate_gpu_remap_failed", "1 if a row of the GPU's memory could not be remapped.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_failed ? 1 : 0; });
   observe_gpu_errors();
-  // UUID and modelName are spelt as NVIDIA's exporter does, for joins with its series.
+  // UUID and modelName are spelled as in NVIDIA's exporter, for joins with its series.
   registry_.gauge("gpumigrate_gpu_info", "1; which GPU it is.", {"node", "gpu", "UUID", "modelName"},
                   [this](Series& out) {
                     for (const auto& [name, node] : tables_.nodes.all()) {
@@ -226,7 +227,7 @@ void Metrics::observe_gpus() {
                   });
 }
 
-// Gauges, though they count: NVML's numbers begin again where the driver or the GPU does.
+// Exports counts as gauges, because NVML's counts restart when the driver or the GPU restarts.
 void Metrics::observe_gpu_errors() {
   registry_.gauge(
       "gpumigrate_gpu_ecc_errors",
@@ -286,7 +287,7 @@ void Metrics::observe_migrations() {
   registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
                   "When the oldest open migration was asked for, in Unix time; absent without one.", {},
                   [this](Series& out) {
-                    const auto open = tables_.migrations.open();  // ids grow with time
+                    const auto open = tables_.migrations.open();  // ids increase with time
                     if (!open.empty()) out.add(seconds(open.front().get().started_ms));
                   });
   observe_transfer("gpumigrate_remaining_bytes",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of GET /metrics; every name is in docs/metrics.md, and a test compares.
+// The metrics of GET /metrics. Every name is in docs/metrics.md, and a test compares them.
 //
 // A part of the coordinator adds a metric in one of three ways, without a change elsewhere:
 // - events: each EventLog::add(kind, ...) is counted in gpumigrate_events_total{kind};
@@ -39,19 +39,19 @@ class Metrics {
 
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
-  // Once; null without certificates.
+  // Registers the metrics of certificates. Call this once; null: no certificates.
   void observe_certificates(std::shared_ptr<const tls::Identity> own);
-  // An answer of the HTTP API.
+  // Counts an answer of the HTTP API.
   void answered(unsigned status);
 
  private:
-  metrics::Registry registry_;  // before its counters
+  metrics::Registry registry_;  // declared before the counters that use it
 
  public:
-  metrics::Counters events;       // kind
-  metrics::Counters api_answers;  // code: 2xx, 4xx, ...
+  metrics::Counters events;       // label: kind
+  metrics::Counters api_answers;  // label: code (2xx, 4xx, ...)
   metrics::Counters migrations;   // strategy, mode, result
-  metrics::Counters sent_bytes;   // kind: chunks, host, context
+  metrics::Counters sent_bytes;   // label: kind (chunks, host, context)
   metrics::Counters final_bytes;
   metrics::Counters wire_bytes;
   metrics::Counters dirty_bytes;
@@ -59,15 +59,15 @@ class Metrics {
   metrics::Histograms migration_seconds;  // strategy, mode
   metrics::Histograms setup_seconds;      // mode
   metrics::Histograms downtime_seconds;   // strategy, mode
-  metrics::Histograms downtime_pieces;    // piece
+  metrics::Histograms downtime_pieces;    // label: piece
   metrics::Histograms rounds;
   metrics::Histograms memory_follows_seconds;
   metrics::Histograms rank_skew_seconds;
-  metrics::Histograms rank_pause_seconds;     // communicators; of ranks that stay
-  metrics::Histograms communicators_seconds;  // rank, communicators
+  metrics::Histograms rank_pause_seconds;     // label: communicators; only for ranks that stay
+  metrics::Histograms communicators_seconds;  // labels: rank, communicators
 
  private:
-  // The measurements of a migration are counted when it has ended.
+  // Counts the measurements of a migration when it has ended.
   void take(const Event& event);
   void observe_nodes();
   void observe_gpus();
@@ -82,7 +82,7 @@ class Metrics {
   [[nodiscard]] std::string mode_of(JobId id) const;
 
   Tables tables_;
-  std::set<MigrationId> preparing_;  // begun, and not known to be ready yet
+  std::set<MigrationId> preparing_;  // migrations that have begun and are not known to be ready yet
 };
 
 }  // namespace ckpt::coordinator

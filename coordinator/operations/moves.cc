@@ -14,13 +14,15 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Nodes send an inventory every five seconds, and at changes.
+// The age at which a node's last inventory counts as old. Nodes send an inventory every five seconds, and at
+// changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
-constexpr std::chrono::seconds kPlanAgain{1};  // whether it is still worth waiting depends on the time
+constexpr std::chrono::seconds kPlanAgain{1};  // the chance that waiting helps changes with time, so plans
+                                               // are repeated
 
-// The state of a node may be a moment old: one that is away may be connecting, and a driver that did not
-// answer may answer the next time it is asked.
+// Checks whether a node of the request may soon become usable. Its state may be slightly outdated: a
+// disconnected node may be connecting, and a driver that did not answer may answer the next query.
 bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
   const auto asked = parse_place(to);
   return std::any_of(views.begin(), views.end(), [&](const GpuView& view) {
@@ -44,7 +46,7 @@ PlanHints hints_of(const MigrateRequest& request) {
   return hints;
 }
 
-// Why a node refuses; empty: it does not. Errors: its answer is none.
+// Returns why a node refuses; empty: it accepts. Returns an error if the node gave no such answer.
 Result<std::string> reason_of(const Result<void>& answer) {
   if (answer) return std::string();
   const Error& error = answer.error();
@@ -105,7 +107,7 @@ Result<std::pair<wire::MigrationPlan, SharedNetwork>> Moves::plan_of_rank(
   CKPT_TRY(network, network_to(job, to.node, request.network));
   CKPT_TRY(full, make_plan(job, to, request.options));
   full.network = network.name;
-  // Lanes within a node take payloads out of memory: more addresses would bring nothing.
+  // Lanes within a node read payloads from shared memory, so more addresses would not help.
   if (to.node != job.node())
     full.paths = static_cast<std::uint32_t>(std::max<std::size_t>(1, network.paths.size()));
   return std::pair(std::move(full), std::move(network));
@@ -137,19 +139,20 @@ bool Moves::give_up_parking(const Job& job, const std::string& reason) {
 
 bool Moves::may_be_possible_soon(const Job& job) const {
   const std::string state = deps_.states.of(job);
-  // The operation that has paused the job lets it go on.
+  // The operation that has paused the job will let it continue.
   if (state == "paused") return true;
   if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
   if (state == "starting") return !deps_.states.lacks_context(job);
   if (not_described_yet) return true;
   if (!deps_.states.why_not_movable(job).empty()) return false;
-  // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
+  // A job that ended frees its memory shortly afterwards, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
   return deps_.jobs.newest_end_ms() > since || deps_.migrations.newest_end_ms() > since;
 }
 
-// The move's own estimate decides, which knows the target's rates and how much the job writes.
+// Returns a warning if the expected pause exceeds the limit. The move's own estimate decides, because it
+// includes the target's rates and how much the job writes.
 std::string Moves::limit_warning(const Job& job, const Place& to, const wire::MigrateOptions& options) const {
   const auto pause = expected_pause(job, deps_.nodes, to.node == job.node());
   const double limit_ms = static_cast<double>(options.max_downtime_ns) / static_cast<double>(kNanosPerMs);

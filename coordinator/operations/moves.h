@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Begins migrations where the planner finds a place, and has a job's way into an image given up for a move.
+// Begins migrations to places that the planner finds. For a move it can also cancel a job's parking
+// operation.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kInvalidArgument, kNotFound, kRefused (nothing was touched); those of the journal.
+// kInvalidArgument, kNotFound, kRefused (nothing was changed); those of the journal.
 #pragma once
 
 #include <string>
@@ -22,19 +23,22 @@ inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
 
 struct MigrateRequest {
   std::string to = "auto";  // NODE, NODE:GPU or auto
-  std::string network;      // over this one of the nodes' networks; empty: the first that both have
+  std::string network;      // the network to use; empty: the first that both nodes have
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   std::string reason;
-  std::vector<std::uint32_t> ranks;                  // of a job of several: those that move; none: all
-  std::optional<wire::Communicators> communicators;  // likewise; nullopt: as the job was started with
+  std::vector<std::uint32_t> ranks;  // the ranks that move, for a job of several ranks; empty: all
+  std::optional<wire::Communicators> communicators;  // when the ranks' communicators are made; nullopt: as at
+                                                     // the job's start
 };
 
-// Why a job cannot be moved within its node, and to another one; empty: nothing stands in the way.
+// Why a job cannot be moved within its node, and to another node. An empty text means that there is no
+// obstacle.
 struct MoveObstacles {
   std::string within_node;
   std::string between_nodes;
-  std::vector<TargetAnswer> targets;  // the nodes that were asked, if its own would let it go
+  std::vector<TargetAnswer> targets;  // the nodes that were queried, if the job's own node would let the job
+                                      // leave
 };
 
 class Moves {
@@ -53,43 +57,45 @@ class Moves {
   };
   explicit Moves(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
+  // Begins a move that Planner::plan() found possible, at once and without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
-  // For one rank of several that move together: its plan, and the network that it goes over.
+  // Returns the plan of one rank of several that move together, and the network that it uses.
   Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
                                                                      const MigrateRequest& request) const;
-  // A dry run: the plan, and whether the nodes of both sides would begin with it. Touches nothing.
+  // Returns the plan of a move, and whether the nodes of both sides would begin it. Changes nothing.
   control::Task<Result<MigratePlan>> dry_run(JobId id, MigrateRequest request);
-  // Whether a move of the job to that place would begin, as the nodes of both sides find: the one check of
-  // `dry_run`, and of drains before and after they begin. Touches nothing. kRefused, kNotSupported: it would
-  // not, with the reason; else the errors of the nodes' answers.
+  // Queries the nodes of both sides whether a move of the job to that place would begin. dry_run() uses this
+  // check, and so do drains, before and after they begin. Changes nothing. Returns kRefused or kNotSupported
+  // with the reason if the move would not begin, otherwise the errors of the nodes' answers.
   control::Task<Result<void>> check(JobId id, Place to, std::string network);
-  // The same of several targets, which are asked at once. In their order.
+  // Makes the same check as check() for several targets, which are queried at once. The answers are in the
+  // order of the targets.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
                                                        std::string network);
-  // The part of it that does not depend on the target.
+  // Makes the part of check() that does not depend on the target.
   control::Task<Result<void>> check_source(JobId id, bool leaves_node);
-  // The obstacles to a move of this running job: its node looks at it, and so do the nodes that have a GPU for
-  // it. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
+  // Returns the obstacles to a move of this running job. The job's node is queried, and the nodes that have a
+  // GPU for the job. Changes nothing. Returns kRefused if the job does not run, otherwise the errors of the
+  // node's answers.
   control::Task<Result<MoveObstacles>> obstacles(JobId id);
-  // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
-  // release the nodes have not reported yet.
+  // Begins a migration. Waits up to kAdmissionWaitMs if the move may soon become possible: while the job is
+  // starting, or while the nodes have not reported released memory yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
-  // Gives up parking a job that is on its way into an image although `plan` has a place for it. True: it is
-  // being given up.
+  // Cancels the parking of a job that is going into an image although `plan` has a place for the job. Returns
+  // true if the cancellation has begun.
   bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& reason);
   bool give_up_parking(const Job& job, const std::string& reason);
 
  private:
   control::Task<Result<std::string>> obstacles_between(JobId id, std::vector<TargetAnswer>& targets);
-  // "; node-c would take it (--to node-c)": of the other nodes of the plan.
+  // Returns the other nodes of the plan that would take the job: "; node-c would take it (--to node-c)".
   control::Task<std::string> others_text(JobId id, std::vector<Place> others, std::string network);
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::string limit_warning(const Job& job, const Place& to,
                                           const wire::MigrateOptions& options) const;
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
-  // The network that the job's node and `to` share; `asked`: its name, or empty.
+  // Returns the network that the job's node and `to` share. `asked` is the requested name, or empty.
   [[nodiscard]] Result<SharedNetwork> network_to(const Job& job, const std::string& to,
                                                  const std::string& asked) const;
 

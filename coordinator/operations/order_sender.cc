@@ -114,7 +114,9 @@ void OrderSender::send(JobId id) {
   const Migration* open = open_of(*job);
   for (const lifecycle::Order& order : lifecycle::due_orders(*job, open, deps_.view)) {
     if (std::holds_alternative<lifecycle::AbortOrder>(order)) {
-      if (abort(id, *open)) return send(id);  // the job may be free by now
+      if (abort(id, *open))
+        return send(id);  // the abort may have ended the migration, so the job's orders
+                          // are computed again
     } else if (const auto* end = std::get_if<lifecycle::EndOrder>(&order)) {
       send(id, *end);
     } else if (const auto* proof = std::get_if<lifecycle::ProofOrder>(&order)) {
@@ -138,7 +140,7 @@ bool OrderSender::abort(JobId id, const Migration& open) {
   });
   const MigrationId migration = open.id;
   if (!aborted_.insert(migration).second) return false;
-  // Too late is no failure: the owner of the job is told then.
+  // An abort that comes too late is no failure. The job's owner receives the order in that case.
   if (auto aborted = deps_.migration_runner.abort(migration, "Job " + open.job_name + " is to be stopped");
       !aborted)
     spdlog::info("migration {} is not aborted for the stop of {}: {}", migration_text(migration),

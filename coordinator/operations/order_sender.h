@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the orders that are due for jobs (lifecycle/order_rules.h): ends of instances, proofs that nothing is left, aborts
-// of moves. It looks at a job when the job has changed and when one of its nodes reports; again, where an order has
-// failed. Every living instance gets its end once on each connection.
+// Sends the orders that are due for jobs (lifecycle/order_rules.h): ends of instances, proofs that no
+// instance is left, and aborts of moves. A job is checked when the job has changed, when one of its nodes
+// reports, and again after a failed order. Every live instance receives its end order once per connection.
 //
-// No order leaves while the row that it follows from is not stored. Each second the rules among ranks are tried again.
+// No order is sent while the row from which it follows is not stored. The rules among ranks are retried each
+// second.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none;
-// what cannot be sent now is sent at the next look.
+// an order that cannot be sent now is sent at the next check.
 #pragma once
 
 #include <chrono>
@@ -38,18 +39,19 @@ class OrderSender {
   OrderSender(const OrderSender&) = delete;
   OrderSender& operator=(const OrderSender&) = delete;
 
-  // Once, after everything has been loaded.
+  // Starts the sender. Call this once, after everything has been loaded.
   void start();
 
-  // Ends instances that must not run; before the job's own machine takes the report.
+  // Ends instances that must not run. Call this before the job's own state machine processes the report.
   void fence(const Node& node, const wire::JobInstance& instance);
-  // The rest of what is due, behind it.
+  // Sends the other orders that are due. Call this after the job's own state machine has processed the
+  // report.
   void on_inventory(const Node& node);
   void on_instance(const wire::JobInstance& instance) { send(instance.job); }
   void on_lost(const Node& node);
 
-  // Asks the node whether anything of the job lives, for at most 10 s. Returns when it has answered, or at once while it is
-  // being asked.
+  // Queries the node whether any instance of the job exists, for at most 10 s. Returns when the node has
+  // answered, or at once while a query is under way.
   control::Task<> prove(JobId id, std::string node);
 
  private:
@@ -60,18 +62,18 @@ class OrderSender {
   void retry(JobId id, std::chrono::steady_clock::duration after);
   void send_retries();
   void send(JobId id);
-  // True: it was sent now.
+  // Aborts the migration. Returns true if the abort was sent now.
   bool abort(JobId id, const Migration& open);
   void send(JobId id, const lifecycle::EndOrder& order);
   control::Task<> ask(JobId id, lifecycle::ProofOrder order);
-  // The open migration of the job, or of a rank that it moves with; null: there is none.
+  // Returns the open migration of the job, or of a rank that it moves with; null: none.
   [[nodiscard]] const Migration* open_of(const Job& job) const;
 
   Dependencies deps_;
   std::set<Sent> sent_;
-  std::set<MigrationId> aborted_;  // by this coordinator
+  std::set<MigrationId> aborted_;  // migrations that this coordinator has aborted
   std::set<std::pair<JobId, std::string>> asked_;
-  std::map<JobId, std::chrono::steady_clock::time_point> retries_;  // when each is due
+  std::map<JobId, std::chrono::steady_clock::time_point> retries_;  // the time of each job's next retry
 };
 
 }  // namespace ckpt::coordinator

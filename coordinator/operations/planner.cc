@@ -73,7 +73,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
   return views;
 }
 
-// Counts the open migrations of the node: a job on its way to the node or GPU counts as there.
+// Counts the open migrations of the node. A job on its way to the node or GPU counts as already there.
 void Planner::count_migrations(GpuView& view) const {
   for (const Migration& migration : deps_.migrations.open()) {
     const std::string& node = view.place.node;
@@ -92,13 +92,13 @@ std::string Planner::why_closed(const Place& place, const PlanHints& hints) cons
   return closed;
 }
 
-// A cordon by health is an objection of its own.
+// Returns why the GPU is suspect. A cordon by health is a separate objection.
 std::string Planner::why_suspect(const Place& place) const {
   const auto fault = deps_.faults.find(place);
   return fault && fault->closed_until_ms != 0 && !fault->cordoned ? to_text(*fault) : "";
 }
 
-// The memory of the job that its node's last report of free memory is already without.
+// Returns the job's memory that the node's last report of free memory already excludes.
 std::uint64_t Planner::shown_bytes(const Job& job) const {
   const Node* node = deps_.nodes.find(job.node());
   const std::uint64_t shown =
@@ -106,8 +106,8 @@ std::uint64_t Planner::shown_bytes(const Job& job) const {
   return std::min(shown, job.expected_bytes());
 }
 
-// The memory that jobs are expected to take there beyond what they hold, and that open migrations are about
-// to bring.
+// Returns the memory on the GPU that is promised: growth that jobs there are expected to need, and memory of
+// open migrations to the GPU.
 std::uint64_t Planner::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
   for (const Job& job : deps_.jobs.live()) {
@@ -181,7 +181,8 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
     wanted.preferred_model = view.model;
     wanted.driver = view.driver;
   }
-  // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
+  // The driver restores a context only on the same chip. The source's node must also be able to dump
+  // processes.
   wanted.same_model = wanted.host_process = job.spec.mode != MigrationMode::kCooperative;
   return wanted;
 }
@@ -202,7 +203,7 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
   std::vector<GpuView> views = gpu_views(hints);
   PlacementRequest wanted = request_for(job, views);
   wanted.network = hints.network;
-  // It does not stand in its own way.
+  // The job does not count against its own node.
   for (GpuView& view : views) {
     if (view.place.node == job.node() && view.node_jobs > 0) --view.node_jobs;
   }
@@ -256,7 +257,7 @@ Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, co
     view.jobs -= std::min(view.jobs, 1U);
   }
   MigratePlan plan;
-  // Where it lies it is read without the link.
+  // On the node that stores the image, it is read without using the network.
   if (image.folder.empty() && !wanted.node) {
     PlacementRequest at_home = wanted;
     at_home.node = image.node;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job may go as the tables are now. The planner describes the GPUs and the job's needs to placement,
-// and returns its plan. Changes nothing.
+// The places where a job may run, according to the current tables. The planner describes the GPUs and the
+// job's needs to placement, and returns placement's plan. Changes nothing.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
-// kInvalidArgument, kNotFound for a node or GPU that does not exist, kRefused for a node that is not
-// connected, kNotSupported.
+// kInvalidArgument; kNotFound for a node or GPU that does not exist; kRefused for a disconnected node;
+// kNotSupported.
 #pragma once
 
 #include <chrono>
@@ -23,39 +23,39 @@
 namespace ckpt::coordinator {
 
 struct SubmitRequest {
-  wire::JobSpec spec;  // id, incarnation, ranks and user are filled in
+  wire::JobSpec spec;  // the job's specification; id, incarnation, ranks and user are filled in
   std::optional<std::string> node;
   std::optional<std::uint32_t> gpu;
-  GangShape gang;        // of one rank: an ordinary job
-  bool preempt = false;  // jobs of lower priority may be parked for it
+  GangShape gang;        // the shape of the gang; one rank: an ordinary job
+  bool preempt = false;  // jobs of lower priority may be moved or parked for this job
 };
 
-// Facts that the tables do not have: places that shall take no job, and promised memory.
+// Facts that the tables lack: places that must take no job, and promised memory.
 struct PlanHints {
-  std::vector<std::pair<Scope, std::string>> closed;      // with the reason
-  std::vector<std::pair<Place, std::uint64_t>> promised;  // a job each
-  std::string network;                                    // a move goes over this one; empty: any
+  std::vector<std::pair<Scope, std::string>> closed;      // places that must take no job, with the reason
+  std::vector<std::pair<Place, std::uint64_t>> promised;  // promised memory by GPU, one entry per job
+  std::string network;                                    // the network that a move must use; empty: any
 };
 
 struct MigratePlan {
   std::optional<Place> to;
-  std::string reason;    // why it is not possible
-  bool passing = false;  // not possible, but it may be once something ends, starts or comes back
-  bool no_gpu = false;   // not possible, since none of the candidates will do
+  std::string reason;    // why the move is not possible
+  bool passing = false;  // the obstacle may pass once a job ends or starts, or a node reconnects
+  bool no_gpu = false;   // no candidate is suitable
   std::vector<Candidate> candidates;
-  std::vector<std::string> warnings;  // of a dry run
+  std::vector<std::string> warnings;  // the warnings of a dry run
 };
 
-// "NODE" or "NODE:GPU".
+// Parses "NODE" or "NODE:GPU".
 [[nodiscard]] Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(
     const std::string& text);
-// The node is there and connected, and has that GPU.
+// Checks that the node exists, is connected and has that GPU.
 [[nodiscard]] Result<void> check_exists(const NodeTable& nodes, const std::string& node,
                                         std::optional<std::uint32_t> gpu);
 
 class Planner {
  public:
-  // For so long a new coordinator expects nodes that have not connected yet.
+  // The time for which a new coordinator expects nodes that have not connected yet.
   static constexpr std::chrono::seconds kReturnTime{60};
   struct Dependencies {
     const Config& config;
@@ -68,31 +68,32 @@ class Planner {
   };
   explicit Planner(Dependencies deps) : deps_(deps) {}
 
-  // A move: a plan, possible or not. `to`: NODE, NODE:GPU or auto.
+  // Returns the plan of a move, possible or not. `to` is NODE, NODE:GPU or auto.
   [[nodiscard]] Result<MigratePlan> plan(const Job& job, const std::string& to,
                                          const PlanHints& hints = {}) const;
-  // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that
-  // runs gives its memory back first.
+  // Returns where the job may continue from an image. An image in a node's own checkpoint store is only for
+  // that node's GPUs. A job that runs releases its memory first.
   [[nodiscard]] Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to,
                                                  const PlanHints& hints = {}) const;
-  // `to`: where it would be started.
+  // Returns the plan of a start. `to` is the place where the job would start.
   [[nodiscard]] Result<MigratePlan> plan(const SubmitRequest& request) const;
 
-  // For all ranks of a job, on one node.
+  // Returns the plan for all ranks of a job, on one node.
   [[nodiscard]] Result<GangPlan> plan_gang(const SubmitRequest& request) const;
 
-  // For all ranks of a job that goes on from images. `nodes`: those that `wanted` and `shape` name.
+  // Returns the plan for all ranks of a job that continues from images. `nodes` has the nodes that `wanted`
+  // and `shape` name.
   [[nodiscard]] Result<GangPlan> plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
                                            const GangShape& shape, const PlanHints& hints = {}) const;
 
-  // This coordinator has just been started, and does not have the inventories of all nodes yet.
+  // Returns whether this coordinator was just started and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;
   [[nodiscard]] bool nodes_are_away() const;
-  // The views of all GPUs, and the placement request for moving that job.
+  // These functions return the views of all GPUs, and the placement request for a move of the job.
   [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
   [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);
-  // The placement request for a job that goes on from that image.
+  // Returns the placement request for a job that continues from the image.
   [[nodiscard]] PlacementRequest request_for(const Job& job, const Image& image) const;
 
  private:

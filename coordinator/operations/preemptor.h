@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves away or parks jobs of lower priority before a job is placed that may preempt them
-// (SubmitRequest::preempt). A dry run and a real request ask the same plan.
-// Threads: one io_context on one thread. Errors: those of Planner; kRefused: that would not help; kTimedOut:
-// their memory did not become free.
+// The interface for preemption. Before a job that may preempt (SubmitRequest::preempt) is placed, jobs of
+// lower priority are moved away or parked. A dry run and a real request use the same plan.
+// Threads: one io_context on one thread. Errors: those of Planner; kRefused if preemption would not help;
+// kTimedOut if the jobs' memory did not become free.
 #pragma once
 
 #include <optional>
@@ -14,28 +14,30 @@
 
 namespace ckpt::coordinator {
 
-// A job that makes place for another one.
+// A job that is displaced by another job.
 struct Displacement {
   JobId job = 0;
   std::string name;
   std::int32_t priority = 0;
   Place from;
-  std::optional<Place> to;  // moved there live; nullopt: parked
+  std::optional<Place> to;  // the target of the live move; nullopt: the job is parked
 };
-// "low (j13) moves to node-b:0" or "low (j13) is parked".
+// Returns "low (j13) moves to node-b:0" or "low (j13) is parked".
 [[nodiscard]] std::string to_text(const Displacement& displaced);
 
 struct RunPlan {
   MigratePlan placing;
-  std::vector<Displacement> displaced;  // first, in this order
+  std::vector<Displacement> displaced;  // the jobs to displace first, in this order
 };
 
 class Preemptor {
  public:
   virtual ~Preemptor() = default;
-  // Changes nothing. Without `to` it would not help, with the reason.
+  // Returns the plan for the request. Changes nothing. A plan without `to` would not help, and has the
+  // reason.
   [[nodiscard]] virtual Result<RunPlan> plan_for(const SubmitRequest& request) const = 0;
-  // Returns once the job fits, with the jobs that were displaced; the caller submits it at once.
+  // Displaces jobs. Returns the displaced jobs once the new job fits. The caller must submit the new job at
+  // once.
   virtual control::Task<Result<std::vector<Displacement>>> preempt_for(SubmitRequest request) = 0;
 };
 

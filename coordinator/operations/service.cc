@@ -65,7 +65,7 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   CKPT_CO_TRY(ranks, deps_.admission.create_gang(std::move(request.spec), found.places, placed));
   std::vector<JobId> ids;
   for (const Job* rank : ranks) ids.push_back(rank->id);
-  // The first one's node finds the port at which the others meet it.
+  // The node of the first rank finds the port at which the other ranks connect.
   for (const JobId id : ids) {
     auto started = co_await start_or_explain(id);
     if (started) continue;
@@ -110,7 +110,7 @@ control::Task<> Service::start(JobId id) {
   const std::string node = job->node();
   auto spec = co_await deps_.rendezvous.complete(job->spec);
   if (!is_to_start(deps_.jobs.find(id))) co_return;
-  if (!spec) {  // it is started again with its node's next inventory
+  if (!spec) {  // the next inventory of the node starts the job again
     spdlog::warn("job {} is not started yet: {}", job_text(id), spec.error().to_string());
     co_return;
   }

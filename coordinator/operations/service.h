@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API's requests about jobs, carried out on the tables: submit, adopt, start, stop, wait.
+// The API's requests about jobs, applied to the tables: submit, adopt, start, stop, wait.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kInvalidArgument, kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
+// kInvalidArgument, kNotFound, kRefused, kNotSupported (nothing was changed), kUnavailable (a node is
+// disconnected).
 #pragma once
 
 #include <chrono>
@@ -16,18 +17,18 @@
 
 namespace ckpt::coordinator {
 
-// A process that runs already becomes a job.
+// A request to make a running process a job.
 struct AdoptRequest {
   std::int32_t pid = 0;
   std::string name;
   std::optional<std::string> node;
-  std::string machine;            // boot id of the machine that counts so; empty: the node's
-  std::uint64_t start_ticks = 0;  // 0: whichever process has the id
+  std::string machine;            // boot id of the machine where `pid` is valid; empty: the node's machine
+  std::uint64_t start_ticks = 0;  // start time of the process; 0: any process with that id
 };
 
-// A job that was started, and those that made place for it.
+// A job that was started, and the jobs that were displaced for it.
 struct Submitted {
-  Job* job = nullptr;  // of a gang its first rank
+  Job* job = nullptr;  // the job, or the first rank of a gang
   std::vector<Displacement> displaced;
 };
 
@@ -46,24 +47,28 @@ class Service {
   };
   explicit Service(Dependencies deps) : deps_(deps) {}
 
-  // The plan that submit() would carry out; changes nothing.
+  // Returns the plan that submit() would carry out. Changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
   control::Task<Result<Submitted>> submit(SubmitRequest request);
-  // A job of several ranks with a GPU each: all start, or those that have are stopped. kNotSupported with preempt.
+  // Submits a job of several ranks with a GPU each. Either all ranks start, or the ranks that started are
+  // stopped. Returns kNotSupported with preempt.
   control::Task<Result<Submitted>> submit_gang(SubmitRequest request);
-  // adopt.cc. Without a node every connected one is asked whose machine it is.
+  // Adopts a process (adopt.cc). Without a node, every connected node is queried whether the machine is its
+  // own.
   control::Task<Result<Job*>> adopt(AdoptRequest request);
-  // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
+  // Sends StartJob for a job that is stored as starting, at first or again after its node reconnected.
   control::Task<> start(JobId id);
-  // Recorded, then carried out until nothing of the job lives (order_sender.h). Where its node is away the order stands,
-  // and the job has not ended before that node reports it. Again: with the new grace.
+  // Stops a job. The stop is recorded, and orders are sent until no instance of the job runs
+  // (order_sender.h). If the node is disconnected the order stays in force, and the job has not ended before
+  // the node reports it. A repeated call sets a new grace time.
   Result<void> stop(const Job& job, std::int64_t grace_ms);
-  // All ranks of a job, in one write.
+  // Stops all ranks of a job, in one write.
   Result<void> stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms);
   control::Task<> wait_for_end(JobId id, Deadline deadline);
-  // Removes a job that has ended, with what its nodes keep of it but for its images. kRefused for a live one.
+  // Removes a job that has ended, with the data that its nodes store about it, except its images. Returns
+  // kRefused for a live job.
   Result<void> forget(const Job& job);
-  // A user moves it: what was taken in counts as confirmed.
+  // Confirms a job that was taken in, because a user moves it.
   void confirm_by_move(JobId id);
 
  private:

@@ -13,7 +13,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kUntilFreed{2};
 constexpr std::chrono::milliseconds kLogPollInterval{50};
 
-// The length of an instance's log once nothing is written to it any more.
+// Returns the length of an instance's log once nothing more is written to it.
 std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment& segment, JobId job) {
   const Node* node = nodes.find(segment.node);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, segment.incarnation);
@@ -22,7 +22,7 @@ std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment&
   return over ? std::optional(instance->log_bytes) : std::nullopt;
 }
 
-// As far as its node has reported.
+// Returns the log's length as far as the node has reported it.
 std::uint64_t reported_length(const NodeTable& nodes, const Segment& segment, JobId job) {
   const Node* node = nodes.find(segment.node);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, segment.incarnation);
@@ -34,7 +34,7 @@ std::int64_t nanos_until(LogReader::Deadline deadline) {
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(left).count());
 }
 
-// A time is known to the node that saw it.
+// Marks each line with "- " in place of its time, which only the node that received the line knows.
 std::string without_times(const OutputPart& part) {
   std::string text;
   bool begins_line = part.begins_line;
@@ -113,7 +113,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       walk.chunk.ended = true;
       break;
     }
-    // It went back to an earlier instance.
+    // The job returned to an earlier instance.
     if (walk.index >= job->segments.size()) walk.index = job->segments.size() - 1;
     const Segment segment = job->segments[walk.index];
     bool last = walk.index + 1 >= job->segments.size();
@@ -154,7 +154,8 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       ++walk.index;
       continue;
     }
-    // Its successor runs, so its node frees it. Until then it is not known where its log ends.
+    // The instance's successor runs, so its node is freeing the instance. Before that, the end of its log is
+    // not known.
     const bool is_being_freed = !last && !data.ended;
     const auto until = is_being_freed ? freed_until : deadline;
     const auto now = steady_clock::now();

@@ -12,7 +12,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestWait{1000};  // an inventory may tell of ends, too
+constexpr std::chrono::milliseconds kLongestWait{1000};  // an inventory may also report that instances have
+                                                         // ended
 constexpr std::chrono::milliseconds kCopyPollInterval{100};
 constexpr unsigned kMaxPieces =
     2 * kKeptOutput / wire::kMaxLogBytes;  // a node may answer with less than it has
@@ -33,7 +34,7 @@ control::Task<> OutputCopier::run() {
     timer.expires_after(kCopyPollInterval);
     co_await timer.async_wait(control::kTuple);
     co_await deps_.jobs.changed().wait_until(Clock::now() + std::min(kLongestWait, deps_.interval));
-    // Jobs that a lost store does not know may still come back from their nodes.
+    // Jobs that are unknown after a loss of the store may still be recovered from their nodes.
     co_await deps_.copies.keep_only([this](JobId job) { return !deps_.jobs.was_forgotten(job); });
     copy_from_nodes();
   }
@@ -53,7 +54,8 @@ void OutputCopier::copy_from_nodes() {
   }
 }
 
-// A node may report what it was never given: an instance counts if the job has run there.
+// Returns the logs to copy. A node may report instances that it was never assigned. So an instance counts
+// only if the job has run on that node.
 std::vector<OutputCopier::Wanted> OutputCopier::wanted_of(const Node& node, bool only_final) const {
   std::vector<Wanted> wanted;
   if (deps_.copies.limit() == 0) return wanted;
@@ -81,7 +83,7 @@ control::Task<> OutputCopier::copy_node(std::string node, std::vector<Wanted> in
     const auto copied = co_await copy(node, instance);
     const bool is_silent = !copied && (copied.error().code() == ErrorCode::kTimedOut ||
                                        copied.error().code() == ErrorCode::kUnavailable);
-    if (is_silent) break;  // the next time
+    if (is_silent) break;  // the remaining logs are copied the next time
   }
   busy_.erase(node);
 }

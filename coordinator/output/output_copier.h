@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies the ends of jobs' logs from the nodes that write them (output_copies.h). While a job writes this is as often as
-// the settings say; it is at once when an instance has moved or ended. All nodes are asked at once, and one that is silent
-// delays no other.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a log that could not be
-// read is tried again the next time; a copy that could not be written is logged.
+// Copies the ends of jobs' logs from the nodes that write them (output_copies.h). While a job writes, its log
+// is copied at the interval in the settings. It is copied at once when an instance has moved or ended. All
+// nodes are queried at the same time, so a node that does not answer delays no other node.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a log that
+// could not be read is retried the next time; a copy that could not be written is logged.
 #pragma once
 
 #include <set>
@@ -28,9 +28,10 @@ class OutputCopier {
   };
   explicit OutputCopier(Dependencies deps) : deps_(std::move(deps)) {}
 
-  // Once, after load() of everything.
+  // Starts copying. Call this once, after load() of all tables.
   void start();
-  // All that the node has reported and that is not copied yet. For a node that is about to be removed.
+  // Copies all output that the node has reported and that is not copied yet. Call this before the node is
+  // removed.
   control::Task<> copy_all_of(std::string node);
 
  private:
@@ -38,20 +39,21 @@ class OutputCopier {
   struct Wanted {
     JobId job = 0;
     Incarnation incarnation = 0;
-    std::uint64_t end = 0;  // as its node has reported
+    std::uint64_t end = 0;  // the log's end as reported by the node
   };
 
   control::Task<> run();
   void copy_from_nodes();
-  // Instances of that node with output that is not copied. `only_final`: those that write no more.
+  // Returns the node's instances with output that is not copied. `only_final` selects instances that write no
+  // more.
   [[nodiscard]] std::vector<Wanted> wanted_of(const Node& node, bool only_final) const;
   control::Task<> copy_node(std::string node, std::vector<Wanted> instances);
   control::Task<Result<void>> copy(const std::string& node, Wanted instance);
 
   Dependencies deps_;
-  std::set<std::string> busy_;  // nodes that are being asked
-  Clock::time_point all_next_;  // when instances that write are copied again
-  bool failed_ = false;         // the last copy was not written
+  std::set<std::string> busy_;  // nodes that are being queried
+  Clock::time_point all_next_;  // the time of the next copy for instances that still write
+  bool failed_ = false;         // true if the last copy could not be written
 };
 
 }  // namespace ckpt::coordinator

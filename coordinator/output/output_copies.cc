@@ -78,7 +78,7 @@ Result<OutputExtent> write_fresh(const std::string& path, std::uint64_t begin, s
   return OutputExtent(begin, begin + bytes.size());
 }
 
-// Leaves the last kKeptOutput bytes, from a line's begin on.
+// Shortens the copy to its last kKeptOutput bytes, beginning at the start of a line.
 Result<OutputExtent> shorten(int file, const std::string& path, OutputExtent extent) {
   const std::uint64_t from = extent.end - kKeptOutput;
   CKPT_TRY(bytes, read_part(file, path, kHeader + from - extent.begin, kKeptOutput));
@@ -86,7 +86,8 @@ Result<OutputExtent> shorten(int file, const std::string& path, OutputExtent ext
   return write_fresh(path, from + begin, std::string_view(bytes).substr(begin));
 }
 
-// By what the file has, since two callers may bring the same bytes.
+// Writes a part of a copy. The current content of the file decides what is new, because two callers may write
+// the same bytes.
 Result<OutputExtent> write_copy(const std::string& path, std::uint64_t offset, std::string_view bytes) {
   const auto opened = open_file(path, O_RDWR | O_APPEND);
   if (!opened) return write_fresh(path, offset, bytes);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the ends of jobs' logs: `logs` reads them once the node that wrote a log is away or removed. There is one file
-// for each instance, with its last kKeptOutput bytes or more. Beyond a limit of all files together the copy that grew
-// longest ago goes.
-// File: the 8 bytes of kMagic, the log's offset of the first byte (8 bytes, little-endian), the bytes. Not synced: a copy
-// may be lost with the machine.
-// Threads: one io_context on one thread; files are read and written on a thread of its own. Ownership: the folder.
-// Errors: kIo; a copy that could not be written is dropped.
+// Copies of the ends of jobs' logs. `logs` reads them once the node that wrote a log is disconnected or
+// removed. There is one file for each instance, with at least its last kKeptOutput bytes. If all files exceed
+// a common limit, the copy that grew longest ago is removed. File: the 8 bytes of kMagic, the log's offset of
+// the first byte (8 bytes, little-endian), the bytes. Files are not synced, so a copy may be lost with the
+// machine.
+// Threads: one io_context on one thread; files are read and written on a separate thread. Ownership: the
+// folder. Errors: kIo; a copy that could not be written is dropped.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ using wire::JobId;
 
 inline constexpr std::uint64_t kKeptOutput = std::uint64_t{1} << 20;
 
-// Offsets in an instance's log.
+// A range of offsets in an instance's log.
 struct OutputExtent {
   OutputExtent() = default;
   OutputExtent(std::uint64_t first, std::uint64_t last) : begin(first), end(last) {}
@@ -35,37 +35,41 @@ struct OutputExtent {
 };
 
 struct OutputPart {
-  std::uint64_t offset = 0;  // of the first byte
+  std::uint64_t offset = 0;  // the offset of the first byte
   std::string bytes;
   bool begins_line = true;
 };
 
 class OutputCopies {
  public:
-  // `limit`: bytes of all files, in whole blocks of a disk; 0: none are kept.
+  // Takes the folder and a limit in bytes for all files, counted in whole disk blocks. 0 means that no copies
+  // are stored.
   OutputCopies(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
-  // Once, before all else. Files that are none of its own, or damaged, are removed.
+  // Loads the copies. Call this once, before all other functions. Foreign or damaged files are removed.
   Result<void> load();
 
   [[nodiscard]] std::optional<OutputExtent> find(JobId job, Incarnation incarnation) const;
-  // Bytes that are there already are passed over. A gap starts the copy again behind it.
+  // Appends bytes to a copy. Bytes that the copy already has are skipped. After a gap the copy starts again
+  // behind the gap.
   control::Task<Result<void>> append(JobId job, Incarnation incarnation, std::uint64_t offset,
                                      std::string bytes);
-  // At most `limit` bytes from `offset` on, or from the copy's begin on. kNotFound: there is no copy.
+  // Returns at most `limit` bytes from `offset` on, or from the begin of the copy on. Returns kNotFound if
+  // there is no copy.
   control::Task<Result<OutputPart>> read(JobId job, Incarnation incarnation, std::uint64_t offset,
                                          std::size_t limit);
-  // Removes the copies of all jobs but those.
+  // Removes the copies of all jobs for which `stays` returns false.
   control::Task<> keep_only(std::function<bool(JobId)> stays);
 
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }  // of all files, likewise
+  // size of all files in whole disk blocks
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   using Key = std::pair<JobId, Incarnation>;
   struct Copy {
     OutputExtent extent;
-    std::uint64_t grown = 0;  // by it copies stand in the order in which they grew
+    std::uint64_t grown = 0;  // orders the copies by the time of their last growth
   };
 
   [[nodiscard]] std::string path_of(const Key& key) const;

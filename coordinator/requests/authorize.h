@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides whether a caller may make a request, ahead of all that acts on it. The call counts (routes.h), and each field
-// of the body (fields.h).
+// The decision whether a caller may make a request, made before the request is processed. It depends on the
+// call (routes.h) and on each field of the body (fields.h).
 // Threads: pure functions. Errors: kInvalidArgument for a body that is no object.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace ckpt::coordinator {
 
-// "This needs the role admin, and yours is operator: ...".
+// Returns "This needs the role admin, and yours is operator: ...".
 [[nodiscard]] std::string text_of_refusal(const std::string& what, Role min_role, Role role);
-// Why it is refused, for people; nothing: it is not.
+// Returns why the request is refused, for display; nullopt: it is permitted.
 Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role);
 
 }  // namespace ckpt::coordinator

@@ -12,7 +12,8 @@ bool has_zero_byte(const std::string& text) {
   return text.find('\0') != std::string::npos;
 }
 
-// JSON text may be nested arbitrarily deep, and the parser recurses when such a value is destroyed.
+// Checks the nesting depth of JSON text. The depth is unlimited in JSON, and the parser recurses when such a
+// value is destroyed.
 bool too_deep(const std::string& body) {
   constexpr int kDeepest = 16;
   int depth = 0;

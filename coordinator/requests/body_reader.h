@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a request's JSON object field by field, each once, and refuses unknown fields.
-// Errors: kInvalidArgument naming the field; the first one is kept and returned by finish().
+// A reader of a request's JSON object. It reads each field once, and refuses unknown fields. Errors:
+// kInvalidArgument naming the field; finish() returns the first error.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,14 @@ namespace ckpt::coordinator {
 
 class BodyReader {
  public:
-  // An empty body is an empty object.
+  // Parses the body. An empty body is an empty object.
   static Result<BodyReader> parse(const std::string& body);
 
-  // The fields that are there, of those with an effect (fields.h).
+  // Returns those fields of the body that have an effect (fields.h).
   [[nodiscard]] std::vector<const Field*> asked() const;
 
   std::optional<std::string> text(FieldName field);
-  // One of `words`; its index.
-  // One of the enum's names.
+  // Returns the value of a field that contains one of the enum's names.
   template <record::Named E>
   std::optional<E> named(FieldName field) {
     std::vector<std::string> words;
@@ -39,13 +38,13 @@ class BodyReader {
   std::optional<bool> boolean(FieldName field);
   std::optional<std::vector<std::string>> texts(FieldName field);
   std::optional<std::vector<std::uint32_t>> numbers(FieldName field, std::uint32_t max_value);
-  std::optional<std::vector<std::string>> environment(FieldName field);  // {"K": "V"} as K=V
+  std::optional<std::vector<std::string>> environment(FieldName field);  // {"K": "V"} becomes K=V
 
-  // The first thing that was wrong, or a field that was not asked for.
+  // Returns the first error, or an error for a field that was not read.
   Result<void> finish();
 
  private:
-  // One of `words`; its index.
+  // Returns the index of the field's value in `words`.
   std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
   explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
   const nlohmann::json* take(FieldName field);

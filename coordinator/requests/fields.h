@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of all fields that a request's body may have, each with what it asks for. A reader takes the names
-// of this table alone (FieldName): one that does not stand here does not compile.
+// The one table of all fields that a request's body may have, each with its effect. A reader accepts only
+// names of this table (FieldName). A name that is not in the table does not compile.
 // Threads: pure functions.
 #pragma once
 
@@ -13,20 +13,20 @@
 
 namespace ckpt::coordinator {
 
-// The effect of a field of a request, whichever call it is in.
+// The effect of a field of a request, regardless of the call.
 enum class Effect : std::uint8_t {
-  kNone,            // nothing beyond its call
-  kMovesJobs,       // jobs move, park or come back
-  kStartsProgram,   // a command runs, or a process is taken, as the jobs' user
-  kNamesFolder,     // files are written or read in a folder of a node's
-  kOverridesProof,  // the caller's word stands for what the cluster cannot prove
-  kChangesMembers,  // who belongs to the cluster
+  kNone,            // no effect beyond that of the call
+  kMovesJobs,       // jobs move, are parked or return
+  kStartsProgram,   // a command runs, or a process is adopted, as the jobs' user
+  kNamesFolder,     // files are written or read in a folder on a node
+  kOverridesProof,  // the caller's statement replaces a proof that the cluster cannot make
+  kChangesMembers,  // the members of the cluster change
 };
 
 struct Field {
   std::string_view name;
   Effect effect = Effect::kNone;
-  // Counts for a text that begins with '/', and not for the name of a node.
+  // True if the effect applies only to a text that begins with '/', and not to a node's name.
   bool if_folder = false;
 };
 
@@ -89,7 +89,7 @@ inline constexpr std::array kFields = {
   return nullptr;
 }
 
-// The name of a field of the table.
+// The name of a field in the table.
 class FieldName {
  public:
   consteval FieldName(const char* name) : name_(name) {  // NOLINT: a literal is a name
@@ -101,7 +101,7 @@ class FieldName {
   const char* name_;
 };
 
-// The least role that may ask for it.
+// Returns the lowest role that may request the effect.
 [[nodiscard]] constexpr Role min_role_for(Effect effect) {
   switch (effect) {
     case Effect::kNone:
@@ -116,9 +116,9 @@ class FieldName {
   }
   return Role::kAdmin;
 }
-// "starts a program", for people.
+// Returns the effect as text for display: "starts a program".
 [[nodiscard]] const char* to_text(Effect effect);
-// A text that means a folder of a node, where else a node is named.
+// Returns whether the text is a folder on a node. Other texts in the same field are node names.
 [[nodiscard]] constexpr bool means_folder(std::string_view to) {
   return to.starts_with('/');
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of the HTTP API: fields stand in the order in which docs/api.md lists them.
+// The JSON type of the HTTP API. Fields keep the order in which docs/api.md lists them.
 #pragma once
 
 #include <nlohmann/json.hpp>

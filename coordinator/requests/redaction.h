@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaves out of an answer what its reader's role may not see: commands of jobs below operator, their output below
-// admin (libckpt/base/private_text.h). All answers of the API go through it, so that none has to think of it.
-// Threads: pure functions. Errors: none; an answer that should be JSON and is not becomes an empty one.
+// The removal of parts of an answer that the reader's role may not see. Commands of jobs are hidden below
+// operator, and their output below admin (libckpt/base/private_text.h). All answers of the API pass through
+// this filter, so that no handler can omit it.
+// Threads: pure functions. Errors: none; an answer that should be JSON and is not becomes an empty answer.
 #pragma once
 
 #include "coordinator/requests/http.h"
@@ -10,7 +11,7 @@
 
 namespace ckpt::coordinator {
 
-// A command, or a part of one, in an answer: shown as it is, or as null.
+// Returns a command, or a part of a command, for an answer: unchanged or as null.
 [[nodiscard]] json command_json(const json& command);
 [[nodiscard]] HttpResponse shown_to(Role role, HttpResponse answer);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roles of callers of the HTTP API. Each role may do what the ones before it may, and more.
+// The roles of callers of the HTTP API. Each role includes the permissions of the previous roles.
 // Threads: pure functions.
 #pragma once
 
@@ -15,19 +15,20 @@ namespace ckpt::coordinator {
 enum class Role : std::uint8_t {
   kViewer,    // reads lists, without commands and logs of jobs
   kOperator,  // moves, parks and stops jobs, drains nodes, sets the policy
-  kAdmin,     // starts programs, reads logs, removes nodes and images, decides what the cluster cannot prove
+  kAdmin,  // starts programs, reads logs, removes nodes and images, and decides what the cluster cannot prove
 };
 
 [[nodiscard]] const char* to_text(Role role);
-// That of a client's certificate by its name. The coordinator's own is an admin's: who has its key may do all.
+// Returns the role of a client's certificate, by its name. The coordinator's own certificate has the role
+// admin, because the holder of its key is not restricted anyway.
 [[nodiscard]] std::optional<Role> role_of(const tls::Peer& peer);
 
-// The secrets that stand for roles.
+// The secret tokens of the roles.
 struct RoleTokens {
   std::string viewer;
   std::string operating;
   std::string admin;
-  // Compared in constant time; nothing for any other text.
+  // Returns the role of a token, compared in constant time; nullopt for any other text.
   [[nodiscard]] std::optional<Role> role_of(std::string_view given) const;
 };
 

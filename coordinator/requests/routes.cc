@@ -19,7 +19,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "recovery/close", kAdmin},
     Route{"POST", "jobs/JOB/confirm", kAdmin},
     Route{"POST", "nodes/NODE/remove", kAdmin},
-    Route{"POST", "join", kAdmin},  // and for joiners, who may do nothing else
+    Route{"POST", "join", kAdmin},  // also permitted for joiners, who may do nothing else
     Route{"POST", "nodes/NODE/add", kAdmin},
     Route{"GET", "certificates/denied", kAdmin},
     Route{"POST", "certificates/deny", kAdmin},
@@ -71,7 +71,7 @@ constexpr std::array kRoutes = {
     Route{"GET", "events", kViewer},
 };
 
-// The first piece of `rest`, which then begins behind it.
+// Returns the first segment of `rest`, and removes it from `rest`.
 std::string_view next_piece(std::string_view& rest) {
   const std::size_t end = rest.find('/');
   const std::string_view piece = rest.substr(0, end);

@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxMarginBytes = std::int64_t{1} << 50;
 using settings::Allowed;
 using settings::Setting;
 
-// Bounded above, too: they become nanoseconds, and are added to other sizes.
+// Values also have an upper limit, because they are converted to nanoseconds and added to other values.
 constexpr Allowed kTime{.least = kShortestTimeMs, .most = kDayMs};
 constexpr Allowed kAge{.least = kShortestTimeMs, .most = 3650 * kDayMs};
 constexpr Allowed kCount{.least = 1, .most = 10'000};

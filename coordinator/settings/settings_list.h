@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of coordinator.toml with its default and what it does. A file is read by this list (config.h), and
-// docs/site/settings.md is made from it.
+// Every key of coordinator.toml with its default and its description. Files are read by this list (config.h),
+// and docs/site/settings.md is generated from it.
 // Threads: pure functions. Ownership: the list points into `config`. Errors: none.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace ckpt::coordinator {
 
 [[nodiscard]] std::vector<settings::Setting> settings_of(Config& config);
-// Rows of docs/site/settings.md.
+// Returns the rows of docs/site/settings.md.
 [[nodiscard]] std::string settings_page();
 
 }  // namespace ckpt::coordinator

@@ -17,7 +17,7 @@ Job job_from_document(const std::string& text) {
   std::vector<wire::PauseFacts> pauses;
   for (const wire::PauseFacts& pause : job.pauses) add_pause(pauses, pause);
   job.pauses = std::move(pauses);
-  // The one node of a stop that was owed, before `may_live_on` had several.
+  // Older documents name the one node of a pending stop, from before `may_live_on` had several nodes.
   const auto owed = document.find("stop_owed");
   if (owed != document.end() && owed->is_boolean() && owed->get<bool>())
     job.unfenced_nodes.insert(job.node());

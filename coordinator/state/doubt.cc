@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::size_t kMaxDoubts = 16;  // of a job; the oldest that is over goes
+constexpr std::size_t kMaxDoubts = 16;  // the limit for one job; the oldest doubt is removed
 
 }  // namespace
 
@@ -24,7 +24,7 @@ const Doubt* open_doubt(const std::vector<Doubt>& doubts) {
   return at == doubts.end() ? nullptr : &*at;
 }
 
-// The first that is open has all that follow.
+// Adds a doubt, unless one is open. The open doubt covers all that follow.
 bool add_doubt(std::vector<Doubt>& doubts, Doubt doubt) {
   if (open_doubt(doubts) != nullptr) return false;
   if (doubts.size() >= kMaxDoubts) doubts.erase(doubts.begin());

@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// An event is one line of the log, whatever users put into names and reasons.
+// Makes the text one line, because an event is one line of the log whatever users put into names and reasons.
 std::string one_line(std::string text) {
   constexpr char kDelete = 0x7f;
   for (char& c : text)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of events for `gpumigrate events`: the newest `events_kept`, with ids that only grow.
-// Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
+// The log of events for `gpumigrate events`. It has the newest `events_kept` events, with increasing ids.
+// Threads: one. Errors: an event that cannot be stored is logged and dropped; no other part waits for events.
 #pragma once
 
 #include "coordinator/state/listeners.h"
@@ -19,10 +19,10 @@ class EventLog {
            MigrationId migration = 0);
   Result<std::vector<Event>> find(const EventQuery& query) { return store_.events(query); }
   Result<std::uint64_t> newest() { return store_.newest_event(); }
-  // Removes some of those that need not stay. True: there are more.
+  // Removes some of the events that need not stay. Returns true if there are more.
   bool prune(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }
-  // Each event, before it is stored.
+  // Returns the listeners that receive each event before it is stored.
   [[nodiscard]] Listeners<const Event&>& added() { return added_; }
 
  private:

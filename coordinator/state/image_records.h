@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's records of a job's images and protection. They are part of the job's own record (model.h)
-// and change with its state in one write. Plain values; coordinator/images changes them.
+// The coordinator's records of a job's images and protection. They are part of the job's own record
+// (model.h), and change together with its state in one write. Plain values; coordinator/images changes them.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace ckpt::coordinator {
 
-// A version of a job in a vault.
+// A version of a job in a checkpoint store.
 struct Image {
-  std::string node;    // whose vault; for a shared folder the node that wrote it
-  std::string folder;  // empty: the node's own
+  std::string node;    // the owner of the checkpoint store; for a shared folder the node that wrote the image
+  std::string folder;  // the folder; empty: the node's own checkpoint store
   std::string vault_job;
   wire::JobId job = 0;
   std::uint64_t version = 0;
-  std::uint64_t sequence = 0;   // the coordinator's own count (image_numbers.h); 0: of an older build
-  std::uint64_t set = 0;        // of a rank: that of its gang's images of one barrier; 0: it is of none
-  std::int64_t barrier_ms = 0;  // Unix time: later work of the job is not in it
+  std::uint64_t sequence = 0;  // the coordinator's own count (image_numbers.h); 0: taken by an older build
+  std::uint64_t set = 0;  // the set of images of a gang's barrier to which a rank's image belongs; 0: no set
+  std::int64_t barrier_ms = 0;  // Unix time of the barrier: later work of the job is not in the image
   std::uint64_t state_bytes = 0;
   std::string gpu_model;
-  wire::Incarnation incarnation = 0;  // of the job when it was taken; 0: not known
-  std::string suspect;                // why its memory may be wrong (doubt.h); empty: it is not
+  wire::Incarnation incarnation = 0;  // the job's incarnation when the image was taken; 0: not known
+  std::string suspect;  // why the image's memory may be wrong (doubt.h); empty: it is not suspect
 };
 template <std::same_as<Image> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -38,15 +38,15 @@ constexpr auto fields_of(record::Of<T>) {
                         record::later("incarnation", &T::incarnation), record::later("suspect", &T::suspect));
 }
 
-// `protect`: the request and its state.
+// The request of `protect` and its state.
 struct Protection {
   std::int64_t every_ms = 0;
-  std::string folder;  // empty: the own vault of the node where the job runs
-  std::string node;    // only in this node's own vault; empty: wherever the job runs
+  std::string folder;  // the folder; empty: a node's own checkpoint store
+  std::string node;    // the only node whose own checkpoint store is used; empty: the node where the job runs
   std::uint32_t keep = 2;
-  std::int64_t begun_ms = 0;  // the last snapshot; 0: none yet
-  unsigned failures = 0;      // in a row
-  std::string error;          // of the last one; empty if it was good
+  std::int64_t begun_ms = 0;  // the begin of the last snapshot; 0: none yet
+  unsigned failures = 0;      // the number of consecutive failures
+  std::string error;          // the error of the last snapshot; empty: it succeeded
 };
 template <std::same_as<Protection> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -56,7 +56,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("error", &T::error));
 }
 
-// The last good snapshot of a job.
+// The last successful snapshot of a job.
 struct SnapshotFacts {
   Image image;
   std::int64_t pause_ns = 0;
@@ -72,9 +72,9 @@ constexpr auto fields_of(record::Of<T>) {
 
 enum class OperationGoal : std::uint8_t { kParked = 1, kRunning = 2 };
 enum class OperationStage : std::uint8_t {
-  kTaking = 1,  // a snapshot that the job does not go on after
-  kEnding,      // the instances up to `fenced` end
-  kStarting,    // the next instance starts from the image
+  kTaking = 1,  // a snapshot is being taken, after which the job ends
+  kEnding,      // the instances up to `fenced` are being ended
+  kStarting,    // the next instance is being started from the image
 };
 constexpr auto names_of(record::Of<OperationGoal>) {
   return record::names<OperationGoal>(
@@ -86,25 +86,25 @@ constexpr auto names_of(record::Of<OperationStage>) {
                                         {OperationStage::kStarting, "starting"}});
 }
 
-// A job on its way between running and resting in an image. Each stage is durable before its first order is
-// sent, and is carried on after a restart of the coordinator.
+// The transition of a job between running and being parked in an image. Each stage is durable before its
+// first order is sent, and continues after a restart of the coordinator.
 struct ImageOperation {
   OperationGoal goal = OperationGoal::kRunning;
   OperationStage stage = OperationStage::kEnding;
-  std::string verb;  // suspend, park, restore, resume: for people
+  std::string verb;  // suspend, park, restore or resume, for display
   std::string reason;
-  bool by_user = false;             // a job that a user has parked does not resume by itself
-  Image image;                      // kTaking: the newest one before it; else the one that counts
+  bool by_user = false;  // true if a user requested it; a job parked by a user does not resume automatically
+  Image image;           // in kTaking the newest existing image, otherwise the image of the operation
   bool instance_ended = false;      // the instance is known to have ended, or the operator has confirmed it
-  bool operator_confirmed = false;  // the latter
-  std::int64_t ended_ms = 0;        // when; 0: it has not
-  wire::Incarnation fenced = 0;     // instances up to this one must end
-  std::string to_node;              // kRunning
+  bool operator_confirmed = false;  // the operator confirmed that the instance has ended
+  std::int64_t ended_ms = 0;        // when the instance ended; 0: it has not ended
+  wire::Incarnation fenced = 0;     // instances up to this incarnation must end
+  std::string to_node;              // the target node, for kRunning
   std::uint32_t to_gpu = 0;
-  std::int64_t lost_ms = 0;      // kStarting: of work
-  std::int64_t deadline_ms = 0;  // for people: Unix time at which it is given up
-  std::string cancelled;         // why it is given up; empty: it is not
-  bool stops = false;            // for the job's stop: however it ends, the job is stopped then
+  std::int64_t lost_ms = 0;      // the lost work, in kStarting
+  std::int64_t deadline_ms = 0;  // Unix time at which the operation is given up, for display
+  std::string cancelled;         // why the operation is given up; empty: it is not given up
+  bool stops = false;            // true if the job is to be stopped after the operation, however it ends
   std::int64_t stop_grace_ms = 0;
 };
 template <std::same_as<ImageOperation> T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that are called at each event of one kind, in the order of their subscription. They are for as
-// long as this lives. Called in the midst of a change: a listener notes the event, or wakes a waiter, and
-// nothing more.
+// Functions that are called at each event of one kind, in the order of their subscription. A subscription
+// lasts for the lifetime of this object. A listener is called in the middle of a change, so it may only
+// record the event or wake a waiter.
 // Threads: one. Errors: none.
 #pragma once
 

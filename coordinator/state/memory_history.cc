@@ -35,7 +35,7 @@ bool MemoryHistory::add(std::int64_t time_ms, std::uint64_t bytes) {
 }
 
 bool MemoryHistory::add_minute(std::int64_t minute, std::uint64_t bytes) {
-  // A clock that was set back goes on in the minute it was in.
+  // After the clock was set back, values are added to the newest minute.
   if (!minutes_.empty() && minute <= minutes_.back().minute) {
     minutes_.back().bytes = std::max(minutes_.back().bytes, bytes);
     return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's records: jobs, migrations, events. Plain values; JobRunner and MigrationRunner change
-// them. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
+// them. Times are in Unix milliseconds (for display), and measured spans are in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ using wire::JobId;
 using wire::MigrationId;
 using wire::Side;
 
-// A GPU of the cluster; text form "node-a:0".
+// A GPU of the cluster. Its text form is "node-a:0".
 struct Place {
   Place() = default;
   Place(std::string node_name, std::uint32_t gpu_index) : node(std::move(node_name)), gpu(gpu_index) {}
@@ -39,20 +39,20 @@ constexpr auto fields_of(record::Of<T>) {
 }
 [[nodiscard]] std::string to_text(const Place& place);
 
-// An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was
-// started as.
+// An instance whose log is part of the job's log. Segments are in the order in which the instances ran.
+// `incarnation` is the incarnation as which the instance was started.
 struct Segment {
   Segment() = default;
   Segment(std::string node_name, Incarnation started_as)
       : node(std::move(node_name)), incarnation(started_as) {}
-  // The same instance.
+  // Returns whether both are the same instance.
   friend bool operator==(const Segment& a, const Segment& b) {
     return a.node == b.node && a.incarnation == b.incarnation;
   }
   std::string node;
   Incarnation incarnation = 0;
-  std::string image;         // that it was started from; empty: none
-  std::int64_t lost_ms = 0;  // of work since that image: the log repeats it
+  std::string image;         // the image from which the instance was started; empty: none
+  std::int64_t lost_ms = 0;  // the work lost since that image, which the log repeats
 };
 template <std::same_as<Segment> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -60,7 +60,8 @@ constexpr auto fields_of(record::Of<T>) {
                         record::later("image", &T::image), record::later("lost_ms", &T::lost_ms));
 }
 
-// kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
+// The state of a job. kParked: the job is parked in an image, and no instance runs. kRestoring: an instance
+// is about to run from an image.
 enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost, kParked, kRestoring };
 constexpr auto names_of(record::Of<JobState>) {
   return record::names<JobState>({{JobState::kStarting, "starting"},
@@ -77,7 +78,7 @@ constexpr auto names_of(record::Of<JobState>) {
 [[nodiscard]] constexpr bool is_ended(JobState state) {
   return state == JobState::kExited || state == JobState::kFailed || state == JobState::kLost;
 }
-// It has, or is about to have, memory of the GPU it is placed on.
+// Returns whether the job has, or is about to have, memory on the GPU of its placement.
 [[nodiscard]] constexpr bool holds_gpu(JobState state) {
   return !is_ended(state) && state != JobState::kParked;
 }
@@ -96,57 +97,66 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct Job {
   JobId id = 0;
-  wire::JobSpec spec;  // name, command, environment, folder, ranks of the first placement
+  wire::JobSpec spec;  // name, command, environment, folder, and the ranks of the first placement
   JobState state = JobState::kStarting;
-  Incarnation incarnation = 1;    // k of the running instance
-  std::vector<Segment> segments;  // the last one runs
-  std::vector<JobRank> ranks;     // of the running instance
+  Incarnation incarnation = 1;    // the running instance's incarnation
+  std::vector<Segment> segments;  // the job's instances; the last one runs
+  std::vector<JobRank> ranks;     // the ranks of the running instance
   wire::JobPhase phase = wire::JobPhase::kStarting;
   bool movable = false;
-  std::int32_t obstacles = -1;  // to another node, as its node counted last; negative: not known. Not kept.
+  std::int32_t obstacles = -1;  // the number of obstacles to a move to another node, as last counted by the
+                                // job's node; negative: not known; not stored
   std::string reason;
   std::string placed;  // why this GPU was chosen
-  // The incarnation and port by which the other ranks of a gang meet its rank 0. An instance that is started a second
-  // time listens there, too.
+  // The incarnation and port at which the other ranks of a gang connect to its rank 0. An instance that is
+  // started a second time listens on the same port.
   Incarnation rendezvous_incarnation = 0;
   std::uint32_t rendezvous_port = 0;
-  bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
-  std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
-  bool unfenced = false;           // lost with its node, where it may still run: no image of it may
-  bool unconfirmed = false;  // taken in by a node's word (recovery.h): nothing but a user's order moves it
-  // Nodes that may still have, or start, an instance that was given up: it was stopped while its node was away
-  // or was starting it. Nothing is started elsewhere before each has answered (lifecycle/order_rules.h).
+  bool stop_requested = false;  // set until no instance of the job exists, even after the job has ended here
+  std::int64_t stop_grace_ms = 0;  // the time from SIGTERM to SIGKILL
+  bool unfenced = false;           // the job was lost with its node, where it may still run; no image of it
+                                   // may be started
+  bool unconfirmed = false;  // the job was taken in on a node's report alone (recovery.h); only a user's
+                             // order moves it
+  // The nodes that may still have, or start, an instance that was given up. That instance was stopped while
+  // its node was disconnected or was starting it. Nothing is started elsewhere before each node has answered
+  // (lifecycle/order_rules.h).
   std::set<std::string> unfenced_nodes;
   std::int32_t exit_code = -1;
-  bool ended_on_request = false;  // by its node, and not by itself
+  bool ended_on_request = false;  // the node ended the job on request; the job did not end on its own
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
-  std::vector<wire::PauseFacts> pauses;  // of its last moves, the latest at the end (usual_pause.h)
-  Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
-  bool resumes_itself = false;      // kParked: as soon as a GPU has the memory
-  std::int64_t parked_ms = 0;       // kParked: since when
-  std::int64_t last_active_ms = 0;  // ended while parked: its last work, Unix time; 0: it was not parked
+  std::vector<wire::PauseFacts> pauses;  // the pauses of the last moves, the latest at the end
+                                         // (usual_pause.h)
+  Incarnation fenced = 0;  // any instance up to this incarnation is ended, because the job continues from an
+                           // image
+  bool resumes_itself = false;      // kParked: the job resumes as soon as a GPU has the memory
+  std::int64_t parked_ms = 0;       // kParked: the time at which the job was parked
+  std::int64_t last_active_ms = 0;  // Unix time of the last work, for a job that ended while parked; 0: it
+                                    // was not parked
   std::optional<Protection> protection;
-  std::optional<SnapshotFacts> snapshot;    // the last good one
-  std::vector<Doubt> doubts;                // which of its images are suspect
-  std::optional<ImageOperation> operation;  // open: it judges the instances
-  MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
+  std::optional<SnapshotFacts> snapshot;    // the last successful snapshot
+  std::vector<Doubt> doubts;                // doubts that determine which of the job's images are suspect
+  std::optional<ImageOperation> operation;  // an open operation, which decides about the instances
+  MemoryHistory memory;                     // the memory on the job's GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
-  // Its number among the ranks that were started with it; 0: it is the only one.
+  // Returns the job's number among the ranks that were started together; 0: it is the only rank.
   [[nodiscard]] std::uint32_t rank_number() const { return ranks.front().rank; }
-  // Why nothing but an order of a user may move or park it; empty: anything may.
+  // Returns why only an order of a user may move or park the job; empty: automatic moves are permitted.
   [[nodiscard]] std::string why_not_by_itself() const;
-  // When a job that does not run worked last, in Unix time: an image that is older lacks some of its work.
+  // Returns when a job that does not run did its last work, in Unix time. An older image lacks some of the
+  // work.
   [[nodiscard]] std::int64_t last_work_ms() const { return last_active_ms != 0 ? last_active_ms : ended_ms; }
   [[nodiscard]] std::uint64_t state_bytes() const;
-  // The memory that it holds on its GPU, as far as known.
+  // Returns the memory that the job uses on its GPU, as far as known.
   [[nodiscard]] std::uint64_t held_bytes() const;
-  // The memory that it is expected to need wherever it runs: its quota, else the most that it ever held.
+  // Returns the memory that the job is expected to need on any GPU: its quota, otherwise the most that it
+  // ever used.
   [[nodiscard]] std::uint64_t expected_bytes() const;
 };
-// The fields that the store keeps; its id and spec have columns of their own.
+// The fields that the store records. The id and the spec have columns of their own.
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
@@ -175,7 +185,7 @@ enum class MigrationPhase : std::uint8_t {
   kGranted,
   kVerified,
   kCommitted,
-  kClosing,  // decided, waiting for the sides' measurements
+  kClosing,  // decided, and waiting for the sides' measurements
   kClosed,
 };
 constexpr auto names_of(record::Of<MigrationPhase>) {
@@ -216,7 +226,7 @@ constexpr auto names_of(record::Of<MigrationResult>) {
 }
 [[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
 
-// kTarget: its target shall take no job any more.
+// The cause of an abort. kTarget: the target must take no job any more.
 enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout, kTarget };
 constexpr auto names_of(record::Of<AbortCause>) {
   return record::names<AbortCause>({{AbortCause::kNone, "none"},
@@ -225,8 +235,9 @@ constexpr auto names_of(record::Of<AbortCause>) {
                                     {AbortCause::kTarget, "target"}});
 }
 
-// Times of a rank that stayed while others moved. `pause_ms`: it stood still. `groups_ms`: it made
-// communicators while it computed. `to_barrier_ms`: from the order to stop at a barrier until it stood there.
+// The times of a rank that stayed while others moved. `pause_ms` is its pause. `groups_ms` is the time for
+// making communicators while the rank computed. `to_barrier_ms` is the time from the order to stop at a
+// barrier until the rank reached it.
 struct StayingRankTimes {
   std::uint32_t rank = 0;
   double pause_ms = 0;
@@ -243,38 +254,41 @@ constexpr auto fields_of(record::Of<T>) {
 struct Migration {
   MigrationId id = 0;
   JobId job = 0;
-  MigrationId gang_move = 0;  // of a rank that moves with others: their common move; 0: of none
+  MigrationId gang_move = 0;  // the common move of ranks that move together; 0: none
   std::string job_name;
   Place from;
   Place to;
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
-  double expected_pause_ms = 0;  // before it began (expected_pause.h); 0: not known
-  std::string reason;            // the user's --reason
-  std::string network;           // over which it goes (wire::DataNetwork), and how; empty: not known
+  double expected_pause_ms = 0;  // the pause expected before the migration began (expected_pause.h); 0: not
+                                 // known
+  std::string reason;            // the text of the user's --reason
+  std::string network;           // the network that the migration uses (wire::DataNetwork); empty: not known
   std::string transport;
   MigrationPhase phase = MigrationPhase::kPreparing;
   MigrationResult result = MigrationResult::kNone;
   std::string error;
   AbortCause abort_cause = AbortCause::kNone;
-  Incarnation base = 0;         // n
-  Incarnation incarnation = 0;  // of the running instance, as far as known
+  Incarnation base = 0;         // the source's incarnation at the begin
+  Incarnation incarnation = 0;  // the running instance's incarnation, as far as known
   Side runs_at = Side::kSource;
-  bool ran_at_target = false;  // RUNS was received: the work there is lost if the source continues
+  bool ran_at_target = false;  // RUNS was received; the work at the target is lost if the source continues
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<wire::MigrationProgress> progress;
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
-  std::vector<StayingRankTimes> staying;  // of the first rank's migration of a move
-  std::optional<double> skew_ms;  // likewise: between the first rank at the common barrier and the last
+  std::vector<StayingRankTimes> staying;  // only in the migration of a move's first rank
+  std::optional<double> skew_ms;  // only in the migration of a move's first rank: the time between the first
+                                  // and the last rank at the common barrier
   std::uint64_t revision = 1;
-  bool settled = false;    // both sides know how it ended: neither will ask
-  bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it
+  bool settled = false;    // both sides know how the migration ended, and will not ask
+  bool forgotten = false;  // no record of the migration exists; its sides are queried, and their records
+                           // decide
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
 };
-// The fields that the store keeps; its id and reports have columns of their own.
+// The fields that the store records. The id and the reports have columns of their own.
 template <std::same_as<Migration> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
@@ -293,7 +307,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("skew_ms", &T::skew_ms), record::field("revision", &T::revision),
       record::later("settled", &T::settled), record::not_kept(&T::forgotten));
 }
-// The name of the phase, or "forgotten" while its sides are asked.
+// Returns the name of the phase, or "forgotten" while the migration's sides are queried.
 [[nodiscard]] std::string_view state_text(const Migration& migration) noexcept;
 
 struct Event {
@@ -308,23 +322,25 @@ struct Event {
 
 // A filter of events.
 struct EventQuery {
-  std::uint64_t since = 0;  // ids above it
+  std::uint64_t since = 0;  // only events with higher ids
   std::size_t limit = 0;
   std::optional<JobId> job;
-  std::vector<std::string> kinds;  // none: all
-  std::int64_t since_ms = 0;       // Unix time; 0: all
+  std::vector<std::string> kinds;  // the kinds to include; empty: all
+  std::int64_t since_ms = 0;       // Unix time of the earliest event; 0: all
 };
 
-// "j12-k3fa" / "m7-k3fa", or without a tag (libckpt/protocol/wire/ids.h); nullopt for anything else.
+// These functions convert ids to and from text: "j12-k3fa" / "m7-k3fa", or without a tag
+// (libckpt/protocol/wire/ids.h). Other text yields nullopt.
 [[nodiscard]] std::string job_text(JobId id);
 [[nodiscard]] std::string migration_text(MigrationId id);
 [[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);
 [[nodiscard]] std::optional<MigrationId> parse_migration_id(std::string_view text);
-// "NAME (j12)" and "m7 of NAME": for messages.
+// These functions return "NAME (j12)" and "m7 of NAME", for messages.
 [[nodiscard]] std::string label(const Job& job);
 [[nodiscard]] std::string label(const Migration& migration);
 [[nodiscard]] bool valid_job_name(std::string_view name);
-// kNotSupported for a rank of a gang: an image of one rank does not fit what the others have computed since.
+// Returns kNotSupported for a rank of a gang. An image of one rank does not fit what the other ranks have
+// computed since.
 [[nodiscard]] Result<void> check_has_images(const Job& job);
 
 }  // namespace ckpt::coordinator

@@ -27,11 +27,12 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   const bool dumped = source.host_saved_ns != 0;
   Downtime downtime;
   struct Point {
-    std::int64_t at;  // 0: not in this mode
+    std::int64_t at;  // the time of the point; 0: not in this mode
     double Downtime::*piece;
   };
-  // In the order of the critical path. A dump goes with the final round, so the context is saved before it;
-  // without one both are done at once, and what saving takes longer than copying counts.
+  // The points are in the order of the critical path. With a dump, the context is saved before the final
+  // round. Without a dump, saving and copying run at the same time. Then only the excess of the saving over
+  // the copying counts.
   const std::array<Point, 13> points{
       {{source.paused_ns, &Downtime::quiesce},
        {dumped ? source.context_saved_ns : 0, &Downtime::context},
@@ -80,7 +81,8 @@ std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source, const
   pause.ns[PauseTerm::kResume] = ns(downtime.resume);
   std::int64_t restored = ns(downtime.context);
   if (source.context_saved_ns != 0) {
-    // All of it, also the part that the breakdown calls final because the copy ran meanwhile.
+    // The whole time of saving counts here. The breakdown assigns a part of it to the final copy, because
+    // both ran at the same time.
     const std::int64_t saved = span(source.paused_ns, source.context_saved_ns);
     pause.ns[PauseTerm::kContextSave] = saved;
     restored -= source.host_saved_ns != 0 ? saved : span(source.last_ack_ns, source.context_saved_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many ended entries stay. A value type; times are Unix milliseconds.
+// The limits for ended entries that stay. A value type; times are in Unix milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 namespace ckpt::coordinator {
 
 struct Retention {
-  static constexpr std::size_t kBatch = 500;  // rows that one transaction removes at most
+  static constexpr std::size_t kBatch = 500;  // the most rows that one transaction removes
 
   Retention() = default;
   explicit Retention(std::size_t max_count) : count(max_count) {}
   Retention(std::size_t max_count, std::int64_t older_than_ms) : count(max_count), since_ms(older_than_ms) {}
 
-  std::size_t count = std::numeric_limits<std::size_t>::max();  // the newest so many stay
-  std::int64_t since_ms = 0;                                    // entries that ended before leave
+  std::size_t count = std::numeric_limits<std::size_t>::max();  // this many of the newest entries stay
+  std::int64_t since_ms = 0;  // entries that ended before this time are removed
   std::int64_t fresh_ms =
-      std::numeric_limits<std::int64_t>::max();  // entries that ended after stay: a client may watch them
+      std::numeric_limits<std::int64_t>::max();  // entries that ended after this time stay, because a client
+                                                 // may watch them
 };
 
 }  // namespace ckpt::coordinator

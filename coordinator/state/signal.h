@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wakes coroutines that wait for a change (long polls). A waiter checks its condition again after every wake.
-// Threads: one io_context on one thread. Ownership: copies share one state, so a coroutine that is destroyed
-// late does no harm.
+// Wakes coroutines that wait for a change (long polls). A waiter must check its condition again after every
+// wake.
+// Threads: one io_context on one thread. Ownership: copies share one state, so a coroutine may be destroyed
+// late.
 #pragma once
 
 #include <chrono>
@@ -23,8 +24,8 @@ class Signal {
     for (const auto& listener : *listeners_) listener();
   }
 
-  // Runs within each notify(), in the midst of a change: to wake a waiter, and nothing more. For as long as
-  // the signal lives.
+  // Adds a listener for the lifetime of the signal. It runs within each notify(), in the middle of a change,
+  // so it may only wake a waiter.
   void subscribe(std::function<void()> listener) { listeners_->push_back(std::move(listener)); }
 
   // Returns after the next notify(), or at `deadline`.

@@ -9,9 +9,9 @@ namespace {
 constexpr int kBusyTimeoutMs = 2000;
 
 Error sqlite_error(sqlite3* db, std::string what) {
-  const int last = errno;  // SQLite does not note it when it is a statement's own commit that fails
+  const int last = errno;  // SQLite does not record the error number if a statement's own commit fails
   const int code = sqlite3_extended_errcode(db);
-  // A limit on the file's size is to SQLite an error like any other.
+  // SQLite treats a limit on the file's size like any other error.
   const bool limited = last == EFBIG || (db != nullptr && sqlite3_system_errno(db) == EFBIG);
   const bool full = (code & 0xff) == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && limited);
   return {full ? ErrorCode::kRefused : ErrorCode::kIo, ErrorDomain::kSqlite, code,

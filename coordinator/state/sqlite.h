@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of SQLite that the store needs: an owned database and owned prepared statements.
-// Threads: one. Errors: domain kSqlite with the extended result code; kRefused for a full disk, kIo
-// otherwise.
+// The subset of SQLite that the store needs: an owned database and owned prepared statements.
+// Threads: one. Errors: domain kSqlite with the extended result code; kRefused for a full disk, otherwise
+// kIo.
 #pragma once
 
 #include <sqlite3.h>
@@ -34,16 +34,16 @@ class Statement {
  public:
   Statement(sqlite3* db, UniqueHandle<StatementTraits> handle) : db_(db), handle_(std::move(handle)) {}
 
-  // Parameters are numbered from 1, columns from 0.
+  // Binds a parameter. Parameters are numbered from 1, and columns from 0.
   Statement& bind(int index, std::int64_t value);
   Statement& bind(int index, std::string_view text);
   Statement& bind_blob(int index, std::span<const std::byte> bytes);
 
-  Result<bool> next();  // true: a row stands ready
-  Result<void> run();   // to the end, ignoring rows
+  Result<bool> next();  // returns true if a row is available
+  Result<void> run();   // runs the statement to its end and ignores rows
   [[nodiscard]] std::int64_t integer(int column) const;
   [[nodiscard]] std::string text(int column) const;
-  [[nodiscard]] std::span<const std::byte> blob(int column) const;  // until the next call of next()
+  [[nodiscard]] std::span<const std::byte> blob(int column) const;  // valid until the next call of next()
 
  private:
   sqlite3* db_;
@@ -54,15 +54,16 @@ class Statement {
 class Database {
  public:
   static Result<Database> open(const std::string& path);
-  // Opens a file that others may write: each statement sees it as it is at one moment.
+  // Opens a file that other connections may write. Each statement reads a consistent state of the file.
   static Result<Database> open_read_only(const std::string& path);
 
   Result<void> execute(const char* sql);
   Result<Statement> prepare(std::string_view sql);
   [[nodiscard]] std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }
-  // Called in the midst of each commit, which it must not touch.
+  // Sets a listener that is called within each commit. The listener must not use the database.
   void on_commit(std::function<void()> listener) { counts_->on_commit = std::move(listener); }
-  // The cost of its use. A commit is one fsync, unless a StoreSync syncs.
+  // These functions return the number of commits and statements. A commit takes one fsync, unless a StoreSync
+  // syncs.
   [[nodiscard]] std::uint64_t commits() const { return counts_->commits; }
   [[nodiscard]] std::uint64_t statements() const { return counts_->statements; }
 
@@ -73,12 +74,13 @@ class Database {
     std::function<void()> on_commit;
   };
   explicit Database(UniqueHandle<DatabaseTraits> db) : db_(std::move(db)) {}
-  std::unique_ptr<Counts> counts_ = std::make_unique<Counts>();  // SQLite keeps its address
+  std::unique_ptr<Counts> counts_ = std::make_unique<Counts>();  // on the heap, because SQLite stores its
+                                                                 // address
   UniqueHandle<DatabaseTraits> db_;
 };
 
-// All or nothing of the writes between begin() and commit(); undone if it goes out of scope before. Not
-// nested.
+// A transaction: all or none of the writes between begin() and commit() take effect. They are rolled back if
+// the object is destroyed before commit(). Not nested.
 class Transaction {
  public:
   static Result<Transaction> begin(Database& db) {

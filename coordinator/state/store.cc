@@ -18,14 +18,15 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kSchemaVersion = 3;  // 2: jobs may be parked; vaults. 3: enums by name
+constexpr std::int64_t kSchemaVersion = 3;  // 2: jobs may be parked, checkpoint stores; 3: enums by name
 
 constexpr std::string_view kRemovedMigration = "migration-removed";
 
-// FULL: until a StoreSync syncs.
+// The setting synchronous=FULL applies until a StoreSync syncs.
 constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
 
-// Only a field that is searched for or never decoded is a column; the rest is one document per row.
+// A field has a column only if it is searched for or never decoded. All other fields are in one document per
+// row.
 constexpr const char* kSchema = R"sql(
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS job_tags (first INTEGER PRIMARY KEY, tag INTEGER NOT NULL);
@@ -73,7 +74,8 @@ Result<void> check_version(Database& db) {
 }  // namespace
 
 Result<Store> Store::open(const std::string& path) {
-  // SQLite would make it with the umask's rights; its -wal and -shm files copy these.
+  // SQLite would create the file with the umask's permissions. Its -wal and -shm files copy the permissions
+  // of this file.
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd || ::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Opening " + path);
   fd.reset();
@@ -91,7 +93,7 @@ Result<void> Store::load_job_numbers() {
   CKPT_TRY(counter, db_.prepare("SELECT value FROM counters WHERE name = 'job'"));
   CKPT_TRY(counted, counter.next());
   if (counted) last_job_ = static_cast<std::uint64_t>(counter.integer(0));
-  job_tags_.emplace(0, 0);  // before tags were drawn
+  job_tags_.emplace(0, 0);  // the entry for ids from before tags were drawn
   CKPT_TRY(statement, db_.prepare("SELECT first, tag FROM job_tags"));
   while (true) {
     CKPT_TRY(row, statement.next());
@@ -107,12 +109,12 @@ Result<void> Store::draw_id_tag() {
   };
   constexpr int kMaxDraws = 100;
   wire::IdTag tag = 0;
-  for (int draw = 0; known(tag); ++draw) {  // 0 is always known
+  for (int draw = 0; known(tag); ++draw) {  // the tag 0 always counts as known
     if (draw == kMaxDraws) return Error(ErrorCode::kInternal, "No tag for new ids was found");
     CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&tag, 1))));
     tag &= wire::kMaxIdTag;
   }
-  // One under which no job was numbered leaves no trace.
+  // The row of an earlier tag under which no job was numbered is replaced.
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_tags VALUES (?1, ?2)"));
   statement.bind(1, static_cast<std::int64_t>(last_job_ + 1)).bind(2, static_cast<std::int64_t>(tag));
   CKPT_TRYV(statement.run());
@@ -402,7 +404,7 @@ Result<std::vector<Event>> Store::events(const EventQuery& query) {
 }
 
 Result<bool> Store::prune_events(std::uint64_t keep, std::int64_t since_ms) {
-  // All three go by the key, or stop at the first row that stays.
+  // All three queries use the key, or stop at the first row that stays.
   CKPT_TRY(bounds,
            db_.prepare("SELECT (SELECT MIN(id) FROM events), (SELECT MAX(id) FROM events), (SELECT id FROM "
                        "events WHERE time_ms >= ?1 ORDER BY id LIMIT 1)"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for a
-// restart. The decisions of a switch are not here but in the journal (handover/journal.h). Each write is
-// durable when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then
-// StoreSync::when_durable() tells. Reports and orders that depend on a write wait for that. A power cut takes
-// the newest writes, and nodes report those again (recovery.h).
+// The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events, for users and for a
+// restart. The decisions of a switch are not in this file but in the journal (handover/journal.h). Each write
+// is durable when it returns (synchronous=FULL), until a StoreSync takes over the syncs. Then
+// StoreSync::when_durable() reports when writes are durable, and dependent reports and orders wait for that.
+// A power failure may lose the newest writes, which nodes report again (recovery.h).
 // Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode,
 // kNotSupported for a file of a newer version.
 #pragma once
@@ -27,7 +27,7 @@ struct NodeRow {
   std::int64_t last_seen_ms = 0;
 };
 
-// The contents of a vault as its node reports them, as JSON (image_catalog.h).
+// The contents of a checkpoint store as its node reports them, as JSON (image_catalog.h).
 struct VaultRow {
   std::string node;
   std::string folder;
@@ -38,19 +38,21 @@ class Store {
  public:
   static Result<Store> open(const std::string& path);
 
-  // Draws the tag of all ids from now on; without it they have none.
+  // Draws the tag of all ids from now on. Without it ids have no tag.
   Result<void> draw_id_tag();
-  // Never given twice, whatever is deleted, and with a tag whatever becomes of the file.
+  // Returns an id that is never assigned twice, even if entries are deleted. With a tag, this is true even
+  // after a loss of the file.
   Result<JobId> next_job_id();
   Result<MigrationId> next_migration_id();
-  // The next id for a part with a table of its own; `known` is the newest id that it has.
+  // Returns the next id for a part with a table of its own. `known` is the newest id in that table.
   Result<std::uint64_t> next_id_of(std::string_view part, std::uint64_t known);
   [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
-  // This file, or an earlier state of it, gave the id; not a coordinator whose file was lost.
+  // Returns whether this file, or an earlier state of it, assigned the id. Ids from a coordinator whose file
+  // was lost do not count.
   [[nodiscard]] bool gave(JobId id) const;
-  // Others gave ids up to these, which this file does not know: the next ones are higher.
+  // Makes the next ids higher than these, which others assigned and this file does not know.
   Result<void> count_above(JobId job, MigrationId migration);
-  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns
+  // Reserves `count` numbers for images (image_numbers.h), above `above` and all reserved numbers. Returns
   // the last of them.
   Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
 
@@ -61,45 +63,47 @@ class Store {
   Result<std::vector<Migration>> migrations();
   Result<std::vector<NodeRow>> nodes();
   Result<void> remove_job(JobId id);
-  // Each of these is one transaction.
+  // Each of the following functions is one transaction.
   Result<void> put_jobs(std::span<const Job* const> jobs);
   Result<void> remove_jobs(std::span<const JobId> ids);
   Result<void> put_migrations(std::span<const Migration* const> migrations);
-  // The highest of them is remembered: the journal may know them for longer than the store.
+  // Removes migrations and stores the highest of their ids, because the journal may know migrations for
+  // longer than the store.
   Result<void> remove_migrations(std::span<const MigrationId> ids);
   Result<MigrationId> highest_removed_migration();
   Result<void> remove_node(const std::string& name);
   Result<void> put(const VaultRow& vault);
   Result<std::vector<VaultRow>> vaults();
-  // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
+  // Returns the cluster's random id, which was created with the file. It distinguishes this cluster's jobs
+  // from those of other clusters in a shared folder.
   Result<std::string> cluster_id();
-  // The nodes' vaults show that this was the cluster's id before its store was lost. False: images
-  // were ordered under the id that this file has, which stays.
+  // Adopts the id that the cluster had before its store was lost, as the nodes' checkpoint stores show.
+  // Returns false if images were already ordered under the id of this file, which then stays.
   Result<bool> adopt_cluster_id(const std::string& id);
 
-  Result<std::uint64_t> add(const Event& event);  // its id
+  Result<std::uint64_t> add(const Event& event);  // returns the event's id
   Result<std::vector<Event>> events(const EventQuery& query);
-  Result<std::uint64_t> newest_event();  // its id; 0: there is none
-  // Removes all but the newest `keep`, and those older than `since_ms`; at most kMaxPruned of them. True:
-  // there are more.
+  Result<std::uint64_t> newest_event();  // returns the newest event's id; 0: there is none
+  // Removes all events except the newest `keep`, and those older than `since_ms`, but at most kMaxPruned
+  // events. Returns true if there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;
   Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
 
-  // For parts of the coordinator with tables of their own in the same file (cordons.h, drain_table.h,
-  // health.h).
+  // Returns the database, for parts of the coordinator with tables of their own in the same file (cordons.h,
+  // drain_table.h, health.h).
   [[nodiscard]] Database& database() { return db_; }
 
  private:
   explicit Store(Database db) : db_(std::move(db)) {}
   Result<void> load_job_numbers();
   Result<std::uint64_t> next_id(std::string_view counter);
-  // The next id of it has a higher number.
+  // Makes the counter's next id higher than `number`.
   Result<void> count_from(std::string_view counter, std::uint64_t number);
   Database db_;
   wire::IdTag tag_ = 0;
-  std::uint64_t last_job_ = 0;  // number
+  std::uint64_t last_job_ = 0;  // the number of the newest job id
   std::map<std::uint64_t, wire::IdTag>
-      job_tags_;  // by the first number that was given, or kept free, under each
+      job_tags_;  // tags by the first number that was assigned, or reserved, under each tag
 };
 
 }  // namespace ckpt::coordinator

@@ -24,7 +24,7 @@ Error not_durable(Error cause) {
 
 Result<StoreLog> StoreLog::open(const std::string& path) {
   CKPT_TRY(copier, Database::open(path));
-  // The longest wait for readers, while the writer waits for the copy.
+  // The busy timeout limits the wait for readers, because the writer waits for the copy.
   CKPT_TRYV(copier.execute("PRAGMA synchronous=FULL; PRAGMA busy_timeout=100;"));
   UniqueFd log(::open((path + "-wal").c_str(), O_RDWR | O_CLOEXEC));
   if (!log) return Error::from_errno("Opening the log of " + path);
@@ -54,7 +54,8 @@ void StoreLog::copy_if_large() {
   const auto bytes = static_cast<std::uint64_t>(log.st_size);
   if (bytes < kLogBytes) return;
   auto copied = copy("PASSIVE");
-  // The writer may have gone on meanwhile, and would for ever.
+  // The writer may have continued in the meantime, and the log could grow forever. RESTART lets the log begin
+  // again.
   if (copied && bytes >= kMaxLogBytes) copied = copy("RESTART");
   if (!copied) spdlog::warn("the store's log was not copied: {}", copied.error().to_string());
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The write-ahead log of the store's file: syncs it, and copies it into the file when it is large.
+// The write-ahead log of the store's file. It syncs the log, and copies it into the file when it is large.
 //
-// SQLite's log is a prefix of whole transactions whatever a power cut leaves of it. One sync makes durable
-// all that was committed before it began. After a failed sync the kernel may have given up what it was to
-// write. So nothing is durable then until the whole log has been copied.
-// Threads: one at a time, the disk thread's of StoreSync. Ownership: owns a connection of its own. Errors:
-// kRefused for a full disk, else kIo.
+// After a power failure SQLite's log always contains a prefix of whole transactions. One sync makes durable
+// all transactions that were committed before it began. After a failed sync the kernel may have dropped the
+// data to write. So nothing is durable then until the whole log has been copied.
+// Threads: one at a time, the disk thread of StoreSync. Ownership: owns a separate connection. Errors:
+// kRefused for a full disk, otherwise kIo.
 #pragma once
 
 #include <string>
@@ -17,11 +17,12 @@ namespace ckpt::coordinator {
 
 class StoreLog {
  public:
-  // Larger, the log is copied into the file. Far larger, the writer waits for that.
+  // The log sizes in bytes. From kLogBytes on, the log is copied into the file. From kMaxLogBytes on, the
+  // writer waits for the copy.
   static constexpr std::uint64_t kLogBytes = 4 << 20;
   static constexpr std::uint64_t kMaxLogBytes = 16 << 20;
 
-  // Opens the write-ahead log of the store in the file at `path`, which has one.
+  // Opens the write-ahead log of the store in the file at `path`. The log must exist.
   static Result<StoreLog> open(const std::string& path);
 
   Result<void> sync();
@@ -29,12 +30,12 @@ class StoreLog {
 
  private:
   StoreLog(Database copier, UniqueFd log) : copier_(std::move(copier)), log_(std::move(log)) {}
-  // True: all that is in the log at that time was copied.
+  // Copies the log into the file. Returns true if all that was in the log at that time was copied.
   Result<bool> copy(const char* mode);
 
   Database copier_;
   UniqueFd log_;
-  bool given_up_ = false;  // the kernel may have, on a part of the log
+  bool given_up_ = false;  // true if the kernel may have dropped a part of the log
 };
 
 }  // namespace ckpt::coordinator

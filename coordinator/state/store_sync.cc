@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// How long a write that has no waiter may wait for others, to share a sync.
+// The time that a write without a waiter may wait for other writes, to share a sync.
 constexpr std::chrono::milliseconds kSoon{100};
 constexpr std::chrono::seconds kAfterAFailure{1};
 
@@ -19,9 +19,9 @@ StoreSync::StoreSync(Store& store, std::string path, control::asio::any_io_execu
 
 Result<void> StoreSync::begin() {
   CKPT_TRY(log, StoreLog::open(path_));
-  // All before this was synced by the store itself.
+  // The store itself has synced all earlier writes.
   CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
-  // A log that begins again is cut: its size is that of its content.
+  // SQLite truncates a log that begins again, so that its size matches its content.
   const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(StoreLog::kLogBytes / 4) + ";";
   CKPT_TRYV(store_.database().execute(limit.c_str()));
   log_.emplace(std::move(log));
@@ -37,7 +37,7 @@ StoreSync::~StoreSync() {
   disk_.join();
   if (auto synced = log_->sync(); !synced)
     spdlog::error("the last sync of the store: {}", synced.error().to_string());
-  // The connection that closes the file last copies the log into it, and must sync then.
+  // The connection that closes the file last copies the log into the file, and must sync in that case.
   if (auto given_back = store_.database().execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1000;");
       !given_back)
     spdlog::error("the store does not sync any more: {}", given_back.error().to_string());
@@ -51,7 +51,7 @@ void StoreSync::when_durable(Then then) {
   sync_soon();
 }
 
-// Called in the midst of a commit.
+// Schedules a check. This is called within a commit.
 void StoreSync::look_later() {
   if (std::exchange(looks_later_, true)) return;
   timer_.expires_after(failed_ ? std::chrono::milliseconds(kAfterAFailure) : kSoon);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the writes to the store durable, on a thread of its own: the loop that writes never waits for the
-// disk.
+// Makes the writes to the store durable on a separate thread. The loop that writes never waits for the disk.
 //
-// From begin() on the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs
-// only the header of a log that begins again: once for each StoreLog::kLogBytes that were written, or more. A
-// coordinator that restarts after a power cut finds its store as it was at one moment (store_log.h). A sync
-// begins at once for a waiter (when_durable()), and soon for writes without one.
+// From begin() on, the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs
+// only the header of a log that begins again, at most once per StoreLog::kLogBytes written. A coordinator
+// that restarts after a power failure finds its store in the state of one moment (store_log.h). A sync begins
+// at once for a waiter (when_durable()), and soon for writes without one.
 //
-// Threads: the loop's; the log is the disk thread's. Ownership: borrows the store, which must outlive it and
-// syncs by itself again afterwards. Errors: waiters get kRefused for a full disk, else kIo: their writes may
-// be lost with the power.
+// Threads: the loop's; only the disk thread uses the log. Ownership: borrows the store, which must outlive
+// this object. Afterwards the store syncs its writes itself again. Errors: waiters receive kRefused for a
+// full disk, otherwise kIo: their writes may be lost in a power failure.
 #pragma once
 
 #include <functional>
@@ -25,16 +24,17 @@ namespace ckpt::coordinator {
 
 class StoreSync {
  public:
-  // `path`: the file of `store`.
+  // Takes the store and the `path` of the store's file.
   StoreSync(Store& store, std::string path, control::asio::any_io_executor executor);
-  // The last sync.
+  // Makes a last sync.
   ~StoreSync();
   StoreSync(const StoreSync&) = delete;
   StoreSync& operator=(const StoreSync&) = delete;
 
-  // Takes the syncs over; once. Until then the store syncs each write itself.
+  // Takes over the syncs. Call this once. Until then the store syncs each write itself.
   Result<void> begin();
-  // Calls `then` when all writes up to now are durable, or with the error: at once, or later on the loop.
+  // Calls `then` when all writes up to now are durable, or with the error. The call happens at once, or later
+  // on the loop.
   using Then = std::function<void(const Result<void>&)>;
   void when_durable(Then then);
 
@@ -51,18 +51,18 @@ class StoreSync {
   std::string path_;
   control::asio::any_io_executor executor_;
   bool begun_ = false;
-  std::uint64_t durable_ = 0;  // so many commits
+  std::uint64_t durable_ = 0;  // the number of durable commits
   bool under_way_ = false;
   bool failed_ = false;
   bool looks_later_ = false;
   std::vector<Waiter> waiters_;
   control::asio::steady_timer timer_;
 
-  std::optional<StoreLog> log_;  // the disk thread's, from begin() on
+  std::optional<StoreLog> log_;  // used by the disk thread, from begin() on
   control::asio::thread_pool disk_{1};
 };
 
-// Returns when all writes to the store up to now are durable, or the error.
+// Returns when all writes to the store up to now are durable, or returns the error.
 control::Task<Result<void>> durable(StoreSync& store);
 
 }  // namespace ckpt::coordinator

@@ -20,7 +20,7 @@ std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>&
   for (std::size_t term = 0; term < wire::kPauseTerms; ++term) {
     const auto took = [term](const wire::PauseFacts* pause) { return pause->ns.all.at(term); };
     std::ranges::sort(alike, {}, took);
-    // The lower median of two: other work makes a pause longer, never shorter.
+    // This is the lower median of two, because other work makes a pause longer, never shorter.
     const wire::PauseFacts& middle = *alike[(alike.size() - 1) / 2];
     usual.ns.all.at(term) = middle.ns.all.at(term);
     usual.bytes.all.at(term) = middle.bytes.all.at(term);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The usual pause of a job, by term: the median of its last ones. So a pause during which the node
-// was busy with other things does not count for the next. Pure. Errors: none.
+// The usual pause of a job, by term: the median of its last pauses. So a pause while the node was busy with
+// other work does not affect the next estimate. Pure. Errors: none.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,10 @@ namespace ckpt::coordinator {
 
 inline constexpr std::size_t kMaxPauses = 3;
 
-// `pauses`: the latest at the end; the oldest leaves.
+// Adds a pause at the end of `pauses`, and removes the oldest one.
 void add_pause(std::vector<wire::PauseFacts>& pauses, const wire::PauseFacts& latest);
-// The median, term by term, of the pauses that were made as the last one was; nullopt without a pause.
+// Returns the median, term by term, of the pauses of the same kind as the last pause; nullopt without a
+// pause.
 [[nodiscard]] std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>& pauses);
 
 }  // namespace ckpt::coordinator

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's command in an answer of the API. Not all may read it: the coordinator writes it with a mark, and leaves
-// it out, as null, for roles that may not (libckpt/base/private_text.h).
-// Threads: values. Errors: reading throws record::DocumentError.
+// A job's command in an answer of the API. Not every role may read it. The coordinator writes it with a mark,
+// and omits it, as null, for roles that may not read it (libckpt/base/private_text.h).
+// Threads: plain values. Errors: reading throws record::DocumentError.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,13 +13,13 @@ namespace ckpt::api {
 struct Command {
   std::vector<std::string> words;
 
-  // Writes it with the mark.
+  // Writes the command with the mark.
   friend void to_json(nlohmann::ordered_json& document, const Command& command);
-  // Reads a list of texts, as it is without the mark.
+  // Reads a list of texts, in the form without the mark.
   friend void from_json(const nlohmann::ordered_json& document, Command& command);
 };
 
-// One text of a command, like its folder, with the same mark.
+// One text of a command, such as its folder, with the same mark.
 struct CommandText {
   std::string text;
 
@@ -27,7 +27,7 @@ struct CommandText {
   friend void from_json(const nlohmann::ordered_json& document, CommandText& command);
 };
 
-// The name of the mark's only field.
+// Returns the name of the mark's only field.
 [[nodiscard]] const std::string& command_key();
 
 }  // namespace ckpt::api

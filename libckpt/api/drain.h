@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains and the answer of uncordon as the API shows them (docs/api.md). Texts are places ("node-a:0"), ids and
-// times (RFC 3339, UTC). An optional member without a value is null.
-// Threads: values. Errors: none.
+// Drains and the answer of uncordon as the API shows them (docs/api.md). Texts are places ("node-a:0"), ids
+// and times (RFC 3339, UTC). An optional member without a value is null.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace ckpt::api {
 
-// A GPU whose findings were forgiven at the operator's word.
+// A GPU whose findings were forgiven because the operator requested it.
 struct ForgivenGpu {
   std::string place;
-  std::optional<std::string> reason;  // the finding's
+  std::optional<std::string> reason;  // the finding's reason
 };
 template <std::same_as<ForgivenGpu> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("place", &T::place), record::field("reason", &T::reason));
 }
 
-// A GPU that takes no job yet for a finding.
+// A GPU that takes no job yet because of a finding.
 struct SuspectGpu {
   GpuFault fault;
   std::string place;
@@ -38,7 +38,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct Uncordoned {
   std::string place;
   std::vector<Cordon> cleared;  // the cordons that were removed
-  std::vector<Cordon> left;     // others that lie over it, or over GPUs of the node
+  std::vector<Cordon> left;     // other cordons of the same place, or of GPUs of the node
   std::vector<ForgivenGpu> forgiven;
   std::vector<SuspectGpu> suspect;
 };
@@ -53,16 +53,17 @@ constexpr auto fields_of(record::Of<T>) {
 struct DrainJob {
   std::string job;
   std::string name;
-  std::string state;  // waiting, moving, restoring, moved, restored, ended, blocked, failed, left, lost
+  std::string state;  // one of waiting, moving, restoring, moved, restored, ended, blocked, failed, left,
+                      // lost
   std::int32_t priority = 0;
   std::uint64_t state_bytes = 0;
   std::string from;
   std::optional<std::string> to;
-  std::optional<std::string> migration;  // the newest
+  std::optional<std::string> migration;  // the newest migration of the job
   std::uint32_t attempts = 0;
   std::optional<double> downtime_ms;
   std::optional<std::string> reason;
-  std::vector<std::string> obstacles;  // why not each GPU, where none can take it
+  std::vector<std::string> obstacles;  // the objection against each GPU, if no GPU can take the job
 };
 template <std::same_as<DrainJob> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -79,14 +80,14 @@ struct Drain {
   std::uint64_t revision = 0;
   std::string place;
   bool open = false;
-  std::uint32_t parallel = 0;  // moves out of the node at a time
-  std::string fallback;        // leave, restore
+  std::uint32_t parallel = 0;  // the number of concurrent moves out of the node
+  std::string fallback;        // leave or restore
   std::optional<std::string> reason;
   std::string started;
   std::string deadline;
   std::optional<std::string> ended;
-  std::optional<std::string> cancelled;  // why
-  std::optional<std::string> result;     // and the next one: null while it is open
+  std::optional<std::string> cancelled;  // the reason for the cancellation
+  std::optional<std::string> result;     // the drain's result; null while the drain is open
   std::optional<int> exit_code;
   std::uint64_t jobs_gone = 0;
   std::vector<DrainJob> jobs;
@@ -103,10 +104,10 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("jobs", &T::jobs));
 }
 
-// The answer to a drain that was asked for.
+// The answer to a request for a drain.
 struct BegunDrain {
   Drain drain;
-  bool joined = false;  // one of this place was open already, and has its own settings
+  bool joined = false;  // a drain of this place was already open, and has its own settings
 };
 template <std::same_as<BegunDrain> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -124,10 +125,10 @@ struct DrainPlanJob {
   std::optional<std::string> reason;
   std::vector<std::string> obstacles;
   bool possible = false;
-  bool passing = false;                // the obstacle may pass
-  std::optional<std::string> warning;  // against the GPU that it would leave
+  bool passing = false;                // the obstacle may be temporary
+  std::optional<std::string> warning;  // a problem of the GPU that the job would leave
   std::optional<double> expected_pause_ms;
-  std::optional<std::string> expected_pause_from;  // last_move, estimate
+  std::optional<std::string> expected_pause_from;  // last_move or estimate
 };
 template <std::same_as<DrainPlanJob> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -146,7 +147,7 @@ struct DrainPlan {
   bool dry_run = true;
   std::string place;
   std::uint32_t parallel = 0;
-  bool possible = false;  // for all jobs
+  bool possible = false;  // whether all jobs can be moved
   std::vector<DrainPlanJob> jobs;
 };
 template <std::same_as<DrainPlan> T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events as the API shows them (docs/api.md).
-// Threads: values. Errors: none.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace ckpt::api {
 
 struct Event {
-  std::uint64_t id = 0;  // grows
-  std::string time;      // RFC 3339, UTC
+  std::uint64_t id = 0;  // a number that increases with every event
+  std::string time;      // the time (RFC 3339, UTC)
   std::string kind;
   std::optional<std::string> job;
   std::optional<std::string> migration;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings about GPUs, moves because of them and the policy for these, as the API shows them (docs/api.md). Texts are
-// places ("node-a:0"), ids and times (RFC 3339, UTC). An optional member without a value is null.
-// Threads: values. Errors: none.
+// Findings about GPUs, the moves because of findings, and the policy for these moves, as the API shows them
+// (docs/api.md). Texts are places ("node-a:0"), ids and times (RFC 3339, UTC). An optional member without a
+// value is null.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace ckpt::api {
 // The outcome of a finding for one job of its GPU.
 struct JobVerdict {
   std::string job;
-  std::string outcome;  // none, live, restore
+  std::string outcome;  // none, live or restore
   std::optional<std::string> reason;
 };
 template <std::same_as<JobVerdict> T>
@@ -25,21 +26,21 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("reason", &T::reason));
 }
 
-// An agent's report on a GPU.
+// An agent's report about a GPU.
 struct Finding {
   std::string node;
-  std::uint64_t number = 0;  // grows on its node
+  std::uint64_t number = 0;  // increases on its node
   std::string time;
   std::uint32_t gpu = 0;
   std::optional<std::string> gpu_uuid;
-  std::string source;  // nvml, kernel-log, recovery-action, watchdog, probe, inventory
+  std::string source;  // one of nvml, kernel-log, recovery-action, watchdog, probe, inventory
   std::optional<std::uint32_t> xid;
-  std::uint32_t recovery = 0;  // NVML's field for it
+  std::uint32_t recovery = 0;  // the value of NVML's field for the recovery action
   bool cordon = false;
-  bool paused = false;  // the policy of its node was: nothing follows from it
+  bool paused = false;  // the policy of its node was paused, so the finding causes no action
   bool urgent = false;
   bool leave_node = false;
-  std::string outcome;  // for jobs that `jobs` does not name
+  std::string outcome;  // the outcome for jobs that `jobs` does not name
   std::optional<std::string> reason;
   std::vector<JobVerdict> jobs;
 };
@@ -62,13 +63,13 @@ struct Evacuation {
   std::string job_name;
   std::string state;
   bool open = false;
-  std::string outcome;  // live, restore
+  std::string outcome;  // live or restore
   bool urgent = false;
   std::string from;
   std::optional<std::string> to;
   std::optional<std::string> migration;
   std::uint64_t attempts = 0;
-  std::optional<std::int64_t> lost_ms;  // of work
+  std::optional<std::int64_t> lost_ms;  // the duration of the lost work
   std::string created;
   std::optional<std::string> ended;
   std::optional<std::string> reason;
@@ -91,7 +92,7 @@ struct Breaker {
   bool open = false;
   std::optional<std::string> since;
   std::optional<std::string> reason;
-  std::uint32_t recent = 0;  // moves within the window
+  std::uint32_t recent = 0;  // the number of moves within the window
   std::uint32_t limit = 0;
   std::int64_t window_ms = 0;
 };
@@ -102,9 +103,9 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("limit", &T::limit), record::field("window_ms", &T::window_ms));
 }
 
-// Whether jobs are moved because of findings.
+// The policy that decides whether jobs are moved because of findings.
 struct Policy {
-  std::vector<std::string> paused;  // nodes
+  std::vector<std::string> paused;  // the nodes for which moves are paused
   Breaker breaker;
   std::uint32_t attempts_per_job = 0;
   std::uint32_t parallel = 0;
@@ -116,7 +117,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("parallel", &T::parallel));
 }
 
-// The newest evacuations and findings stand first.
+// The health of the cluster, with the newest evacuations and findings first.
 struct Health {
   Policy policy;
   std::vector<Evacuation> evacuations;

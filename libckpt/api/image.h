@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of jobs, the tasks that take them or let jobs go on from them, and protection, as the API shows them
+// Images of jobs, the tasks that take images or start jobs from them, and protection, as the API shows them
 // (docs/api.md). Texts are ids ("j3.v12@node-a"), places ("node-a:0") and times (RFC 3339, UTC); `_ms` are
 // milliseconds. An optional member without a value is null.
-// Threads: values. Errors: none.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@ namespace ckpt::api {
 struct Image {
   std::string id;
   std::string job;
-  std::optional<std::string> job_name;  // null: the job is not known any more
+  std::optional<std::string> job_name;  // null if the job is no longer known
   std::uint64_t version = 0;
-  std::optional<std::uint64_t> sequence;  // higher: newer; null: of an older build
+  std::optional<std::uint64_t> sequence;  // a higher number is newer; null from an older build
   std::optional<std::uint64_t> set;       // the number of the common barrier of several ranks
-  std::optional<std::uint64_t> parent;    // the version that it builds upon
+  std::optional<std::uint64_t> parent;    // the version on which this image builds
   std::string node;
-  std::optional<std::string> folder;  // null: in the node's own vault
+  std::optional<std::string> folder;  // null if the image is in the node's own vault
   std::string created;
   std::int64_t age_ms = 0;
   std::uint64_t incarnation = 0;
   std::uint64_t state_bytes = 0;
-  std::uint64_t new_bytes = 0;  // beyond its parent
+  std::uint64_t new_bytes = 0;  // the bytes that its parent does not have
   std::optional<double> pause_ms;
-  std::string tier;  // disk, memory, memory+disk
+  std::string tier;  // disk, memory, or memory+disk
   std::uint64_t memory_bytes = 0;
-  std::optional<std::uint64_t> disk_bytes;  // null: the vault has no tier in memory
+  std::optional<std::uint64_t> disk_bytes;  // null if the vault has no memory tier
   std::optional<std::string> gpu_model;
   bool damaged = false;
-  std::optional<std::string> suspect;  // why its memory may be wrong
-  bool readable = false;               // a node that can read it is connected
+  std::optional<std::string> suspect;  // the reason why its memory may be wrong
+  bool readable = false;               // whether a connected node can read the image
 };
 template <std::same_as<Image> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -55,16 +55,17 @@ constexpr auto fields_of(record::Of<T>) {
 
 // The measurements of a snapshot.
 struct SnapshotReport {
-  std::optional<std::uint64_t> version;  // once it is durable
+  std::optional<std::uint64_t> version;  // set once the version is durable
   std::optional<std::uint64_t> parent;
-  std::optional<std::int64_t> barrier_ms;  // Unix time of its state
+  std::optional<std::int64_t> barrier_ms;  // the Unix time of the barrier
   std::optional<double> pause_ms;
   std::optional<double> total_ms;
   std::uint64_t state_bytes = 0;
   std::uint64_t dirty_bytes = 0;
   std::uint64_t written_bytes = 0;
   std::uint64_t host_bytes = 0;
-  std::uint64_t waited_bytes = 0;  // that staging could not hold: the job waited for them
+  std::uint64_t waited_bytes = 0;  // the bytes that did not fit into staging memory, so that the job waited
+                                   // for them
 };
 template <std::same_as<SnapshotReport> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -76,15 +77,15 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("host_bytes", &T::host_bytes), record::field("waited_bytes", &T::waited_bytes));
 }
 
-// A job that goes on from an image.
+// A job that continues from an image.
 struct Restored {
   std::string image;
-  std::string at;  // a place; of a job of several ranks their nodes
+  std::string at;  // a place; for a job of several ranks, the nodes of the ranks
   std::uint64_t incarnation = 0;
-  std::int64_t lost_ms = 0;            // work that is lost
-  std::optional<double> fill_ms;       // reading the image into memory
-  std::optional<std::string> suspect;  // why its memory may be wrong
-  std::optional<std::string> note;     // why it is not the newest image
+  std::int64_t lost_ms = 0;            // the duration of the lost work
+  std::optional<double> fill_ms;       // the duration of reading the image into memory
+  std::optional<std::string> suspect;  // the reason why its memory may be wrong
+  std::optional<std::string> note;     // the reason why this is not the newest image
 };
 template <std::same_as<Restored> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -96,17 +97,17 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct ImageTask {
   std::string id;
-  std::string verb;  // snapshot, suspend, park, restore, resume
+  std::string verb;  // snapshot, suspend, park, restore or resume
   std::string job;
   std::string job_name;
   bool open = false;
-  std::string state;             // copying, writing, ending, starting, done, failed
-  std::optional<int> exit_code;  // null while it is open
+  std::string state;             // copying, writing, ending, starting, done or failed
+  std::optional<int> exit_code;  // null while the task is open
   std::optional<std::string> error;
   std::optional<std::string> image;
   std::optional<SnapshotReport> report;
   std::optional<Restored> restored;
-  std::vector<std::string> images;  // one by rank, for a job of several ranks
+  std::vector<std::string> images;  // one image per rank, for a job of several ranks
 };
 template <std::same_as<ImageTask> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -122,10 +123,10 @@ constexpr auto fields_of(record::Of<T>) {
 struct Protected {
   std::string job;
   std::int64_t every_ms = 0;
-  std::optional<std::string> to;            // a node or a folder; null: where it runs
-  std::uint32_t keep = 0;                   // images that stay
-  std::optional<double> expected_pause_ms;  // each snapshot's
-  std::optional<std::string> note;          // for people: its cost
+  std::optional<std::string> to;            // a node or a folder; null for the node on which the job runs
+  std::uint32_t keep = 0;                   // the number of images that are retained
+  std::optional<double> expected_pause_ms;  // the expected pause of each snapshot
+  std::optional<std::string> note;          // the cost of protection, for people
   bool dry_run = false;
 };
 template <std::same_as<Protected> T>
@@ -145,17 +146,17 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("job", &T::job));
 }
 
-// A restore or resume that was only planned.
+// A restore or resume that was only planned. Nothing was changed.
 struct RestorePlan {
   bool dry_run = true;
   std::string image;
-  std::string created;  // the image's time
+  std::string created;  // the time of the image
   std::string to;
-  bool runs = false;         // an instance would be ended
-  std::int64_t lost_ms = 0;  // work that would be lost
+  bool runs = false;         // an instance runs and would be ended
+  std::int64_t lost_ms = 0;  // the duration of the work that would be lost
   bool possible = false;
-  std::optional<std::string> reason;  // why it is not
-  std::string verb;                   // restore, resume
+  std::optional<std::string> reason;  // the reason if the restore is not possible
+  std::string verb;                   // restore or resume
   std::string job;
   std::optional<std::string> job_name;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs as the API shows them (docs/api.md): of one rank, and of several. Texts are ids, places ("node-a:0") and
+// Jobs of one or several ranks, as the API shows them (docs/api.md). Texts are ids, places ("node-a:0") and
 // times (RFC 3339, UTC); `_ms` are milliseconds. An optional member without a value is null.
-// Threads: values. Errors: none.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace ckpt::api {
 
-// A rank of a job of several is a job of its own to its node.
+// A rank of a job of several ranks. To its node, the rank is a separate job.
 struct RankOfSeveral {
   std::string job;
   std::string name;
@@ -49,12 +49,12 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct Protection {
   std::int64_t every_ms = 0;
-  std::optional<std::string> to;  // a node or a folder; null: where it runs
+  std::optional<std::string> to;  // a node or a folder; null for the node on which the job runs
   std::uint32_t keep = 0;
   std::optional<std::string> last_image;
   std::optional<std::int64_t> last_image_age_ms;
   std::optional<double> last_pause_ms;
-  std::uint32_t failures = 0;  // in a row
+  std::uint32_t failures = 0;  // the number of consecutive failures
   std::optional<std::string> last_error;
 };
 template <std::same_as<Protection> T>
@@ -66,11 +66,11 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("failures", &T::failures), record::field("last_error", &T::last_error));
 }
 
-// Only a job of several ranks has these.
+// Members that only a job of several ranks has.
 struct Gang {
   std::vector<std::string> gpus;  // the places of its ranks
-  std::uint64_t size = 0;         // how many it was started with
-  std::string communicators;      // overlap, in-pause
+  std::uint64_t size = 0;         // the number of ranks that the job was started with
+  std::string communicators;      // overlap or in-pause
 };
 template <std::same_as<Gang> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -83,21 +83,21 @@ struct Job {
   std::string name;
   std::string state;
   std::optional<std::string> silent_node;
-  std::optional<std::string> trouble;  // what speaks against its GPU
-  std::optional<std::string> node;     // null: it is parked, or on several
+  std::optional<std::string> trouble;  // the problem of its GPU
+  std::optional<std::string> node;     // null if the job is parked or runs on several nodes
   std::optional<std::uint32_t> gpu;
   std::vector<JobRank> ranks;
   std::uint64_t incarnation = 0;
-  bool unconfirmed = false;  // taken in by its node's word
-  std::string mode;          // cooperative, transparent, adopted
+  bool unconfirmed = false;  // the job was added from its node's report and is not confirmed yet
+  std::string mode;          // cooperative, transparent or adopted
   bool movable = false;
-  std::optional<std::string> reason;      // why it is not
-  std::optional<std::int32_t> obstacles;  // to another node
+  std::optional<std::string> reason;      // the reason why the job is not movable
+  std::optional<std::int32_t> obstacles;  // the number of obstacles to a move to another node
   std::uint64_t state_bytes = 0;
   std::int32_t priority = 0;
   std::optional<MemoryHistory> memory;
   std::uint64_t expected_bytes = 0;
-  std::optional<std::uint64_t> gpu_memory_bytes;  // its quota
+  std::optional<std::uint64_t> gpu_memory_bytes;  // the job's memory quota
   std::optional<std::string> started;
   std::optional<double> last_downtime_ms;
   std::optional<int> exit_code;
@@ -144,7 +144,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct Snapshot {
   std::string image;
   std::string created;
-  std::optional<std::string> suspect;  // why its memory may be wrong
+  std::optional<std::string> suspect;  // the reason why its memory may be wrong
   std::optional<double> pause_ms;
   std::uint64_t new_bytes = 0;
   std::uint64_t waited_bytes = 0;
@@ -157,15 +157,15 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("waited_bytes", &T::waited_bytes));
 }
 
-// On its way between running and resting in an image.
+// A job's transition between running and being stored in an image.
 struct Operation {
-  std::string verb;   // suspend, park, restore, resume
-  std::string stage;  // taking, ending, starting
+  std::string verb;   // suspend, park, restore or resume
+  std::string stage;  // taking, ending or starting
   std::optional<std::string> why;
   std::optional<std::string> image;
   std::optional<std::string> deadline;
-  std::optional<std::string> cancelled;  // why it is given up
-  std::string cancel;                    // the commands that give it up
+  std::optional<std::string> cancelled;  // the reason for the cancellation
+  std::string cancel;                    // the commands that cancel the operation
 };
 template <std::same_as<Operation> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -178,7 +178,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct Instance {
   std::uint64_t incarnation = 0;
   std::string node;
-  std::string role;  // fresh, standby
+  std::string role;  // fresh or standby
   std::string phase;
   std::uint64_t log_bytes = 0;
 };
@@ -189,7 +189,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("log_bytes", &T::log_bytes));
 }
 
-// Its open migration, in short.
+// A summary of the job's open migration.
 struct OpenMigration {
   std::string id;
   std::string state;
@@ -205,12 +205,12 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("strategy", &T::strategy), record::field("options", &T::options));
 }
 
-// One job of one rank by itself, and not in a list.
+// The details of one job with one rank. Lists do not contain them.
 struct JobDetail {
   Job job;
   std::optional<Command> argv;
   std::optional<CommandText> cwd;
-  std::optional<std::string> placed;  // why this GPU was chosen
+  std::optional<std::string> placed;  // the reason why this GPU was chosen
   ExpectedPauses expected_pause_ms;
   PauseSources expected_pause_from;
   std::optional<Snapshot> last_snapshot;
@@ -230,7 +230,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("open_migration", &T::open_migration));
 }
 
-// One job of several ranks by itself. A reader of JobDetail finds what it has.
+// The details of one job with several ranks. A reader of JobDetail finds its members here, too.
 struct GangDetail {
   Job job;
   std::optional<Command> argv;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Migrations as the API shows them (docs/api.md): the coordinator writes these records, and the command reads
-// them. Texts are ids, places ("node-a:0") and times (RFC 3339, UTC); `_ms` are milliseconds. An optional member
-// without a value is null: not known, or not so.
-// Threads: values. Errors: none; libckpt/record/document.h has what is done with answers that differ.
+// them. Texts are ids, places ("node-a:0") and times (RFC 3339, UTC); `_ms` are milliseconds. An optional
+// member without a value is null: it is not known, or does not apply.
+// Threads: plain values. Errors: none; libckpt/record/document.h describes how differing answers are read.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace ckpt::api {
 
-// The options of the request, as changed by a later `set`.
+// The options of the request, including changes by a later `set`.
 struct MigrateOptions {
   std::optional<double> max_downtime_ms;
-  std::string if_not_converged;      // switch, abort
-  std::uint64_t bandwidth = 0;       // bytes per second; 0: no limit
-  std::uint32_t max_rounds = 0;      // 0: the engine's default
-  std::optional<std::string> codec;  // auto, raw, planes, difference
+  std::string if_not_converged;      // switch or abort
+  std::uint64_t bandwidth = 0;       // in bytes per second; 0 for no limit
+  std::uint32_t max_rounds = 0;      // 0 for the engine's default
+  std::optional<std::string> codec;  // auto, raw, planes or difference
   std::uint64_t shadow_memory_bytes = 0;
   double slowdown_percent = 0;
   std::optional<Command> exec;
-  std::vector<std::string> allow;  // missing, new, changed
-  std::string communicators;       // overlap, in-pause
+  std::vector<std::string> allow;  // a list of missing, new, changed
+  std::string communicators;       // overlap or in-pause
 };
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -41,12 +41,12 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct MigrationProgress {
   std::uint32_t round = 0;
-  std::uint64_t done_bytes = 0;   // of this round
-  std::uint64_t total_bytes = 0;  // of this round
+  std::uint64_t done_bytes = 0;   // the completed bytes of this round
+  std::uint64_t total_bytes = 0;  // the bytes of this round
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t remaining_bytes = 0;
-  std::optional<std::uint64_t> dirty_bytes_per_second;  // known once the second round is over
+  std::optional<std::uint64_t> dirty_bytes_per_second;  // known once the second round has ended
   std::uint64_t throughput_bytes_per_second = 0;
   std::optional<std::uint64_t> wire_bytes_per_second;
   std::optional<double> estimate_ms;
@@ -64,7 +64,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("estimate_ms", &T::estimate_ms), record::field("eta_ms", &T::eta_ms));
 }
 
-// A pause by its pieces, which follow one another.
+// A pause by its consecutive parts.
 struct PauseBreakdown {
   double quiesce = 0;
   double final_copy = 0;
@@ -101,7 +101,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("bound_all_dirty_ms", &T::bound_all_dirty_ms));
 }
 
-// A rank that stayed while others moved.
+// A rank that stayed while other ranks moved.
 struct StayingRank {
   std::uint32_t rank = 0;
   double pause_ms = 0;
@@ -115,7 +115,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("to_barrier_ms", &T::to_barrier_ms));
 }
 
-// The measurements of a migration that has ended. Those that no side reported are null.
+// The measurements of a migration that has ended. Measurements that no side reported are null.
 struct MigrationReport {
   std::string id;
   std::string job;
@@ -198,17 +198,18 @@ struct Migration {
   std::string to;
   std::string strategy;
   MigrateOptions options;
-  std::optional<double> expected_pause_ms;  // before it began
+  std::optional<double> expected_pause_ms;  // the expectation before the migration began
   std::optional<std::string> reason;
   std::optional<std::string> started;
   std::optional<std::string> ended;
   bool abort_requested = false;
   std::optional<MigrationProgress> progress;
-  std::optional<std::string> result;  // and the next two: null while it is open
+  std::optional<std::string> result;  // the result; null while the migration is open, as are the next two
+                                      // members
   std::optional<int> exit_code;
   std::optional<std::string> error;
   std::optional<std::string> runs_at;
-  std::optional<std::string> gang_move;  // of a rank that moves with others: their common move
+  std::optional<std::string> gang_move;  // for a rank that moves with others: the id of their common move
   std::optional<MigrationReport> report;
 };
 template <std::same_as<Migration> T>
@@ -226,10 +227,11 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("gang_move", &T::gang_move), record::field("report", &T::report));
 }
 
-// One migration by itself, and not in a list.
+// The details of one migration. Lists do not contain them.
 struct MigrationDetail {
   Migration migration;
-  std::vector<std::string> moved_with;  // of a rank that moves with others: their migrations
+  std::vector<std::string> moved_with;  // for a rank that moves with others: the migrations of the other
+                                        // ranks
 };
 template <std::same_as<MigrationDetail> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes and their GPUs as the API shows them (docs/api.md). Texts are places ("node-a:0"), ids and times (RFC
 // 3339, UTC). An optional member without a value is null.
-// Threads: values. Errors: none.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ckpt::api {
 
 struct Cordon {
   std::string place;
-  std::string owner;  // operator, health
+  std::string owner;  // operator or health
   std::optional<std::string> reason;
   std::string since;
 };
@@ -28,9 +28,9 @@ constexpr auto fields_of(record::Of<T>) {
 // A network for data between nodes.
 struct Network {
   std::string name;
-  std::string address;  // of this node
+  std::string address;  // the address of this node
   std::vector<std::string> addresses;
-  std::string transport;  // tls, ucx-trusted, rdma-trusted
+  std::string transport;  // tls, ucx-trusted or rdma-trusted
 };
 template <std::same_as<Network> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -40,11 +40,11 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct Node {
   std::string name;
-  std::string state;                      // ready, unreachable
-  std::optional<std::string> gpu_reason;  // why it has no GPUs, or no fresh facts about them
+  std::string state;                      // ready or unreachable
+  std::optional<std::string> gpu_reason;  // the reason for missing GPUs, or for outdated facts about them
   std::string version;
   std::uint32_t gpus = 0;
-  std::uint32_t jobs = 0;  // that live there
+  std::uint32_t jobs = 0;  // the number of jobs on the node
   std::string peer_address;
   std::optional<std::string> last_seen;
   std::optional<std::string> driver;
@@ -52,8 +52,8 @@ struct Node {
   std::vector<std::string> labels;
   std::vector<Network> networks;
   std::optional<std::string> certificate_ends;
-  std::optional<std::vector<Cordon>> cordons;  // its own and its GPUs'
-  std::string evacuation;                      // on, paused, stopped
+  std::optional<std::vector<Cordon>> cordons;  // the cordons of the node and of its GPUs
+  std::string evacuation;                      // on, paused or stopped
 };
 template <std::same_as<Node> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -68,13 +68,13 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("cordons", &T::cordons), record::field("evacuation", &T::evacuation));
 }
 
-// Device memory that was held: now, at most, and by the minute for the last hour.
+// The used device memory: the current value, the maximum, and one value per minute of the last hour.
 struct MemoryHistory {
   std::uint64_t now_bytes = 0;
   std::uint64_t peak_bytes = 0;
   std::optional<std::string> peak_time;
   std::optional<std::string> minutes_until;           // the time of the last minute
-  std::vector<std::optional<std::uint64_t>> minutes;  // null: no report in that one
+  std::vector<std::optional<std::uint64_t>> minutes;  // null for a minute without a report
 };
 template <std::same_as<MemoryHistory> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -84,13 +84,13 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("minutes", &T::minutes));
 }
 
-// The finding that speaks against a GPU.
+// The finding that makes a GPU suspect.
 struct GpuFault {
   std::optional<std::string> reason;
   std::optional<std::string> time;
   bool cordoned = false;
-  std::optional<std::string> closed_until;  // it takes no job before
-  std::string text;                         // all of it, for people
+  std::optional<std::string> closed_until;  // the time before which the GPU takes no job
+  std::string text;                         // the whole finding as text, for people
 };
 template <std::same_as<GpuFault> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -103,7 +103,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct GpuPeer {
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;
-  std::uint32_t common_ancestor = 0;  // as NVML counts
+  std::uint32_t common_ancestor = 0;  // the level as NVML counts it
 };
 template <std::same_as<GpuPeer> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -140,10 +140,10 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("uncorrected", &T::uncorrected));
 }
 
-// Errors of its memory; null: the driver does not count them.
+// Errors of the GPU's memory. A null member means that the driver does not count them.
 struct GpuErrors {
-  std::optional<ErrorCounts> since_load;  // since the driver was loaded
-  std::optional<ErrorCounts> aggregate;   // over the GPU's life
+  std::optional<ErrorCounts> since_load;  // errors since the driver was loaded
+  std::optional<ErrorCounts> aggregate;   // errors over the GPU's lifetime
   std::optional<ErrorCounts> remapped_rows;
 };
 template <std::same_as<GpuErrors> T>
@@ -160,17 +160,17 @@ struct Gpu {
   std::string model;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
-  std::uint64_t available_bytes = 0;  // that placement would give to a new job
+  std::uint64_t available_bytes = 0;  // the memory that placement would give to a new job
   bool healthy = false;
-  std::optional<std::string> reason;  // why it is not
-  bool node_silent = false;           // nothing of this is fresh
+  std::optional<std::string> reason;  // the reason why the GPU is not healthy
+  bool node_silent = false;           // the node is silent, so none of these facts are current
   std::optional<GpuFault> finding;
   std::vector<std::string> jobs;
-  std::uint64_t expected_bytes = 0;  // that its jobs are expected to need
+  std::uint64_t expected_bytes = 0;  // the memory that its jobs are expected to need
   MemoryHistory memory;
   GpuTopology topology;
   GpuErrors errors;
-  std::optional<std::vector<Cordon>> cordons;  // that lie over it
+  std::optional<std::vector<Cordon>> cordons;  // the cordons that apply to the GPU
 };
 template <std::same_as<Gpu> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs and obstacles as the API shows them (docs/api.md). Texts are ids and places ("node-a:0"); `_ms` are
-// milliseconds. An optional member without a value is null.
-// Threads: values. Errors: none.
+// Dry runs and obstacles as the API shows them (docs/api.md). Texts are ids and places ("node-a:0"); `_ms`
+// are milliseconds. An optional member without a value is null.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace ckpt::api {
 
-// A GPU that placement has looked at.
+// A GPU that placement has considered.
 struct Candidate {
   std::string node;
   std::uint32_t gpu = 0;
   bool suitable = false;
-  std::optional<double> score;       // null: unsuitable
-  std::optional<std::string> cause;  // its first objection in a word or two; null: suitable
+  std::optional<double> score;       // null for an unsuitable GPU
+  std::optional<std::string> cause;  // its first objection in one or two words; null for a suitable GPU
   std::vector<std::string> reasons;  // the terms of the score, or every objection
 };
 template <std::same_as<Candidate> T>
@@ -31,13 +31,13 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("cause", &T::cause), record::field("reasons", &T::reasons));
 }
 
-// A job that makes place for another one.
+// A job that makes space for another job.
 struct Displacement {
   std::string job;
   std::string name;
   std::int32_t priority = 0;
   std::string from;
-  std::optional<std::string> to;  // null: it is parked
+  std::optional<std::string> to;  // null if the job is parked
 };
 template <std::same_as<Displacement> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -56,16 +56,16 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::inlined(&T::job), record::field("displaced", &T::displaced));
 }
 
-// A start that was only planned.
+// A start that was only planned. Nothing was started.
 struct RunPlan {
   bool dry_run = true;
   std::optional<std::string> name;
-  std::optional<std::string> to;    // places with ", " between them; null: not possible
-  std::vector<std::string> places;  // by rank
+  std::optional<std::string> to;    // places, separated by ", "; null if the start is not possible
+  std::vector<std::string> places;  // the places by rank
   std::uint64_t gpu_memory_bytes = 0;
   std::vector<Displacement> displaced;
   bool possible = false;
-  std::optional<std::string> reason;  // why it is not
+  std::optional<std::string> reason;  // the reason if the start is not possible
   std::vector<Candidate> candidates;
 };
 template <std::same_as<RunPlan> T>
@@ -77,21 +77,21 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("reason", &T::reason), record::field("candidates", &T::candidates));
 }
 
-// A move that was only planned.
+// A move that was only planned. Nothing was moved.
 struct MovePlan {
   bool dry_run = true;
   std::string job;
   std::string job_name;
-  std::optional<std::vector<std::uint32_t>> ranks;  // that move; null for a job of one rank
-  std::string from;                                 // the places of these ranks, with commas
-  std::optional<std::string> to;                    // null: not possible
+  std::optional<std::vector<std::uint32_t>> ranks;  // the ranks that move; null for a job of one rank
+  std::string from;                                 // the places of these ranks, separated by commas
+  std::optional<std::string> to;                    // null if the move is not possible
   std::string strategy;
   MigrateOptions options;
   std::uint64_t state_bytes = 0;
   std::optional<double> expected_pause_ms;
-  std::optional<std::string> expected_pause_from;  // last_move, estimate
+  std::optional<std::string> expected_pause_from;  // last_move or estimate
   bool possible = false;
-  std::optional<std::string> reason;  // why it is not
+  std::optional<std::string> reason;  // the reason if the move is not possible
   std::vector<std::string> warnings;
   std::vector<Candidate> candidates;
 };
@@ -108,17 +108,17 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("warnings", &T::warnings), record::field("candidates", &T::candidates));
 }
 
-// A kind of move that a running job can make, or not.
+// A kind of move, and whether a running job can make it.
 struct Movability {
   bool possible = false;
-  std::optional<std::string> reason;  // why not: obstacles with "; " between them
+  std::optional<std::string> reason;  // the reason if the move is not possible: obstacles, separated by "; "
 };
 template <std::same_as<Movability> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("possible", &T::possible), record::field("reason", &T::reason));
 }
 
-// Another node, asked whether it takes the job.
+// Another node, and its answer whether it accepts the job.
 struct TargetMovability {
   Movability movability;
   std::string node;
@@ -137,7 +137,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::inlined(&T::movability), record::field("targets", &T::targets));
 }
 
-// Everything that keeps a running job from moving.
+// All obstacles that prevent a running job from moving.
 struct Obstacles {
   std::string job;
   std::string name;

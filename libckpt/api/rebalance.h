@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rebalance, planned or under way, as the API shows it (docs/api.md). Texts are places ("node-a:0") and ids. An
+// A planned or running rebalance as the API shows it (docs/api.md). Texts are places ("node-a:0") and ids. An
 // optional member without a value is null.
-// Threads: values. Errors: none.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct PlannedMove {
   std::string name;
   std::string from;
   std::string to;
-  std::uint64_t needed_bytes = 0;  // of memory, wherever it is
-  std::uint64_t state_bytes = 0;   // that the move copies
+  std::uint64_t needed_bytes = 0;  // the memory that the job needs on any GPU
+  std::uint64_t state_bytes = 0;   // the bytes that the move copies
   std::string reason;
 };
 template <std::same_as<PlannedMove> T>
@@ -44,10 +44,10 @@ constexpr auto fields_of(record::Of<T>) {
 
 // The effect of a plan's moves.
 struct RebalanceEffect {
-  std::vector<std::string> freed;  // GPUs that have no job afterwards
-  std::uint64_t free_before = 0;   // GPUs without a job that could take work
+  std::vector<std::string> freed;  // GPUs without a job after the moves
+  std::uint64_t free_before = 0;   // the number of GPUs without a job that could take work before the moves
   std::uint64_t free_after = 0;
-  bool exhaustive = false;  // all plans were compared
+  bool exhaustive = false;  // whether all plans were compared
   std::vector<FixedJob> fixed;
 };
 template <std::same_as<RebalanceEffect> T>
@@ -59,7 +59,7 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct RebalancePlan {
   bool dry_run = true;
-  std::vector<PlannedMove> moves;  // in order
+  std::vector<PlannedMove> moves;  // the moves, in their order
   RebalanceEffect effect;
 };
 template <std::same_as<RebalancePlan> T>
@@ -68,11 +68,11 @@ constexpr auto fields_of(record::Of<T>) {
                         record::inlined(&T::effect));
 }
 
-// A move of a rebalance that is carried out.
+// A move of a rebalance that is being executed.
 struct RebalanceMove {
   PlannedMove planned;
-  std::string state;                     // waiting, moving, done, failed, left
-  std::optional<std::string> migration;  // once it has begun
+  std::string state;                     // waiting, moving, done, failed or left
+  std::optional<std::string> migration;  // set once the migration has begun
   std::optional<std::string> error;
 };
 template <std::same_as<RebalanceMove> T>
@@ -82,9 +82,9 @@ constexpr auto fields_of(record::Of<T>) {
 }
 
 struct Rebalance {
-  std::string state;  // running, done, failed, stopped
+  std::string state;  // running, done, failed or stopped
   std::uint64_t revision = 0;
-  std::uint32_t parallel = 0;  // moves at a time
+  std::uint32_t parallel = 0;  // the number of concurrent moves
   std::vector<RebalanceMove> moves;
   RebalanceEffect effect;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster itself as the API shows it (docs/api.md): its status, nodes that come and go, denied certificates,
-// a backup, and what was recovered. Texts are ids and times (RFC 3339, UTC). An optional member without a value
-// is null.
-// Threads: values. Errors: none.
+// The cluster itself as the API shows it (docs/api.md): its status, joining and removed nodes, denied
+// certificates, a backup, and recovered facts. Texts are ids and times (RFC 3339, UTC). An optional member
+// without a value is null.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ckpt::api {
 
 struct Status {
   std::string version;
-  std::uint32_t api = 0;  // the version of the calls
+  std::uint32_t api = 0;  // the version of the API
   std::string started;
   std::uint64_t nodes = 0;
   std::uint64_t nodes_ready = 0;
@@ -35,7 +35,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("agent_address", &T::agent_address));
 }
 
-// The node that a call was about.
+// The node that a call referred to.
 struct NodeSubject {
   std::string node;
 };
@@ -44,10 +44,10 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("node", &T::node));
 }
 
-// The answer to a machine that becomes a node.
+// The answer to a machine that joins as a node.
 struct NodeJoin {
   std::string node;
-  std::string certificate;  // PEM
+  std::string certificate;  // the certificate as PEM
   std::string agent_address;
   std::string agent_token;
 };
@@ -58,7 +58,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("agent_token", &T::agent_token));
 }
 
-// Only a removal whose fence command failed has this.
+// The problem of a removal. Only a removal whose fence command failed has one.
 struct FenceFailure {
   std::string problem;
 };
@@ -70,7 +70,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct NodeRemoval {
   std::string node;
   bool fenced = false;
-  std::vector<std::string> lost;  // jobs
+  std::vector<std::string> lost;  // the lost jobs
   std::optional<FenceFailure> failure;
 };
 template <std::same_as<NodeRemoval> T>
@@ -79,10 +79,11 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("lost", &T::lost), record::inlined(&T::failure));
 }
 
-// A certificate that is refused before its end; or all of a node, which have no one serial number.
+// A certificate that is refused before it expires, or all certificates of a node, which have no single serial
+// number.
 struct DeniedCertificate {
   std::optional<std::string> serial;
-  std::string of;  // whom it names, for people
+  std::string of;  // the name in the certificate, for people
   std::string reason;
   std::optional<std::string> ends;
   std::string denied;
@@ -102,7 +103,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("serial", &T::serial));
 }
 
-// The subject of a denial, or of its end: one of the two.
+// The subject of a denial or of its end. Exactly one of the two members is set.
 struct DenialSubject {
   std::optional<NodeSubject> node;
   std::optional<SerialSubject> serial;
@@ -116,7 +117,7 @@ struct Backup {
   std::string file;
   std::uint64_t bytes = 0;
   std::string cluster;
-  std::int64_t made_ms = 0;  // Unix time
+  std::int64_t made_ms = 0;  // the Unix time of the backup
   std::uint64_t jobs = 0;
   std::uint64_t migrations = 0;
 };
@@ -127,9 +128,9 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("jobs", &T::jobs), record::field("migrations", &T::migrations));
 }
 
-// One fact that a node has reported and the store did not know.
+// A fact that a node has reported and that was missing in the store.
 struct RecoveryFact {
-  std::int64_t time_ms = 0;  // Unix time
+  std::int64_t time_ms = 0;  // the Unix time of the report
   std::string kind;
   std::string node;
   std::optional<std::string> job;
@@ -145,11 +146,11 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("taken_in", &T::taken_in));
 }
 
-// A migration without a record, whose nodes have not all said how it went.
+// A migration without a record, for which some nodes have not reported the outcome.
 struct UndecidedMigration {
   std::string migration;
   std::string job;
-  std::vector<std::string> away;  // nodes
+  std::vector<std::string> away;  // the nodes that are not connected
 };
 template <std::same_as<UndecidedMigration> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -169,7 +170,7 @@ constexpr auto fields_of(record::Of<T>) {
 }
 
 struct Recovery {
-  std::optional<std::string> open_until;  // until then what nodes report is taken in
+  std::optional<std::string> open_until;  // the time until which reports of nodes are accepted
   std::vector<RecoveryFact> found;
   std::vector<UndecidedMigration> undecided;
   std::vector<ImageOfUnknownJob> images_of_unknown_jobs;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// CKPT_CHECK(condition, text): ends the process with the place and the text where an invariant does not hold, in every
-// build. It is for what a bug of this program alone can break, never for input: that is answered with an Error. A
-// process that ends recovers from its journal; one that goes on could run a job twice.
-// Threads: any. The cost while it holds is one branch.
+// CKPT_CHECK(condition, text): ends the process with the place and the text if an invariant is violated, in
+// every build. It is for conditions that only a bug of this program can violate, never for input; input
+// errors are returned as an Error. A process that ends recovers from its journal. A process that continued
+// could run a job twice.
+// Threads: any. The cost of a valid condition is one branch.
 #pragma once
 
 namespace ckpt::detail {
 
-// A line on standard error, and SIGABRT.
+// Writes a line to standard error and raises SIGABRT.
 [[noreturn]] void end_on_broken_invariant(const char* file, int line, const char* text) noexcept;
 
 }  // namespace ckpt::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type of the project. An Error tells what failed, on what and why, keeps the native code it
-// came from (CUresult, ucs_status_t, errno, nvmlReturn_t) and a chain of causes. Codes are grouped by what
-// the caller must do.
+// The only error type of the project. An Error describes what failed, on what and why. It stores the native
+// code of its origin (CUresult, ucs_status_t, errno, nvmlReturn_t) and a chain of causes. Codes are grouped
+// by the required reaction of the caller.
 // Threads: a value type; causes are immutable and shared. No function here fails.
 #pragma once
 
@@ -13,23 +13,23 @@
 namespace ckpt {
 
 enum class ErrorCode : std::uint8_t {
-  kInvalidArgument = 1,  // the caller's request is malformed: refuse, nothing was touched
-  kNotFound,             // the named thing does not exist: refuse
-  kRefused,       // well-formed, but not possible here and now (no memory at the target, mismatch): refuse
+  kInvalidArgument = 1,  // the caller's request is malformed: refused, nothing was changed
+  kNotFound,             // the named thing does not exist: refused
+  kRefused,       // well-formed, but not possible here and now (no memory at the target, mismatch): refused
   kNotSupported,  // this build, driver or node cannot do it
   kUnavailable,   // a peer or service cannot be reached: retry later
   kTimedOut,      // a deadline passed: the operation's effect may be unknown
-  kAborted,       // by request, or because an earlier failure of the same operation ended it
-  kOutOfMemory,   // device or host memory exhausted
+  kAborted,       // ended by request, or by an earlier failure of the same operation
+  kOutOfMemory,   // device or host memory is exhausted
   kCorrupt,       // data failed a check (fingerprint, CRC, bounds): never use it
-  kProtocol,      // a peer sent what it must not send: drop the connection
-  kDevice,        // the GPU or its context failed; the context is not usable any more
+  kProtocol,      // a peer sent data that it must not send: drop the connection
+  kDevice,        // the GPU or its context failed, and the context is no longer usable
   kIo,            // the operating system refused an I/O operation
   kInternal,      // a bug in this program
 };
 [[nodiscard]] constexpr std::string_view to_string(ErrorCode code) noexcept;
 
-// Where a native code came from.
+// The origin of a native code.
 enum class ErrorDomain : std::uint8_t { kNone, kErrno, kCuda, kUcs, kNvml, kSqlite };
 [[nodiscard]] constexpr std::string_view to_string(ErrorDomain domain) noexcept;
 
@@ -39,11 +39,12 @@ class [[nodiscard]] Error {
   Error(ErrorCode code, ErrorDomain domain, std::int64_t native, std::string message)
       : code_(code), domain_(domain), native_(native), message_(std::move(message)) {}
 
-  // `what` failed with the current (or given) errno; maps ENOMEM, ETIMEDOUT, ... to codes, kIo otherwise.
+  // Returns an Error that `what` failed with the current (or given) errno. Maps ENOMEM, ETIMEDOUT, ... to
+  // codes, and others to kIo.
   static Error from_errno(std::string what);
   static Error from_errno(int error_number, std::string what);
 
-  // This error with `cause` as the reason for it.
+  // Returns this error with `cause` as its reason.
   [[nodiscard]] Error caused_by(Error cause) &&;
 
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
@@ -52,7 +53,7 @@ class [[nodiscard]] Error {
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
   [[nodiscard]] const Error* cause() const noexcept { return cause_.get(); }
 
-  // One line: "message (CUDA 2): cause message (errno 12 Cannot allocate memory)".
+  // Returns one line: "message (CUDA 2): cause message (errno 12 Cannot allocate memory)".
   [[nodiscard]] std::string to_string() const;
 
  private:

@@ -13,7 +13,7 @@
 namespace ckpt {
 namespace {
 
-// Fixed buffers: a fault point may be reached in a user's process and must not allocate.
+// A fixed buffer, because a fault point may be reached in a user's process and must not allocate.
 char fault_role[128];
 
 const char* fault_folder() noexcept {
@@ -50,7 +50,8 @@ void fault_point(FaultPoint point) noexcept {
   ::close(fd);
   ::unlink(path);
   const bool stop = got >= 4 && std::strncmp(word, "stop", 4) == 0;
-  // To this thread: another one would take a stop of the process while this one goes on for a moment.
+  // The signal goes to this thread. If another thread received the stop, this thread would continue for a
+  // moment.
   ::syscall(SYS_tgkill, ::getpid(), ::gettid(), stop ? SIGSTOP : SIGKILL);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbered crash points. A process reaches fault_point(N) and looks for a file "ROLE.N" in the folder that
-// CKPT_FAULT_DIR names. ROLE is what set_fault_role() was given, such as "agent.node-a", "mover.node-b.0" or
-// "coordinator". If the file is there, the process removes it and obeys its text. That is "kill"
-// (SIGKILL, the default) or "stop" (SIGSTOP). So a test arms one crash in one process, once, and a restarted
-// process passes. Without CKPT_FAULT_DIR a fault point costs one load. Never on per-chunk paths. Threads:
-// any.
+// Numbered crash points. At fault_point(N) a process checks for a file "ROLE.N" in the folder that
+// CKPT_FAULT_DIR names. ROLE is the argument of set_fault_role(), such as "agent.node-a", "mover.node-b.0" or
+// "coordinator". If the file exists, the process removes it and executes its text: "kill" (SIGKILL, the
+// default) or "stop" (SIGSTOP). A test can therefore arm one crash in one process, once, and a restarted
+// process passes. Without CKPT_FAULT_DIR a fault point is one load. Do not use fault points on per-chunk
+// paths.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ enum class FaultPoint : std::uint16_t {
 };
 [[nodiscard]] std::string_view to_string(FaultPoint point) noexcept;
 
-// Names this process for fault files; call once at start.
+// Names this process for fault files. Call it once, at start.
 void set_fault_role(std::string role);
 
 void fault_point(FaultPoint point) noexcept;

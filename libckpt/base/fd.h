@@ -21,13 +21,15 @@ using UniqueFd = UniqueHandle<FdTraits>;
 // Writes all bytes, continuing after short writes and EINTR.
 Result<void> write_all(int fd, std::span<const std::byte> bytes);
 
-// The whole file, at most `limit_bytes` (kRefused beyond it).
+// Returns the whole file, at most `limit_bytes`. Returns kRefused for a longer file.
 Result<std::string> read_file(const std::string& path, std::size_t limit_bytes);
 
-// Writes `text` to a temporary file beside `path`, fsyncs, renames it over `path` and fsyncs the folder.
+// Writes `text` to a temporary file in the same folder, fsyncs it, renames it over `path`, and fsyncs the
+// folder.
 Result<void> write_file_durably(const std::string& path, std::string_view text, unsigned mode = 0600);
 
-// An anonymous sealed-size memory file (memfd) of `bytes` bytes, for passing data between processes.
+// Makes an anonymous memory file (memfd) of `bytes` bytes with a sealed size, for passing data between
+// processes.
 Result<UniqueFd> make_memory_file(const char* name, std::size_t bytes);
 
 }  // namespace ckpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UniqueHandle<Traits>: move-only owner of a plain handle. Traits: `using Value`, `static constexpr Value
+// UniqueHandle<Traits> is a move-only owner of a plain handle. Traits: `using Value`, `static constexpr Value
 // kNull`, `static void close(Value) noexcept`. sizeof(UniqueHandle) == sizeof(Value).
 #pragma once
 

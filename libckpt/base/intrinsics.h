@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vector intrinsics without the warnings of GCC 12, which takes their own undefined registers for
-// mistakes (GCC bug 105593).
+// The vector intrinsics without the warnings of GCC 12, which reports their intentionally undefined registers
+// as errors (GCC bug 105593).
 #pragma once
 
 #pragma GCC diagnostic push

@@ -16,7 +16,7 @@
 namespace ckpt {
 namespace {
 
-constexpr int kMaxInterpreters = 4;  // as the kernel follows them
+constexpr int kMaxInterpreters = 4;  // the kernel's own limit
 constexpr unsigned kMaxHeaders = 256;
 
 std::string found_in(const std::string& program, const std::string& search_path, const std::string& folder) {

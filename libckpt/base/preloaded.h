@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether LD_PRELOAD puts a library into a program (ld.so(8)).
-// Threads: any; reads files. Ownership: none. Errors: none; of a program that cannot be read, nothing is said.
+// The test whether LD_PRELOAD loads a library into a program (ld.so(8)).
+// Threads: any; reads files. Ownership: none. Errors: none; a program that cannot be read yields no result.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +9,9 @@
 
 namespace ckpt {
 
-// Empty, or why it does not: "/bin/x is a static program". `program`: a path, or a name that is looked for in
-// `search_path` (as $PATH); relative paths begin in `folder`. `user`: who runs it. Of a script its interpreter counts.
+// Returns why the library is not preloaded, such as "/bin/x is a static program". Returns an empty string if
+// it is. `program` is a path, or a name to find in `search_path` (as $PATH). Relative paths begin in
+// `folder`. `user` is the user who runs the program. For a script, its interpreter is checked.
 [[nodiscard]] std::string why_not_preloaded(const std::string& program, const std::string& search_path,
                                             const std::string& folder, uid_t user);
 

@@ -11,7 +11,7 @@ constexpr std::string_view kUnmarkedOutput = "its last output: ";
 
 struct Begin {
   std::size_t at = std::string_view::npos;
-  std::size_t text = 0;  // behind the mark
+  std::size_t text = 0;  // the position after the mark
   PrivatePart part = PrivatePart::kOutput;
 };
 

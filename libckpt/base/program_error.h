@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error of a program that cannot be started, with the status that shells report for it. It is an Error of
-// code kRefused without a domain. Its native code is the status.
-// Threads: pure.
+// The error of a program that cannot be started, with the exit status that shells report for it. It is an
+// Error of code kRefused without a domain. Its native code is the status.
+// Threads: pure functions.
 #pragma once
 
 #include "libckpt/base/error.h"
@@ -15,12 +15,12 @@ inline constexpr int kProgramNotExecutable = 126;
   return status == kProgramNotFound || status == kProgramNotExecutable;
 }
 
-// `status` is one of the two.
+// Makes the error. `status` is one of the two constants.
 inline Error program_error(std::int64_t status, std::string message) {
   return {ErrorCode::kRefused, ErrorDomain::kNone, status, std::move(message)};
 }
 
-// 0 for any other error.
+// Returns the status, or 0 for any other error.
 [[nodiscard]] inline int program_status_of(const Error& error) noexcept {
   const bool is_one = error.code() == ErrorCode::kRefused && error.domain() == ErrorDomain::kNone &&
                       is_program_status(error.native());

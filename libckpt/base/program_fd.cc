@@ -6,7 +6,7 @@
 namespace ckpt {
 
 Result<UniqueFd> copy_beyond_program(int fd) {
-  // Some of the numbers that programs may watch with select() are free above.
+  // A number above those that programs usually watch with select(). Some numbers above it are free.
   constexpr int kBeyondTheProgram = 512;
   for (const int from : {kBeyondTheProgram, 3}) {
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, from));

@@ -12,7 +12,7 @@ namespace ckpt {
 
 Result<void> fill_random(std::span<std::byte> out);
 
-// `bytes` random bytes as lower-case hex.
+// Returns `bytes` random bytes as lower-case hex digits.
 Result<std::string> random_hex(std::size_t bytes);
 
 }  // namespace ckpt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For a warning that others can cause as often as they like: it is said once in a while, with how many were
-// left out.
-// Threads: one. Ownership: a value. Errors: none.
+// A rate limit for a warning that others can cause any number of times. The warning is repeated at intervals,
+// with the number of omitted ones.
+// Threads: one. Ownership: a plain value. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ class Rarely {
  public:
   static constexpr Nanos kApart = Nanos{10} * 1'000'000'000;
 
-  // Nothing: not now. Else how many were left out since the last one.
+  // Returns nullopt if the warning must be omitted now. Otherwise returns the number of omitted warnings
+  // since the last one.
   std::optional<std::uint64_t> turn(Nanos now) {
     if (said_ && now - *said_ < kApart) {
       ++left_out_;

@@ -21,7 +21,8 @@
 namespace ckpt {
 namespace detail {
 
-// A line on standard error, and SIGABRT. `held`: the error that stands in the value's place; null: there is none.
+// Writes a line to standard error and raises SIGABRT. `held` is the error that is stored instead of the
+// value; null means that there is none.
 [[noreturn]] void end_on_misuse(const Error* held) noexcept;
 
 struct EndOnMisuse : boost::outcome_v2::policy::base {

@@ -16,9 +16,9 @@
 
 namespace ckpt {
 
-// The properties of an option that CLI11 does not keep.
+// The properties of an option that CLI11 does not store.
 struct OptionFacts {
-  std::string value;  // empty: a flag
+  std::string value;  // empty for a flag
   std::vector<std::string> choices;
   std::string range;
   bool list = false;
@@ -27,7 +27,7 @@ struct OptionFacts {
 
 namespace {
 
-constexpr int kMistake = 106;  // CLI11's code of what is missing
+constexpr int kMistake = 106;  // CLI11's code for a missing argument
 
 struct CommandFacts {
   std::string family;
@@ -35,7 +35,7 @@ struct CommandFacts {
   std::vector<std::pair<std::string, std::string>> examples;
 };
 
-// The program's own command, which keeps the facts of all.
+// The program's own command, which stores the facts of all commands.
 struct Root : CLI::App {
   using CLI::App::App;
   std::map<const CLI::Option*, OptionFacts> options;
@@ -53,7 +53,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// "MEMORY" of --gpu-memory.
+// Returns the name of the value, such as "MEMORY" for --gpu-memory.
 std::string value_name(const CLI::Option& option) {
   const std::string& name = option.get_single_name();
   return upper(name.substr(name.rfind('-') + 1));
@@ -90,7 +90,7 @@ std::string plain(T value) {
   return std::to_string(value);
 }
 
-// A check whose answer is the message of a mistake, or empty.
+// Adds a check that returns the message of a mistake, or an empty string.
 template <class Check>
 void add_check(CLI::Option* option, Check check) {
   option->check(CLI::Validator([check](std::string& text) { return std::string(check(text)); }, ""));
@@ -367,7 +367,7 @@ std::optional<ParseEnd> CommandLine::parse(std::vector<std::string> arguments) {
   if (const auto mistake = find_mistake(description, arguments))
     return mistaken(mistake->message, mistake->surplus);
   const CommandDescription& named = named_command(description, arguments).command;
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the reverse order
   try {
     app_->parse(std::move(arguments));
     return std::nullopt;

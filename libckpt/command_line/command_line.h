@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of a program: CLI11 behind a plain interface, so that only one source compiles CLI11.
-// Command and Option are handles of what a CommandLine owns; copies mean the same command or option.
-// Names are CLI11's ("--name", "-f,--follow", a positional without dashes). A value is never empty: an empty
-// one is a mistake, since it mostly is a variable that is unset.
+// Command and Option are handles to objects that a CommandLine owns; copies refer to the same command or
+// option. Names are CLI11's ("--name", "-f,--follow", a positional without dashes). A value is never empty.
+// An empty value is a mistake, since it usually comes from an unset variable.
 //
-// Threads: one. Ownership: a variable that an option fills outlives the parsing. Errors: parse() returns why
-// the program should end; a wrong declaration (a name twice) throws and is a mistake of the caller.
+// Threads: one. Ownership: a variable that an option fills must outlive the parsing. Errors: parse() returns
+// why the program should end. A wrong declaration (a repeated name) throws and is a mistake of the caller.
 #pragma once
 
 #include <cstdint>
@@ -34,23 +34,23 @@ class Option {
   // Sets the name of the value in help. The default is the option's name, or NUMBER.
   Option called(const std::string& value);
   Option required();
-  // The value lies between both, which it may be. T: int, unsigned, std::uint64_t or double.
+  // Requires a value from `least` to `most`, inclusive. T: int, unsigned, std::uint64_t or double.
   template <class T>
   Option in_range(T least, T most);
   Option one_of(const std::vector<std::string>& values);
   Option positive();
   Option not_negative();
-  // Not together with the other.
+  // Forbids this option together with the other.
   Option excludes(Option other);
-  // Only together with the other.
+  // Requires the other option together with this one.
   Option needs(Option other);
-  // A list takes one value each time that the option is given.
+  // Limits a list to one value each time that the option is given.
   Option one_value_each();
-  // A list's values stand in one argument, separated by this character.
+  // Takes a list's values in one argument, separated by this character.
   Option separated_by(char delimiter);
-  // --help does not show it.
+  // Hides the option from --help.
   Option hidden();
-  // --help shows the value that the variable holds now.
+  // Makes --help show the variable's current value.
   Option shows_default();
   [[nodiscard]] bool is_given() const;
 
@@ -63,28 +63,29 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  // T: std::string, int, unsigned, std::uint64_t or double; an optional or a vector of one of them.
+  // Adds an option. T is std::string, int, unsigned, std::uint64_t or double, or an optional or a vector of
+  // one of them.
   template <class T>
   Option add_option(const std::string& name, T& variable, const std::string& help = {});
   Option add_flag(const std::string& name, bool& variable, const std::string& help = {});
   void add_version_flag(const std::string& name, const std::string& version);
   Command add_subcommand(const std::string& name, const std::string& help);
   [[nodiscard]] std::optional<Command> find_subcommand(const std::string& name);
-  // One subcommand has to be given.
+  // Requires one subcommand.
   void require_subcommand();
-  // A subcommand's unknown options may be the command's own.
+  // Lets a subcommand pass unknown options to this command.
   void pass_unknown_options_up();
   void set_footer(const std::string& text);
-  // The heading under which help lists it.
+  // Sets the heading under which help lists the command.
   void set_family(const std::string& family);
-  // Help shows it after the options, such as "-- PROGRAM".
+  // Sets the text that help shows after the options, such as "-- PROGRAM".
   void set_rest(const std::string& rest);
   void add_example(const std::string& line, const std::string& what);
-  // Help does not show it.
+  // Hides the command from help.
   void hide();
   // Describes the command and, recursively, its subcommands.
   [[nodiscard]] CommandDescription describe() const;
-  // Called by parse() when the command was given.
+  // Sets a function that parse() calls when the command was given.
   void on_given(std::function<void()> action);
   [[nodiscard]] bool is_given() const;
 
@@ -92,14 +93,14 @@ class Command {
   CLI::App* app_;
 };
 
-// Why a program ends after parsing its command line.
+// The reason why a program ends after parsing its command line.
 struct ParseEnd {
-  int exit_code = 0;     // CLI11's; 0 after --help or --version
-  std::string message;   // of a mistake, without a line's end
-  bool surplus = false;  // the mistake: arguments that no command takes
-  bool bare = false;     // no command was given where one has to be; `out` has the help
-  std::string out;       // what belongs on standard output
-  std::string err;       // what belongs on standard error
+  int exit_code = 0;     // CLI11's exit code; 0 after --help or --version
+  std::string message;   // the message of a mistake, without a line end
+  bool surplus = false;  // the mistake is arguments that no command takes
+  bool bare = false;     // no command was given although one is required; `out` has the help
+  std::string out;       // the text for standard output
+  std::string err;       // the text for standard error
 
   [[nodiscard]] bool is_mistake() const { return exit_code != 0; }
   // Prints both texts and returns the exit code.
@@ -114,11 +115,11 @@ class CommandLine : public Command {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // How wide help may be; otherwise as wide as the terminal of standard output.
+  // Sets the width of help. The default is the width of the terminal of standard output.
   void set_columns(unsigned columns) { columns_ = columns; }
-  // Fills the variables. Nothing: the program goes on.
+  // Parses the arguments and fills the variables. Returns nullopt if the program should continue.
   [[nodiscard]] std::optional<ParseEnd> parse(int argc, const char* const* argv);
-  // Without the program's name.
+  // Parses arguments that do not include the program's name.
   [[nodiscard]] std::optional<ParseEnd> parse(std::vector<std::string> arguments);
 
  private:

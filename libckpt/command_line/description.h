@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands and options of a program, as plain data: the source of help, completion, man pages, documents.
-// Threads: values. Errors: none.
+// The commands and options of a program, as plain data. They are the source of help, completion, man pages
+// and documents.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <optional>
@@ -11,38 +12,38 @@
 namespace ckpt {
 
 struct OptionDescription {
-  std::vector<std::string> names;    // "-f", "--follow"; of a positional one name, such as "JOB"
-  std::string value;                 // what its value is called, such as "TIME"; of a flag empty
-  std::string help;                  // one line
-  std::vector<std::string> choices;  // if it takes no other values
+  std::vector<std::string> names;    // "-f", "--follow"; for a positional, one name such as "JOB"
+  std::string value;                 // the name of its value, such as "TIME"; empty for a flag
+  std::string help;                  // one line of help
+  std::vector<std::string> choices;  // set if it takes no other values
   std::string range;                 // such as "1 to 64"
   bool positional = false;
   bool required = false;
-  bool repeats = false;  // may be given several times
-  bool hidden = false;   // help does not show it
-  bool greedy = false;   // takes all words up to the next option
+  bool repeats = false;  // the option may be given several times
+  bool hidden = false;   // help does not show the option
+  bool greedy = false;   // the option takes all words up to the next option
 
   [[nodiscard]] bool takes_value() const { return positional || !value.empty(); }
   [[nodiscard]] bool is_named(const std::string& name) const;
 };
 
 struct CommandDescription {
-  std::string path;    // "gpumigrate local up"
-  std::string about;   // one line
-  std::string family;  // the heading that lists it
-  std::string rest;    // what stands after the options: "-- PROGRAM [ARGUMENT...]"
+  std::string path;    // such as "gpumigrate local up"
+  std::string about;   // a description of one line
+  std::string family;  // the heading that lists the command
+  std::string rest;    // the text after the options: "-- PROGRAM [ARGUMENT...]"
   std::string footer;
-  std::vector<std::pair<std::string, std::string>> examples;  // a command line, and what it does
-  std::vector<OptionDescription> options;                     // in the order of their declaration
-  std::vector<OptionDescription> inherited;                   // those of the commands above
+  std::vector<std::pair<std::string, std::string>> examples;  // command lines, each with its description
+  std::vector<OptionDescription> options;    // the options, in the order of their declaration
+  std::vector<OptionDescription> inherited;  // the options of the parent commands
   std::vector<CommandDescription> commands;
   bool needs_command = false;
-  bool hidden = false;  // help does not show it
+  bool hidden = false;  // help does not show the command
 
-  // "up" of "gpumigrate local up".
+  // Returns the last word of the path, such as "up" for "gpumigrate local up".
   [[nodiscard]] std::string name() const;
   [[nodiscard]] const CommandDescription* find(const std::string& command) const;
-  // One of its own or of the commands above; null: there is none.
+  // Returns an option of this command or of its parents. Returns null if there is none.
   [[nodiscard]] const OptionDescription* option(const std::string& name) const;
 };
 

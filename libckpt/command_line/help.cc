@@ -14,11 +14,11 @@ namespace {
 
 constexpr unsigned kDefaultColumns = 80;
 constexpr unsigned kMinColumns = 20;
-constexpr std::size_t kWidestTitle = 24;  // a longer one has its help on the next line
+constexpr std::size_t kWidestTitle = 24;  // a longer title has its help on the next line
 
 using Row = std::pair<std::string, std::string>;
 
-// Columns on a terminal, counting each code point of UTF-8 as one.
+// Returns the columns on a terminal, counting each code point of UTF-8 as one.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
@@ -34,7 +34,7 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
   return out;
 }
 
-// Two columns: titles of at most kWidestTitle and their help.
+// Returns two columns: titles of at most kWidestTitle, and their help.
 std::string rows_text(const std::string& heading, const std::vector<Row>& rows, unsigned columns) {
   if (rows.empty()) return {};
   std::size_t title = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Help for people, wrapped to the width of a terminal. Pure but for terminal_columns(). Errors: none.
+// Help for people, wrapped to the width of a terminal. The functions are pure except terminal_columns().
+// Errors: none.
 #pragma once
 
 #include <string>
@@ -8,20 +9,22 @@
 
 namespace ckpt {
 
-// Returns the width of the terminal behind the descriptor; else the variable COLUMNS; else 80.
+// Returns the width of the terminal behind the descriptor, otherwise the variable COLUMNS, otherwise 80.
 unsigned terminal_columns(int descriptor);
 
-// Usage, options, commands by their families, examples, footer. No line is wider than `columns`, if words allow.
+// Returns usage, options, commands by their families, examples, and footer. No line is wider than `columns`,
+// if the words allow that.
 std::string help_text(const CommandDescription& command, unsigned columns);
 
-// "gpumigrate migrate JOB [OPTIONS]"
+// Returns a line such as "gpumigrate migrate JOB [OPTIONS]".
 std::string usage_line(const CommandDescription& command);
-// "-f, --follow", "--to PLACE", "JOB"
+// Returns a title such as "-f, --follow", "--to PLACE", or "JOB".
 std::string option_title(const OptionDescription& option);
-// Its help, with what its values may be.
+// Returns the option's help with its allowed values.
 std::string option_help(const OptionDescription& option);
 
-// The text in lines of at most `columns`, broken at blanks. Lines after the first begin with `indent` blanks.
+// Returns the text in lines of at most `columns`, broken at blanks. Lines after the first begin with `indent`
+// blanks.
 std::string wrapped(const std::string& text, unsigned columns, unsigned indent);
 
 }  // namespace ckpt

@@ -7,9 +7,9 @@
 namespace ckpt {
 namespace {
 
-constexpr std::size_t kLongestWord = 64;  // of which a distance is computed
+constexpr std::size_t kLongestWord = 64;  // the longest word for which a distance is computed
 
-// Edit distance where neighbours that changed places count once (optimal string alignment).
+// Returns the edit distance in which two swapped neighbors count once (optimal string alignment).
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   std::iota(d[0].begin(), d[0].end(), 0);
@@ -29,7 +29,7 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.';
 }
 
-// Reads words as the parser will.
+// Reads words in the same way as the parser.
 class Reader {
  public:
   Reader(const CommandDescription& program, const std::vector<std::string>& words)
@@ -132,7 +132,7 @@ class Reader {
     }
   }
 
-  // The word after `name`, and those after it if the option takes all.
+  // Reads the word after `name`, and the words after that if the option takes all.
   void read_value(const OptionDescription& option, const std::string& name) {
     const bool missing = at_ + 1 >= words_.size() || words_[at_ + 1] == "--";
     if (missing || (is_option(words_[at_ + 1]) && is_known(words_[at_ + 1]))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of a command line that no command takes, values that are missing or empty; with the name that was
-// probably meant. Pure. Errors: none.
+// Mistakes on a command line: words that no command takes, and missing or empty values, with the name that
+// was probably meant. The functions are pure. Errors: none.
 #pragma once
 
 #include <cstddef>
@@ -13,29 +13,29 @@
 namespace ckpt {
 
 struct Mistake {
-  std::string message;   // one line
-  bool surplus = false;  // more words than the command takes
+  std::string message;   // one line for people
+  bool surplus = false;  // there are more words than the command takes
 };
 
-// The first mistake in the words after the program's name. Values are not checked any further.
+// Returns the first mistake in the words after the program's name. Values are not checked any further.
 std::optional<Mistake> find_mistake(const CommandDescription& program,
                                     const std::vector<std::string>& arguments);
 
 struct NamedCommand {
   const CommandDescription& command;
-  std::size_t positionals;  // how many of its arguments were given
+  std::size_t positionals;  // the number of the command's arguments that were given
 };
 
-// The command that the words name, as far as they are right.
+// Returns the command that the words name, as far as the words are correct.
 NamedCommand named_command(const CommandDescription& program, const std::vector<std::string>& arguments);
 
-// The name that is nearest to `word` by edit distance; nothing if none is near.
+// Returns the name with the smallest edit distance to `word`. Returns nullopt if no name is close.
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names);
 
-// In quotes, shortened if it is long, on one line.
+// Returns the word in quotes on one line, shortened if it is long.
 std::string quoted(const std::string& word);
 
-// "; did you mean NAME?", or nothing.
+// Returns "; did you mean NAME?", or an empty string.
 std::string suggestion(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace ckpt

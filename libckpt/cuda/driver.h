@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver, loaded with dlopen("libcuda.so.1"): one table of function pointers whose types come from
 // cuda.h.
-// Threads: the table is immutable after load; the driver's own rules hold for the calls. Ownership: the table
-// lives for ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and
-// names it; optional functions that it lacks are null.
+// Threads: the table is immutable after load; the driver's own rules apply to the calls. Ownership: the table
+// is never destroyed. Errors: load fails with kNotSupported if there is no driver, or if the driver lacks a
+// function, which the error names. Optional functions that the driver lacks are null.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them
@@ -22,21 +22,20 @@ struct DriverApi {
 #undef CKPT_CUDA
 };
 
-// Loads the driver once per process (thread-safe) and returns the same table ever after. Does not call
-// cuInit.
+// Loads the driver once per process (thread-safe). Later calls return the same table. Does not call cuInit.
 Result<const DriverApi*> load_driver();
 
-// The Error for a driver call: "what (CUDA n): NAME". Sticky errors (ECC, illegal address, device lost, ...)
-// map to kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, the rest by meaning.
+// Returns the Error for a driver call: "what (CUDA n): NAME". Sticky errors (ECC, illegal address, device
+// lost, ...) map to kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, the rest by meaning.
 Error cuda_error(const DriverApi& api, CUresult result, std::string what);
 
-// The context is not usable any more after this result (CUDA's "sticky" errors).
+// Returns whether the context is unusable after this result (CUDA's "sticky" errors).
 [[nodiscard]] bool is_sticky(CUresult result) noexcept;
 
-// A device with its primary context retained; push with ContextScope on each thread that calls the driver.
+// A device with its primary context retained. Use ContextScope on each thread that calls the driver.
 class Device {
  public:
-  // cuInit + primary context of device `ordinal`.
+  // Calls cuInit and retains the primary context of device `ordinal`.
   static Result<Device> open(int ordinal);
   Device(Device&&) noexcept;
   Device& operator=(Device&&) = delete;
@@ -56,7 +55,7 @@ class Device {
   CUcontext context_;
 };
 
-// Makes a context current for a scope on the calling thread and restores the former one.
+// Makes a context current on the calling thread for a scope, and then restores the former context.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context) : api_(api) { api_.cuCtxPushCurrent_v2(context); }
@@ -74,7 +73,8 @@ class ContextScope {
 
 }  // namespace ckpt
 
-// CKPT_CUDA_TRY(api, cuMemFree_v2(ptr)): calls through the table and returns the Error naming the call.
+// CKPT_CUDA_TRY(api, cuMemFree_v2(ptr)): calls through the table. On failure it returns the Error, which
+// names the call.
 #define CKPT_CUDA_TRY(api, call)                                                                     \
   do {                                                                                               \
     const CUresult ckpt_cuda_result = (api).call;                                                    \

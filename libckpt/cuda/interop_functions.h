@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of interop_functions.def, declared for passing calls on. NVIDIA's headers for them need those
-// of OpenGL, EGL and VDPAU, which the shim does not need. Their types stand here as the ABI has them. Not to
-// be included together with NVIDIA's. Errors: CUresult.
+// The functions of interop_functions.def, declared for passing calls on. NVIDIA's headers for these functions
+// need the headers of OpenGL, EGL and VDPAU, which the shim does not need. Their types are defined here as in
+// the ABI. Do not include this file together with NVIDIA's. Errors: CUresult.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -11,14 +11,15 @@
 
 namespace ckpt::interop {
 
-using GlName = unsigned int;        // GLuint, GLenum
-using GlDeviceList = unsigned int;  // CUGLDeviceList
-using EglObject = void*;            // EGLImageKHR, EGLStreamKHR, EGLSyncKHR
-using EglConnection = void*;        // CUeglStreamConnection
-using VdpObject = std::uint32_t;    // VdpDevice, VdpVideoSurface, VdpOutputSurface
-using Address32 = unsigned int;     // CUdeviceptr of the functions before _v2
+using GlName = unsigned int;        // represents GLuint, GLenum
+using GlDeviceList = unsigned int;  // represents CUGLDeviceList
+using EglObject = void*;            // represents EGLImageKHR, EGLStreamKHR, EGLSyncKHR
+using EglConnection = void*;        // represents CUeglStreamConnection
+using VdpObject = std::uint32_t;    // represents VdpDevice, VdpVideoSurface, VdpOutputSurface
+using Address32 = unsigned int;     // the CUdeviceptr of the functions before _v2
 
-struct EglFrame {  // CUeglFrame: of its size and alignment, so that it is passed by value as that is
+struct EglFrame {  // represents CUeglFrame, with its size and alignment, so that it is passed by value in the
+                   // same way
   std::uint64_t planes[3];
   std::uint32_t rest[9];
 };

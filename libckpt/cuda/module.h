@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading device code. A kernel set NAME is built into several images (NAME.fatbin, NAME.so;
-// cmake/GpumigrateKernels.cmake), and the first that the driver accepts is used. So no program needs to know
-// which driver it runs on.
-// Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads at
-// its end and must not outlive the context.
+// The loader of device code. A kernel set NAME is built into several images (NAME.fatbin, NAME.so;
+// cmake/GpumigrateKernels.cmake), and the first image that the driver accepts is used. No program therefore
+// needs to know its driver.
+// Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads in
+// its destructor and must not outlive the context.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace ckpt {
 
 class Module {
  public:
-  // Searches $CKPT_KERNEL_DIR, then "../lib/kernels" and "../../lib/kernels" relative to this executable.
-  // kNotFound if no image exists, kNotSupported if the driver accepts none.
+  // Loads a kernel set. Searches $CKPT_KERNEL_DIR, then "../lib/kernels" and "../../lib/kernels" relative to
+  // this executable. Returns kNotFound if no image exists, kNotSupported if the driver accepts none.
   static Result<Module> load(const DriverApi& api, const std::string& name);
   Module(Module&& other) noexcept;
   Module& operator=(Module&&) = delete;

@@ -19,7 +19,7 @@ class LineReader {
       CKPT_TRY(field, read_field());
       row.fields.push_back(std::move(field));
       if (at_ == line_.size()) return row;
-      ++at_;  // the comma
+      ++at_;  // skips the comma
     }
   }
 

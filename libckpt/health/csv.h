@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comma separated values as the health tables have them: one record a line, without line breaks in a field.
-// Fields may be quoted ("" is a quote inside). Lines of '#' and empty lines are left out. Bounded:
-// kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
-// Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the
-// field's first character).
+// Comma-separated values in the form of the health tables: one record per line, without line breaks in a
+// field. Fields may be quoted ("" is a quote inside). Lines that begin with '#' and empty lines are skipped.
+// The limits are kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
+// Threads: pure functions. Errors: kInvalidArgument with source, line and column (both from 1; the column of
+// the field's first character).
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ struct CsvRow {
   std::vector<CsvField> fields;
 };
 
-// "source:line:column: what".
+// Returns an error with the text "source:line:column: what".
 [[nodiscard]] Error csv_error(std::string_view source, std::size_t line, std::size_t column,
                               const std::string& what);
 
-// The rows, the header's first.
+// Returns the rows, beginning with the header.
 [[nodiscard]] Result<std::vector<CsvRow>> read_csv(std::string_view text, std::string_view source);
 
 }  // namespace ckpt::health

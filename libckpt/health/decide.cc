@@ -14,7 +14,7 @@ constexpr std::uint32_t kXidRowRemap = 63;
 constexpr std::uint32_t kXidRowRemapFailure = 64;
 constexpr std::uint32_t kXidRecoveryChanged = 154;
 
-// The most severe outcome of all evidence, with its reason; for a process or for the GPU.
+// The most severe outcome of all evidence, with its reason, for a process or for the GPU.
 struct Opinion {
   Outcome outcome = Outcome::kNone;
   std::string reason;
@@ -25,11 +25,12 @@ struct Opinion {
   }
 };
 
-// The driver's own order (gpu.c): reboot, reset, drain and reset, drain peer to peer, IMEX, none.
+// Returns the strength in the driver's own order (gpu.c): reboot, reset, drain and reset, drain peer to peer,
+// IMEX, none.
 int strength(std::uint32_t recovery) {
   constexpr std::array<std::uint32_t, 8> kWeakestFirst{0, 5, 3, 4, 6, 1, 7, 2};
   const auto found = std::find(kWeakestFirst.begin(), kWeakestFirst.end(), recovery);
-  // One that is not known here is stronger than none at all and weaker than all that are.
+  // An unknown action is stronger than none, and weaker than all known actions.
   return found == kWeakestFirst.end() ? 1 : 2 * static_cast<int>(found - kWeakestFirst.begin());
 }
 
@@ -38,7 +39,7 @@ std::uint32_t recovery_of(const Evidence& evidence) {
   const auto stronger = [&recovery](std::uint32_t other) {
     if (strength(other) > strength(recovery)) recovery = other;
   };
-  // Xid 154 reports each change, also the one back to none: the last one counts.
+  // Xid 154 reports each change, including the change back to none: the last report counts.
   std::optional<std::uint32_t> changed;
   for (const SeenXid& seen : evidence.xids) {
     if (!seen.recovery) continue;
@@ -72,7 +73,7 @@ class Decider {
     return "Xid " + std::to_string(row.xid) + " (" + row.name + ")";
   }
 
-  // A GPU that is gone, or that does not even answer a question after a fault.
+  // Decides about a GPU that is missing, or that does not answer a query after a fault.
   bool by_state() {
     const bool fault = std::any_of(evidence_.xids.begin(), evidence_.xids.end(), [this](const SeenXid& seen) {
       const XidRow* row = table_.xid(seen.xid);
@@ -91,7 +92,7 @@ class Decider {
     decision_.cordon = true;
     everybody(Outcome::kNone, "the driver's management library does not answer; no fault was seen");
     restore_dead("its context is lost, and the driver does not answer");
-    return false;  // the rows, which ask for nothing, are still reported
+    return false;  // the table's rows, which require no action, are still reported
   }
 
   bool by_recovery() {
@@ -150,7 +151,8 @@ class Decider {
     }
   }
 
-  // A process that met them has an Xid of its own; what is left is that the memory goes bad.
+  // Decides by error counters. A process that encountered the errors has its own Xid. What remains is that
+  // the memory may fail later.
   void by_counters() {
     const std::uint64_t count = evidence_.gpu.uncorrected;
     if (count == 0) return;
@@ -174,7 +176,7 @@ class Decider {
     }
   }
 
-  // `seen`: null for evidence of the GPU's state in place of an Xid.
+  // Decides by a row of the table. `seen` is null if the evidence is the GPU's state instead of an Xid.
   void by_row(const XidRow& row, const SeenXid* seen) {
     if (row.xid == kXidRecoveryChanged)
       return everybody(Outcome::kNone, name(row) + ": no recovery action is asked for");
@@ -221,7 +223,7 @@ class Decider {
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       const ProcessFacts& process = evidence_.processes[i];
       if (process.probe == Probe::kDead) {
-        // Nothing can be moved live of a lost context; only a GPU that must be drained takes a restore.
+        // A lost context cannot move live. Only a GPU that must be drained requires a restore.
         if (row.action == Remedy::kDrainThenReset)
           opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
         else
@@ -239,7 +241,7 @@ class Decider {
     decision_.urgent = true;
     decision_.leave_node =
         decision_.leave_node || row.action == Remedy::kRebootNode || row.action == Remedy::kRestartVm;
-    // An error of memory that asks for a reset stays with its reader only where the GPU contains errors.
+    // A memory error that requires a reset is limited to its reader only if the GPU contains errors.
     const bool by_containment = row.cause == "memory" && row.action == Remedy::kResetGpu;
     const bool contained = !by_containment || evidence_.gpu.contains_errors.value_or(false);
     if (row.memory_readable != Readable::kOthers || !contained) {
@@ -259,8 +261,8 @@ class Decider {
     }
   }
 
-  // True if a context-killing Xid has hit the process: it is known to be dead, or the Xid names it. An Xid
-  // that names none has hit the only process, unless that is known to be alive.
+  // Returns whether a context-killing Xid has hit the process: the process is known to be dead, or the Xid
+  // names it. An Xid without a process has hit the only process, unless that process is known to be alive.
   bool is_victim(std::size_t i, const SeenXid& seen) const {
     const ProcessFacts& process = evidence_.processes[i];
     if (process.probe == Probe::kDead) return true;
@@ -319,7 +321,7 @@ class Decider {
 
   Decision finish() {
     decision_.outcome = unnamed_.outcome;
-    everybody(Outcome::kNone, "nothing is wrong");  // where there is no other verdict
+    everybody(Outcome::kNone, "nothing is wrong");  // applies where there is no other verdict
     decision_.reason = unnamed_.reason + passed_;
     if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
@@ -336,8 +338,8 @@ class Decider {
   const Evidence& evidence_;
   Decision decision_;
   Opinion unnamed_;
-  std::string passed_;             // what a probe that passes adds
-  std::vector<Opinion> opinions_;  // as evidence_.processes
+  std::string passed_;             // the text that a passed probe adds
+  std::vector<Opinion> opinions_;  // in the order of evidence_.processes
 };
 
 }  // namespace

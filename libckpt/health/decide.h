@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decision about each process of a GPU in trouble: none, live or restore (docs/adr/0008). The driver's
-// recovery action comes first, then the table's rows of the Xids that were seen together. The facts of the
-// process come last. Pure: the same evidence gives the same decision.
+// recovery action comes first. The table's rows of the Xids that occurred together come second, and the facts
+// of the process last. The decision is pure: the same evidence gives the same decision.
 //
 //   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost
@@ -12,7 +12,8 @@
 //   and there are none                        the probe of the GPU: hung: restore; failed: live, restore
 //                                             where the context is lost
 //
-// Threads: pure. Errors: none: missing evidence is named in the reason and decided carefully.
+// Threads: pure functions. Errors: none. Missing evidence is named in the reason, and the decision is then
+// conservative.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@
 
 namespace ckpt::health {
 
-// Whether a process's context works, as the job reports.
+// The state of a process's context, as the job reports it.
 enum class Probe : std::uint8_t { kUnknown, kAlive, kDead };
 
-// The result of a test of the GPU, in a context that is made only for the test.
+// The result of a test of the GPU, in a context that is created only for the test.
 enum class GpuProbe : std::uint8_t { kNotTried, kPassed, kFailed, kHung };
 [[nodiscard]] std::string_view to_string(GpuProbe probe) noexcept;
 
@@ -40,23 +41,23 @@ struct ProcessFacts {
 
 struct SeenXid {
   std::uint32_t xid = 0;
-  std::int32_t victim = 0;  // a pid of `processes`; 0: the driver did not report it, or it is none of them
-  std::optional<std::uint32_t> recovery;  // the recovery action in it: Xid 154, RST, D-RST
-  std::optional<LinkVerdict> link;        // 144-150
-  std::string suspicion;                  // History::suspicion
+  std::int32_t victim = 0;  // a pid of `processes`; 0 if the driver reported none or none of `processes`
+  std::optional<std::uint32_t> recovery;  // the recovery action in the line: Xid 154, RST, D-RST
+  std::optional<LinkVerdict> link;        // set for Xids 144-150
+  std::string suspicion;                  // the text from History::suspicion
 };
 
 struct GpuFacts {
-  bool lost = false;                      // reported by the driver or the kernel log
-  bool gone = false;                      // the driver does not list it any more
+  bool lost = false;                      // the driver or the kernel log reported the GPU as lost
+  bool gone = false;                      // the driver no longer lists the GPU
   bool silent = false;                    // NVML does not answer
-  std::optional<std::uint32_t> recovery;  // field 230
-  bool remap_pending = false;             // newly: rows of memory will be replaced at the next reset
+  std::optional<std::uint32_t> recovery;  // the recovery action (NVML field 230)
+  bool remap_pending = false;             // new state: rows of memory will be replaced at the next reset
   bool remap_failed = false;
-  std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
+  std::uint64_t uncorrected = 0;  // the number of new uncorrected memory errors
   GpuProbe probe = GpuProbe::kNotTried;
-  std::string probe_detail;             // its output
-  std::optional<bool> contains_errors;  // contains_memory_errors() of its model
+  std::string probe_detail;             // the output of the probe
+  std::optional<bool> contains_errors;  // the result of contains_memory_errors() for the model
 };
 
 struct Evidence {
@@ -72,27 +73,27 @@ struct ProcessVerdict {
 };
 
 struct Decision {
-  Outcome outcome = Outcome::kNone;  // for a process that is not named
-  bool cordon = false;               // nothing new on this GPU
-  bool urgent = false;               // false: when there is capacity and time
-  bool leave_node = false;           // the host is suspect, or must be restarted
-  std::uint32_t xid = 0;             // the one that decided; 0: none did
-  std::uint32_t recovery = 0;        // the recovery action it went by
-  std::string reason;                // one line
+  Outcome outcome = Outcome::kNone;  // the outcome for a process that is not named
+  bool cordon = false;               // no new job is started on this GPU
+  bool urgent = false;               // if false, act when capacity and time are available
+  bool leave_node = false;           // the host is suspect, or must be rebooted
+  std::uint32_t xid = 0;             // the Xid that decided; 0 if none did
+  std::uint32_t recovery = 0;        // the recovery action that the decision used
+  std::string reason;                // one line for people
   std::vector<ProcessVerdict> processes;
 };
 
 [[nodiscard]] Decision decide(const XidTable& table, const Evidence& evidence);
 
-// Something speaks against the GPU and nothing decides: whether it still works is worth a context on it. Not
-// for what is a program's own matter.
+// Returns whether a probe is worth a context on the GPU: something indicates a fault, but nothing decides.
+// Returns false for faults of the program itself.
 [[nodiscard]] bool wants_probe(const XidTable& table, const Evidence& evidence, const Decision& decision);
 
-// A line of the kernel log as evidence; the caller fills in victim and suspicion.
+// Converts a line of the kernel log into evidence. The caller fills in victim and suspicion.
 [[nodiscard]] SeenXid seen_of(const XidTable& table, const XidLine& line);
 
-// Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and
-// GB10x do, others known here do not; nullopt: not known.
+// Returns whether GPUs of this model limit an uncorrectable memory error to the process that read it. GA100,
+// GH100 and GB10x do; other known models do not. Returns nullopt for an unknown model.
 [[nodiscard]] std::optional<bool> contains_memory_errors(const std::string& model);
 
 }  // namespace ckpt::health

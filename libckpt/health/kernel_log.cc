@@ -10,10 +10,10 @@ namespace ckpt::health {
 namespace {
 
 constexpr std::uint32_t kMaxXid = 99999;
-constexpr std::size_t kMaxLines = 16;  // of one record
-constexpr int kMaxLinesBetween = 3;    // of a message of the driver that has several lines
+constexpr std::size_t kMaxLines = 16;  // the limit for one record
+constexpr int kMaxLinesBetween = 3;    // the limit within a driver message of several lines
 
-// Takes texts and numbers from the front.
+// Reads texts and numbers from the front.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -23,7 +23,7 @@ class Scanner {
     rest_.remove_prefix(word.size());
     return true;
   }
-  // 1 to `max_digits` digits.
+  // Reads a number of 1 to `max_digits` digits.
   std::optional<std::uint64_t> number(int base, std::size_t max_digits) {
     std::uint64_t value = 0;
     const char* end = rest_.data() + std::min(rest_.size(), max_digits);
@@ -38,7 +38,7 @@ class Scanner {
     if (!value || *value > UINT32_MAX) return std::nullopt;
     return static_cast<std::uint32_t>(*value);
   }
-  // Up to one of `ends`, which stays; at most `most` characters.
+  // Reads up to one of the characters `ends`, which is not consumed, and at most `most` characters.
   std::string_view word(std::string_view ends, std::size_t most) {
     const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), most});
     const std::string_view taken = rest_.substr(0, end);
@@ -76,7 +76,7 @@ std::optional<PciAddress> scan_pci(Scanner& scanner) {
   return address;
 }
 
-// "(PCI:0000:01:00 GPU-I:02 GPU-CI:00): "
+// Reads a place, such as "(PCI:0000:01:00 GPU-I:02 GPU-CI:00): ".
 bool scan_place(Scanner& scanner, XidLine& line) {
   if (!scanner.take("(")) return false;
   const auto gpu = scan_pci(scanner);
@@ -93,20 +93,20 @@ bool scan_place(Scanner& scanner, XidLine& line) {
   return scanner.take("): ");
 }
 
-// ", pid=7194" or ", pid='<unknown>'", then perhaps ", name=...".
+// Reads a process: ", pid=7194" or ", pid='<unknown>'", then optionally ", name=...".
 void scan_process(Scanner& scanner, XidLine& line) {
   if (scanner.take(", pid=")) {
     if (const auto pid = scanner.number(10, 10); pid && *pid <= INT32_MAX)
       line.pid = static_cast<std::int32_t>(*pid);
     scanner.word(",", kMaxRecordBytes);
   }
-  // A process gives itself its name: whatever it is, it ends before the next comma and is not used.
+  // A process chooses its own name. Whatever the name is, it ends before the next comma and is not used.
   if (scanner.take(", name=")) scanner.word(",", kMaxRecordBytes);
   scanner.take(",");
   scanner.skip_blanks();
 }
 
-// The hexadecimal number behind the first `label`.
+// Returns the hexadecimal number after the first `label`.
 std::optional<std::uint32_t> hexadecimal_after(std::string_view text, std::string_view label) {
   const std::size_t at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
@@ -115,8 +115,8 @@ std::optional<std::uint32_t> hexadecimal_after(std::string_view text, std::strin
   return scanner.number32(16, 8);
 }
 
-// At its last place: the driver ends the line with it, and a process's name, which stands before, may hold
-// anything.
+// Returns the answer after the last `label`. The driver ends the line with the answer. A process's name
+// precedes the answer and may contain any text.
 std::optional<bool> answer_after(std::string_view text, std::string_view label) {
   const std::size_t at = text.rfind(label);
   if (at == std::string_view::npos) return std::nullopt;
@@ -125,7 +125,7 @@ std::optional<bool> answer_after(std::string_view text, std::string_view label) 
   return answer.starts_with("No") ? std::optional<bool>(false) : std::nullopt;
 }
 
-// "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 ...)"
+// Reads a link event, such as "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 ...)".
 std::optional<LinkEvent> scan_link(std::string_view text) {
   Scanner scanner(text);
   LinkEvent event;
@@ -180,7 +180,7 @@ std::optional<XidLine> scan_xid(Scanner scanner) {
   return line;
 }
 
-// Removes the time that a log daemon or dmesg puts before the text: "[  123.456789] ".
+// Removes the time that a log daemon or dmesg adds before the text: "[  123.456789] ".
 std::string_view without_time(std::string_view line) {
   if (!line.starts_with('[')) return line;
   const std::size_t end = line.find("] ");
@@ -199,7 +199,7 @@ std::optional<std::string> uuid_of(std::string_view text) {
   return std::string(uuid);
 }
 
-// \xNN, as the kernel writes what is not printable.
+// Decodes \xNN, which the kernel writes for unprintable bytes.
 std::string unescaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -242,7 +242,8 @@ std::optional<KernelRecord> parse_record(std::string_view bytes) {
   record.sequence = *sequence;
   record.time_us = static_cast<std::int64_t>(*time);
   const std::string_view message = scanner.rest().substr(text + 1);
-  record.text = unescaped(message.substr(0, message.find('\n')));  // behind it stand the device's properties
+  record.text = unescaped(message.substr(0, message.find('\n')));  // the device's properties follow the line
+                                                                   // end
   return record;
 }
 

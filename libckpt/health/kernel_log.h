@@ -12,10 +12,10 @@
 //   NVRM: fallen off the bus and is not ...
 //   NVRM: GPU at PCI:0000:01:00: GPU-12345678-...
 //
-// Other subsystems print text that users control, such as names of USB devices. So a line counts only if it
-// begins with NVRM:. A record counts only if the kernel wrote it (facility 0, which no other process can
-// use). Threads: values. Errors: none; every other line is left out. All texts are bounded and
-// printable.
+// Other subsystems print text that users control, such as names of USB devices. A line therefore counts only
+// if it begins with NVRM:. A record counts only if the kernel wrote it (facility 0, which no process can
+// use).
+// Threads: plain values. Errors: none; every other line is ignored. All texts are bounded and printable.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace ckpt::health {
 
-inline constexpr std::size_t kMaxRecordBytes = 8192;  // of /dev/kmsg: CONSOLE_EXT_LOG_MAX
+inline constexpr std::size_t kMaxRecordBytes = 8192;  // the maximum of /dev/kmsg: CONSOLE_EXT_LOG_MAX
 inline constexpr std::size_t kMaxDetailBytes = 200;
 
 struct PciAddress {
@@ -35,17 +35,17 @@ struct PciAddress {
   std::uint32_t bus = 0;
   std::uint32_t device = 0;
   bool operator==(const PciAddress&) const = default;
-  [[nodiscard]] std::string to_string() const;  // 0000:01:00
+  [[nodiscard]] std::string to_string() const;  // returns "0000:01:00"
 };
-// "0000:01:00", "PCI:0000:01:00", "00000000:01:00.0".
+// Parses "0000:01:00", "PCI:0000:01:00", "00000000:01:00.0".
 [[nodiscard]] std::optional<PciAddress> parse_pci(std::string_view text);
 
 // The unit of an NVLink 5 error, as a line of Xid 144-150 names it.
 struct LinkEvent {
-  std::string unit;      // NETIR_LINK_EVT
-  std::string severity;  // Fatal, Nonfatal
+  std::string unit;      // such as NETIR_LINK_EVT
+  std::string severity;  // Fatal or Nonfatal
   std::uint32_t link = 0;
-  std::uint32_t info = 0;  // IntrInfo
+  std::uint32_t info = 0;  // the IntrInfo word
   std::uint32_t error_status = 0;
 };
 
@@ -54,12 +54,12 @@ struct XidLine {
   std::optional<std::uint32_t> gpu_instance;
   std::optional<std::uint32_t> compute_instance;
   std::uint32_t xid = 0;
-  std::int32_t pid = 0;                        // 0: not in the line
-  std::optional<std::uint32_t> recovery_from;  // Xid 154
+  std::int32_t pid = 0;                        // 0 if the line has none
+  std::optional<std::uint32_t> recovery_from;  // set for Xid 154
   std::optional<std::uint32_t> recovery_to;
-  std::optional<std::uint32_t> caused_by;  // "previous Xid"
-  std::optional<bool> reset_required;      // RST:
-  std::optional<bool> drain_required;      // D-RST:
+  std::optional<std::uint32_t> caused_by;  // the number after "previous Xid"
+  std::optional<bool> reset_required;      // the answer after RST:
+  std::optional<bool> drain_required;      // the answer after D-RST:
   std::optional<LinkEvent> link;
   std::string detail;  // the rest of the line, after number, pid and name
 };
@@ -75,28 +75,28 @@ struct IdentityLine {
 
 using LogEvent = std::variant<XidLine, LostLine, IdentityLine>;
 
-// A record as reading /dev/kmsg gives it: "6,4711,123456789,-;text\n KEY=value\n".
+// A record in the form that /dev/kmsg returns: "6,4711,123456789,-;text\n KEY=value\n".
 struct KernelRecord {
   std::uint32_t facility = 0;
   std::uint64_t sequence = 0;
-  std::int64_t time_us = 0;  // since the kernel started
-  std::string text;          // \xNN undone; may have more than one line
+  std::int64_t time_us = 0;  // the time since the kernel started
+  std::string text;          // the text with \xNN decoded; it may have more than one line
 };
 [[nodiscard]] std::optional<KernelRecord> parse_record(std::string_view bytes);
 
-// Lines in their order: some messages of the driver take more than one.
+// Parses lines in their order, because some driver messages have more than one line.
 class KernelLogParser {
  public:
-  // The events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").
+  // Returns the events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").
   std::vector<LogEvent> take(std::string_view text);
 
  private:
   std::optional<LogEvent> take_line(std::string_view line);
-  std::optional<PciAddress> announced_;  // "The NVIDIA GPU ..." was the last of its lines
+  std::optional<PciAddress> announced_;  // set if the last line was "The NVIDIA GPU ..."
   int lines_since_ = 0;
 };
 
-// The one line of an Xid, for tests and tools; nullopt for every other line.
+// Parses the one line of an Xid, for tests and tools. Returns nullopt for every other line.
 [[nodiscard]] std::optional<XidLine> parse_xid_line(std::string_view line);
 
 }  // namespace ckpt::health

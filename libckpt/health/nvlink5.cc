@@ -6,7 +6,7 @@
 namespace ckpt::health {
 namespace {
 
-// Whether one of the alternatives of "A/B" is the unit of the line.
+// Returns whether one of the alternatives of "A/B" is the unit of the line.
 bool names(const std::string& alternatives, const std::string& unit) {
   std::string_view rest = alternatives;
   while (!rest.empty()) {
@@ -17,7 +17,8 @@ bool names(const std::string& alternatives, const std::string& unit) {
   return false;
 }
 
-// Errors of 144-148 are bits, several of which may be set at once; those of 149 and 150 are numbers.
+// Returns whether the row matches. Errors of 144-148 are bits, several of which may be set at once. Errors of
+// 149 and 150 are numbers.
 bool status_matches(const Nvlink5Row& row, std::uint32_t status) {
   constexpr std::uint32_t kLastOfBits = 148;
   if (row.error_status == status) return true;

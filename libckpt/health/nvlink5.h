@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, according to NVIDIA's table. Fatal: the channels
-// are gone; link fatal: what runs goes on until it is drained; non-fatal: nothing is to be done. Pure.
+// The severity of an NVLink 5 error (Xid 144-150, Blackwell), according to NVIDIA's table. Fatal: the
+// channels are lost. Link fatal: running work continues until it is drained. Non-fatal: no action is
+// required. The functions are pure.
 #pragma once
 
 #include <optional>
@@ -13,11 +14,11 @@ namespace ckpt::health {
 
 struct LinkVerdict {
   LinkSeverity severity = LinkSeverity::kNonFatal;
-  bool from_table = false;  // false: only the line's own severity was understood
+  bool from_table = false;  // if false, only the line's own severity was recognized
   std::string reason;
 };
 
-// nullopt: neither the table nor the text of the line has it.
+// Returns the verdict. Returns nullopt if neither the table nor the line has one.
 [[nodiscard]] std::optional<LinkVerdict> decode_link(const XidTable& table, std::uint32_t xid,
                                                      const LinkEvent& event);
 

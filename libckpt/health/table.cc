@@ -50,7 +50,7 @@ bool is_header(const CsvRow& row, const std::array<std::string_view, N>& header)
   return true;
 }
 
-// The fields of one row, from the front, each read into what the row keeps it in.
+// Reads the fields of one row, from the front, each into the member that stores it.
 class RowReader {
  public:
   RowReader(const CsvRow& row, std::string_view source) : row_(row), source_(source) {}
@@ -130,7 +130,7 @@ class RowReader {
 
   Result<void> severity(LinkSeverity& into) {
     const CsvField& field = next();
-    // NVIDIA's footnote marks stand behind the word.
+    // NVIDIA's footnote marks follow the word.
     for (const auto& [word, severity] :
          {std::pair("Non-fatal", LinkSeverity::kNonFatal), std::pair("Link Fatal", LinkSeverity::kLinkFatal),
           std::pair("Fatal", LinkSeverity::kFatal)}) {
@@ -192,13 +192,13 @@ Result<Nvlink5Row> read_nvlink5(const CsvRow& csv, std::string_view source) {
   CKPT_TRYV(reader.bits(row.info_v2));
   CKPT_TRYV(reader.hexadecimal(row.error_status));
   CKPT_TRYV(reader.text(true, row.immediate));
-  reader.skip();  // action2
-  reader.skip();  // investigatory
+  reader.skip();  // skips action2
+  reader.skip();  // skips investigatory
   CKPT_TRYV(reader.severity(row.severity));
   return row;
 }
 
-// Rows by id; twice the same id in one file is a mistake.
+// Reads the rows by id. An id that occurs twice in one file is an error.
 template <class Row, class Read, class Id>
 Result<std::map<std::uint32_t, Row>> read_rows(const std::vector<CsvRow>& rows, std::string_view source,
                                                Read read, Id id) {
@@ -224,7 +224,7 @@ Result<std::vector<Nvlink5Row>> read_nvlink5_table() {
   return out;
 }
 
-// A table that is compiled in is wrong: every build's test fails on it.
+// Ends the process because a compiled-in table is wrong. Every build's test fails in that case.
 [[noreturn]] void built_wrongly(const Error& error) {
   std::fprintf(stderr, "a table that is compiled in is wrong: %s\n", error.to_string().c_str());
   std::abort();

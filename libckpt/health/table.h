@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150:
+// The tables of Xids, of the driver's recovery actions and of the NVLink 5 units of Xids 144-150. They are
 // data/*.csv, compiled in. A file of the same format replaces rows with the same id, or adds rows. Its header
 // names the table.
-// Threads: values. Errors: kInvalidArgument naming file, line and column of the first error; the tables stay
-// as they were then.
+// Threads: plain values. Errors: kInvalidArgument with file, line and column of the first error; the tables
+// are unchanged then.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@ namespace ckpt::health {
 enum class Outcome : std::uint8_t { kNone, kLive, kRestore };
 [[nodiscard]] std::string_view to_string(Outcome outcome) noexcept;
 
-// Readability of the GPU's memory after the error. "others": the owner's context is lost, others are fine;
-// "unless_p2p": readable, but jobs that use NVLink peer to peer are not; "unknown": reading may hang.
+// Whether the GPU's memory can be read after the error. "others": the owner's context is lost, but other
+// contexts are intact. "unless_p2p": readable, except for jobs that use NVLink peer to peer. "unknown":
+// reading may hang.
 enum class Readable : std::uint8_t { kYes, kOthers, kUnlessP2p, kUnknown, kNo };
 [[nodiscard]] std::string_view to_string(Readable readable) noexcept;
 
-// NVIDIA's immediate action, normalised.
+// NVIDIA's immediate action, in normalized form.
 enum class Remedy : std::uint8_t {
   kNone,
   kRestartApp,
@@ -52,17 +53,17 @@ struct XidRow {
   std::string source;
 };
 
-// NVML field 230, Xid 154.
+// A value of NVML field 230 and Xid 154.
 struct RecoveryRow {
   std::uint32_t value = 0;
   std::string name;
-  std::string texts;  // as Xid 154 words it, alternatives separated by |
+  std::string texts;  // the texts in Xid 154, alternatives separated by |
   Outcome evacuation = Outcome::kNone;
   Readable memory_readable = Readable::kYes;
   std::string meaning;
 };
 
-// A pattern of 32 bits: '0', '1', '-' for either.
+// A pattern of 32 bits: '0', '1', and '-' for either value.
 struct BitPattern {
   std::uint32_t mask = 0;
   std::uint32_t value = 0;
@@ -74,11 +75,11 @@ enum class LinkSeverity : std::uint8_t { kNonFatal, kLinkFatal, kFatal };
 
 struct Nvlink5Row {
   std::uint32_t xid = 0;
-  std::string unit;    // alternatives separated by /
-  BitPattern info_v1;  // drivers before R575
-  BitPattern info_v2;  // and since
+  std::string unit;    // unit names, alternatives separated by /
+  BitPattern info_v1;  // for drivers before R575
+  BitPattern info_v2;  // for drivers since R575
   std::uint32_t error_status = 0;
-  std::string immediate;  // NVIDIA's text
+  std::string immediate;  // NVIDIA's text of the immediate action
   LinkSeverity severity = LinkSeverity::kNonFatal;
 };
 
@@ -87,12 +88,13 @@ class XidTable {
   // Returns the rows that are compiled in.
   static XidTable built_in();
 
-  // `text` of a file (`source` names it in errors): a table of Xids or of recovery actions.
+  // Replaces rows by the `text` of a file: a table of Xids or of recovery actions. `source` names the file in
+  // errors.
   Result<void> override_with(std::string_view text, std::string_view source);
-  // The file itself.
+  // Reads the file and replaces rows by its text.
   Result<void> override_with_file(const std::string& path);
 
-  // Null: not known.
+  // Returns the row. Returns null if it is not known.
   [[nodiscard]] const XidRow* xid(std::uint32_t code) const;
   [[nodiscard]] const RecoveryRow* recovery(std::uint32_t value) const;
   [[nodiscard]] const std::map<std::uint32_t, XidRow>& xids() const noexcept { return xids_; }
@@ -100,7 +102,7 @@ class XidTable {
     return recoveries_;
   }
   [[nodiscard]] const std::vector<Nvlink5Row>& nvlink5() const noexcept { return nvlink5_; }
-  // The file that an overridden row is from; empty: compiled in.
+  // Returns the file of an overridden row. Returns an empty string for a compiled-in row.
   [[nodiscard]] std::string origin_of_xid(std::uint32_t code) const;
 
  private:

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records as JSON documents: an object of their fields (fields.h), enums by name (names.h). A type with a form
-// of its own has `to_json` and `from_json` beside it.
+// Records as JSON documents: an object of their fields (fields.h), enums by name (names.h). A type with its
+// own form has `to_json` and `from_json` in its namespace.
 //   - Documents that are kept (to_document, from_document): an optional member only where it has a value.
 //   - Answers of the API (to_answer, from_answer): fields in the list's order, null for an optional member
 //     without a value. What an answer lacks, or has in another form, keeps its default: the other side may be
 //     older or newer.
 //
-// A kept document is hostile: a field that is missing, has another type or does not fit is refused with its path.
-// Fields that no member has are ignored. A list that is shorter than an array leaves the rest of it 0. An enum is
-// also read as a number, the older form.
-// Threads: pure functions. Errors: reading throws DocumentError; parse_document answers with kCorrupt.
+// A stored document is untrusted: a field that is missing, has another type or does not fit is refused with
+// its path. Unknown fields are ignored. A list that is shorter than an array leaves the rest of the array 0.
+// An enum is also read as a number, which is the older form.
+// Threads: pure functions. Errors: reading throws DocumentError; parse_document returns kCorrupt.
 #pragma once
 
 #include <concepts>
@@ -31,12 +31,12 @@ namespace ckpt::record {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// "ranks[2].pid is missing".
+// An error such as "ranks[2].pid is missing".
 class DocumentError : public std::runtime_error {
  public:
   explicit DocumentError(std::string what_is_wrong)
       : std::runtime_error(what_is_wrong), text_(std::move(what_is_wrong)) {}
-  // The same within the field or element `where`.
+  // Returns the same error within the field or element `where`.
   [[nodiscard]] DocumentError within(const std::string& where) const;
 
  private:
@@ -62,7 +62,7 @@ concept Listed = !Text<T> && requires(const T& list) {
 template <class T>
 concept OwnForm = !Listed<T> && !Text<T> && std::is_class_v<T> && !Described<T> && !IsOptional<T>::value;
 
-// `found`: the name of the type that stands there; or its text.
+// Throws an error. `found` is the name of the type that was found, or its text.
 [[noreturn]] void fail_type(const char* found, const char* wanted);
 [[noreturn]] void fail_range(std::string found);
 
@@ -260,7 +260,7 @@ template <Described T>
   return detail::write<json>(value);
 }
 
-// Members that the document lacks keep their defaults, where the list allows that.
+// Reads a document. Members that the document lacks keep their defaults, if the list allows that.
 template <Described T>
 [[nodiscard]] T from_document(const json& document) {
   T value;
@@ -268,14 +268,14 @@ template <Described T>
   return value;
 }
 
-// One line, with U+FFFD for bytes that are not UTF-8.
+// Returns the document on one line, with U+FFFD for bytes that are not UTF-8.
 [[nodiscard]] std::string to_text(const json& document);
 template <Described T>
 [[nodiscard]] std::string to_text(const T& value) {
   return to_text(to_document(value));
 }
 
-// An object; throws DocumentError for anything else.
+// Parses an object. Throws DocumentError for anything else.
 [[nodiscard]] json parse_object(std::string_view text);
 template <Described T>
 [[nodiscard]] T from_text(std::string_view text) {
@@ -286,14 +286,14 @@ template <Described T>
 [[nodiscard]] ordered_json to_answer(const T& value) {
   return detail::write<ordered_json>(value);
 }
-// Defaults only for what is no object.
+// Reads an answer. Returns only defaults if `answer` is not an object.
 template <Described T>
 [[nodiscard]] T from_answer(const ordered_json& answer) {
   T value;
   if (answer.is_object()) detail::read(answer, value);
   return value;
 }
-// The objects of a list; other elements are left out.
+// Reads the objects of a list. Other elements are skipped.
 template <Described T>
 [[nodiscard]] std::vector<T> list_from_answer(const ordered_json& answer) {
   std::vector<T> values;
@@ -303,7 +303,7 @@ template <Described T>
   return values;
 }
 
-// Reads a text from elsewhere. `what` names it in the error: "The image's notes".
+// Reads a text from another process. `what` names the text in the error: "The image's notes".
 template <Described T>
 [[nodiscard]] Result<T> parse_document(std::string_view text, std::string_view what) {
   try {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One list of a record's members, by name. Its wire form (libckpt/protocol/wire/codec.h) and its documents
-// (document.h) are made from that list, so that neither can lack a member.
+// (document.h) are both made from that list, so that neither can lack a member.
 //
-// The list is a function beside the record. It is a template, so that only sources that use a list pay for it.
-// A list that lacks a member does not compile:
+// The list is a function in the record's namespace. It is a template, so that it adds compile time only to
+// sources that use it. A list that lacks a member does not compile:
 //
 //   struct Place {
 //     std::string node;
@@ -14,7 +14,7 @@
 //     return record::fields(record::field("node", &T::node), record::later("gpu", &T::gpu));
 //   }
 //
-// The wire form has the members in the list's order, without names: new ones go to its end.
+// The wire form has the members in the list's order, without names, so append new members at its end.
 // Threads: constants. Ownership: names are literals. Errors: none at run time.
 #pragma once
 
@@ -29,16 +29,17 @@
 
 namespace ckpt::record {
 
-// Names a type to fields_of and names_of, which are found by it.
+// Names a type to fields_of and names_of. Argument-dependent lookup finds them by it.
 template <class T>
 struct Of {};
 
 enum class Presence {
-  kAlways,   // a document without it is malformed
-  kLater,    // older documents lack it: the member keeps its default
-  kInlined,  // a record whose fields stand among the owner's own; an optional one: all of them, or none
-  kBare,     // the record's only member: its document is the record's
-  kNotKept,  // no document and no wire form has it
+  kAlways,   // a document without the field is malformed
+  kLater,    // older documents lack the field, and the member keeps its default
+  kInlined,  // a record whose fields are among the owner's own fields; an optional record has all of them, or
+             // none
+  kBare,     // the record's only member, whose document is the record's document
+  kNotKept,  // a member without a document and without a wire form
 };
 
 template <class T, class M, Presence kPresence>
@@ -72,7 +73,7 @@ constexpr Field<T, M, Presence::kNotKept> not_kept(M T::*member) {
 
 namespace detail {
 
-// Only members of one type can be the same one.
+// Returns whether the field is this member. Only members of one type can be the same.
 template <class P, class F>
 constexpr bool is_member(P member, const F& field) {
   if constexpr (std::is_same_v<P, decltype(field.member)>)
@@ -83,8 +84,8 @@ constexpr bool is_member(P member, const F& field) {
 
 }  // namespace detail
 
-// Every member of T once, under names that differ: anything else does not compile. T is an aggregate, or has
-// at most twelve members.
+// Makes the list: every member of T once, under different names. Anything else does not compile. T is an
+// aggregate, or has at most twelve members.
 template <class T, class... M, Presence... kPresence>
 consteval std::tuple<Field<T, M, kPresence>...> fields(Field<T, M, kPresence>... list) {
   check_member_count<T, sizeof...(list)>();
@@ -102,7 +103,7 @@ concept Described = requires {
   fields_of(Of<T>{});
 };
 
-// A record that stands for its only member.
+// Returns whether the record is represented by its only member.
 template <Described T>
 consteval bool is_bare() {
   using List = decltype(fields_of(Of<T>{}));

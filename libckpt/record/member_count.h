@@ -9,7 +9,7 @@
 
 namespace ckpt::record {
 
-// For a struct with constructors of its own, of up to twelve public members: only the compiler's own
+// Decomposes a struct with its own constructors and at most twelve public members: only the compiler's own
 // decomposition counts those.
 template <std::size_t kListed, class T>
 constexpr void decompose([[maybe_unused]] T& value) {
@@ -41,7 +41,7 @@ constexpr void decompose([[maybe_unused]] T& value) {
   }
 }
 
-// Compiles if T has as many members as are listed.
+// Compiles only if T has as many members as the list.
 template <class T, std::size_t kListed>
 constexpr void check_member_count() {
   if constexpr (std::is_aggregate_v<T>)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of an enum's values: one table beside the enum, for documents and for people.
+// The texts of an enum's values: one table in the enum's namespace, for documents and for people.
 //
 //   enum class Side : std::uint8_t { kSource = 1, kTarget };
 //   constexpr auto names_of(record::Of<Side>) {
 //     return record::names<Side>({{Side::kSource, "source"}, {Side::kTarget, "target"}});
 //   }
 //
-// Threads: constants. Errors: a table with a value or a text twice does not compile.
+// Threads: constants. Errors: a table with a repeated value or text does not compile.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ concept Named = std::is_enum_v<E> && requires {
   names_of(Of<E>{});
 };
 
-// "unknown" for a value that is in no table.
+// Returns the name. Returns "unknown" for a value that is not in the table.
 template <Named E>
 constexpr std::string_view name_of(E value) noexcept {
   constexpr auto kNames = names_of(Of<E>{});

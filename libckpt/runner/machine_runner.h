@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the pure machines of a commit protocol (protocol.h; libckpt/protocol/handover/driver.md): queues of events,
-// records before effects, timers.
+// Runs the pure machines of a commit protocol (protocol.h; libckpt/protocol/handover/driver.md): queues of
+// events, records before effects, timers.
 //
-// Each event belongs to a queue. Events of a queue are handled one after the other, in the order in which they came; queues
-// go on beside each other. Inside a batch the actions are executed strictly in order. Actions after a WriteRecord wait
-// until it is durable, and so does every later event of the queue: SW-2. Where a queue has nothing to wait for, all is done
-// before enqueue() returns.
+// Each event belongs to a queue. Events of a queue are handled one after another, in the order of their
+// arrival. Queues run concurrently. Inside a batch the actions are executed strictly in order. Actions after
+// a WriteRecord wait until the record is durable, and so does every later event of the queue (SW-2). If a
+// queue has nothing to wait for, everything is done before enqueue() returns.
 //
-// Threads: the loop; append() and other disk work run on `disk`, a pool of one thread. Ownership: owns queues and timers;
-// borrows protocol and pool. The pool's owner joins it before this ends: records that are being written refer to it.
-// The actions after them are left to the next start, as in a crash.
-// Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly goes back to its
-// machine. One of unknown fate calls `fatal`, which must end the process: the restart reads the journal.
+// Threads: the loop. append() and other disk work run on `disk`, a pool of one thread. Ownership: owns queues
+// and timers; borrows protocol and pool. The pool's owner joins the pool before this object is destroyed,
+// because records that are being written refer to it. Their later actions are left to the next start, as in a
+// crash. Errors: an impossible event is logged and changes nothing. A record that was refused cleanly goes
+// back to its machine. A record with an unknown result calls `fatal`, which must end the process: the restart
+// reads the journal.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -60,35 +61,36 @@ class MachineRunner {
   MachineRunner(const MachineRunner&) = delete;
   MachineRunner& operator=(const MachineRunner&) = delete;
 
-  // An event of this process: never dropped.
+  // Adds an event of this process, which is never dropped.
   void enqueue(MigrationId migration, Event event) { enqueue_item({migration, std::move(event), {}, false}); }
-  // A message of another process. It, or another one, is dropped when too many wait (remote_messages.h).
+  // Adds a message of another process. This message or another one is dropped when too many wait
+  // (remote_messages.h).
   void enqueue_remote(MigrationId migration, Event message);
-  // Actions that follow from no event: those of a restart, or of a machine that was just made.
+  // Adds actions that no event causes: those of a restart, or of a machine that was just made.
   void enqueue_batches(MigrationId migration, Batches batches) {
     enqueue_item({migration, std::move(batches), {}, false});
   }
-  // Returns when all is done that the event leads to, or with why it cannot be.
+  // Waits until everything that the event causes is done. Returns an error if the event is impossible.
   control::Task<Result<void>> enqueue_and_wait(MigrationId migration, Event event);
-  // Returns when all is done that came into the migration's queue up to now.
+  // Waits until everything is done that was in the migration's queue at the call.
   control::Task<> caught_up(MigrationId migration);
 
-  // Something that came into the migration's queue is not done.
+  // Returns whether the migration's queue has unfinished work.
   [[nodiscard]] bool is_busy(MigrationId migration) const {
     return queues_.contains(protocol_.queue_of(migration));
   }
-  // The events of the migration's queue that wait.
+  // Returns the number of waiting events in the migration's queue.
   [[nodiscard]] std::size_t waiting(MigrationId migration) const;
 
-  // Timers of machines whose key `which` is true of.
+  // Disarms the timers of machines for whose key `which` returns true.
   void disarm(const std::function<bool(const Key&)>& which);
-  // Armed timers that `which` is true of fire now.
+  // Fires now the armed timers for which `which` returns true.
   void fire_now(const std::function<bool(Timer)>& which);
 
  private:
   using Then = std::function<void(const Result<void>&)>;
   using TimerKey = std::pair<Key, Timer>;
-  struct Mark {};  // nothing to do: its turn is what is waited for
+  struct Mark {};  // an item without work, whose turn in the queue is awaited
   struct Item {
     MigrationId migration = 0;
     std::variant<Mark, Event, Batches> what;
@@ -100,8 +102,8 @@ class MachineRunner {
     bool is_busy = false;
     Item current;
     Result<void> outcome = ok();
-    std::deque<Batch> batches;  // of the current item
-    std::size_t next = 0;       // action of the first
+    std::deque<Batch> batches;  // the batches of the current item
+    std::size_t next = 0;       // the next action of the first batch
   };
   struct Armed {
     std::unique_ptr<control::asio::steady_timer> timer;
@@ -112,7 +114,7 @@ class MachineRunner {
   control::Task<Result<void>> enqueue_item_and_wait(Item item);
   void drop_newest_of(MigrationId migration);
   void go_on(std::uint64_t id);
-  // Both: false while the disk works.
+  // Handles an item or executes actions. Both functions return false while the disk works.
   bool take(std::uint64_t id, Queue& queue);
   bool execute(std::uint64_t id, Queue& queue);
   void finish(Queue& queue);
@@ -121,7 +123,7 @@ class MachineRunner {
   void written(std::uint64_t id, const Record& record, const Result<void>& outcome);
   void refused(Queue& queue, const Record& record, const Error& error);
   void work(std::uint64_t id, DiskWork<Batch> asked);
-  // Calls done(work()) on the loop; work() runs on the disk thread.
+  // Runs work() on the disk thread, and then done(result) on the loop.
   template <class Work, class Done>
   void on_disk(Work work, Done done);
   void arm(const Batch& batch, const typename Types::ArmTimer& action);
@@ -132,7 +134,7 @@ class MachineRunner {
   ItsProtocol& protocol_;
   RemoteMessages remote_;
   Fatal fatal_;
-  std::map<std::uint64_t, Queue> queues_;  // with something to do
+  std::map<std::uint64_t, Queue> queues_;  // the queues that have work
   std::map<TimerKey, Armed> timers_;
   std::uint64_t next_generation_ = 1;
   Rarely dropped_;
@@ -288,7 +290,7 @@ bool MachineRunner<Types>::execute(std::uint64_t id, Queue& queue) {
   return true;
 }
 
-// Batch and record stay where they are: their queue is busy.
+// Batch and record stay in place, because their queue is busy.
 template <class Types>
 void MachineRunner<Types>::write(std::uint64_t id, const Batch& batch, const Record& record) {
   on_disk([this, &batch, &record] { return protocol_.append(batch, record); },
@@ -332,7 +334,7 @@ void MachineRunner<Types>::work(std::uint64_t id, DiskWork<Batch> asked) {
   });
 }
 
-// The guard: the loop must not run out of work while the disk has some of it.
+// The guard keeps the loop from running out of work while the disk runs the work.
 template <class Types>
 template <class Work, class Done>
 void MachineRunner<Types>::on_disk(Work work, Done done) {
@@ -346,7 +348,7 @@ template <class Types>
 void MachineRunner<Types>::arm(const Batch& batch, const typename Types::ArmTimer& action) {
   const TimerKey key(batch.key, action.timer);
   Armed& armed = timers_[key];
-  // A timer that has fired already cannot be cancelled any more: the generation tells its handler apart.
+  // A timer that has already fired cannot be canceled. The generation lets its handler detect that.
   armed.generation = next_generation_++;
   armed.timer = std::make_unique<control::asio::steady_timer>(executor_, protocol_.duration(batch, action));
   armed.timer->async_wait([this, key, generation = armed.generation](boost::system::error_code code) {
@@ -359,7 +361,7 @@ void MachineRunner<Types>::arm(const Batch& batch, const typename Types::ArmTime
 
 template <class Types>
 void MachineRunner<Types>::fire(const TimerKey& key) {
-  if (timers_.erase(key) == 0) return;  // what another timer led to has disarmed it
+  if (timers_.erase(key) == 0) return;  // the effects of another timer have disarmed this one
   enqueue(key.first.migration, protocol_.timer_fired(key.first, key.second));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A commit protocol as MachineRunner runs it: pure machines, a journal, and effects. A protocol decides what an event
-// means and what an action does; the runner keeps the order.
+// A commit protocol in the form that MachineRunner runs: pure machines, a journal, and effects. A protocol
+// decides what an event means and what an action does. The runner ensures the order.
 //
 // `Types` names the protocol's types:
 //   Event        what its machines are fed with
@@ -9,7 +9,7 @@
 //   WriteRecord  with `record`, a Record
 //   ArmTimer, DisarmTimer   with `timer`, a Timer
 //
-// Threads: the loop, but for append() and the work of a DiskWork, which run on the disk thread, one at a time.
+// Threads: the loop, except append() and the work of a DiskWork, which run on the disk thread, one at a time.
 #pragma once
 
 #include <chrono>
@@ -24,11 +24,12 @@
 
 namespace ckpt::runner {
 
-// Something must be done on the disk thread before it is known what an event leads to. Later events of the queue wait.
+// Work that must be done on the disk thread before the effects of an event are known. Later events of the
+// queue wait.
 template <class Batch>
 struct DiskWork {
   std::function<Result<void>()> work;
-  std::function<Result<std::vector<Batch>>(const Result<void>&)> then;  // on the loop
+  std::function<Result<std::vector<Batch>>(const Result<void>&)> then;  // runs on the loop
 };
 template <class Batch>
 using Step = std::variant<std::vector<Batch>, DiskWork<Batch>>;
@@ -52,26 +53,29 @@ class Protocol {
 
   virtual ~Protocol() = default;
 
-  // Events of one queue are handled one after the other.
+  // Returns the queue. Events of one queue are handled one after another.
   [[nodiscard]] virtual std::uint64_t queue_of(wire::MigrationId migration) const = 0;
-  // Hands the event to its machine. An error: the event cannot be, and nothing has changed. `event` stays until handled().
+  // Passes the event to its machine. On an error, the event is impossible and nothing has changed. `event`
+  // exists until handled().
   virtual Result<Step<Batch>> step(wire::MigrationId migration, const Event& event) = 0;
   [[nodiscard]] virtual Event timer_fired(const Key& key, Timer timer) const = 0;
-  // The record was refused cleanly: nothing is written. The rest of the batch is dropped for what this returns.
+  // Handles a cleanly refused record: nothing is written. The result replaces the rest of the batch.
   virtual Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) = 0;
 
-  // On the disk thread. kRefused: nothing is written; every other error: the record's fate is unknown.
+  // Writes the record, on the disk thread. kRefused: nothing is written. After every other error, the result
+  // is unknown.
   virtual Result<void> append(const Batch& batch, const Record& record) = 0;
-  // The record is durable; no later action of the queue has been executed.
+  // Runs when the record is durable. No later action of the queue has been executed.
   virtual void appended(const Batch& batch, const Record& record) = 0;
-  // Every action but records and timers. Returns at once; what comes of it is put into the runner.
+  // Performs every action except records and timers. Returns at once; the action's results are enqueued in
+  // the runner.
   virtual void perform(const Batch& batch, const Action& action) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(const Batch& batch,
                                                            const typename Types::ArmTimer& timer) const = 0;
-  // All actions of the batch are executed.
+  // Runs when all actions of the batch are executed.
   virtual void executed(const Batch& /*batch*/) {}
-  // Everything that the event led to is done, or `outcome` has the reason why it cannot be. `event`: null for batches that were
-  // put in.
+  // Runs when everything that the event causes is done, or `outcome` has the reason why the event is
+  // impossible. `event` is null for batches that were enqueued directly.
   virtual void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) = 0;
 
   [[nodiscard]] virtual std::string name_of(const Record& record) const = 0;

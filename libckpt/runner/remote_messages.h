@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the messages of others that wait for machines, for each migration and in all. When all places are taken, the
-// migration with the most messages loses its newest. So a node that talks about its own migrations takes no place from
-// others. A message that was dropped is sent again (libckpt/protocol/handover/driver.md).
-// Threads: one. Ownership: counts only; the queues are the runner's. Errors: none.
+// Counts the messages of other processes that wait for machines, per migration and in total. When all places
+// are taken, the migration with the most messages loses its newest message. A node that sends many messages
+// about its own migrations therefore takes no place from others. A dropped message is sent again
+// (libckpt/protocol/handover/driver.md).
+// Threads: one. Ownership: counts only; the runner owns the queues. Errors: none.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +22,22 @@ class RemoteMessages {
   };
   struct Verdict {
     bool is_accepted = false;
-    // Its newest message is to be dropped, and is counted no more.
+    // The migration whose newest message must be dropped. That message is no longer counted.
     std::optional<wire::MigrationId> loses_newest;
   };
 
   explicit RemoteMessages(Limits limits) : limits_(limits) {}
 
-  // One more of the migration has come.
+  // Counts a new message of the migration.
   Verdict add(wire::MigrationId migration);
-  // One of the migration waits no longer.
+  // Counts a message of the migration that no longer waits.
   void remove(wire::MigrationId migration);
 
   [[nodiscard]] std::size_t in_all() const noexcept { return in_all_; }
 
  private:
   Limits limits_;
-  std::map<wire::MigrationId, std::size_t> of_migration_;  // no zeros
+  std::map<wire::MigrationId, std::size_t> of_migration_;  // contains no zero counts
   std::size_t in_all_ = 0;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The final manifest: what the image consists of and by what it is verified. It is sent last, after every
-// chunk has been acknowledged and BARRIER is durable; the target commits only if all of it holds (ENG-4).
-// Threads: pure functions. Errors: kProtocol, kNotSupported for bytes that no source sends; kCorrupt if it
-// does not hold.
+// The final manifest: the parts of the image and the data that verifies them. It is sent last, after every
+// chunk has been acknowledged and BARRIER is durable. The target commits only if all of the manifest is
+// correct (ENG-4).
+// Threads: pure functions. Errors: kProtocol, kNotSupported for bytes that no source sends; kCorrupt if the
+// image does not match the manifest.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +32,14 @@ struct Manifest {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint32_t format = kFormatVersion;
   std::uint64_t migration = 0;
-  std::uint64_t incarnation = 0;  // the target's
+  std::uint64_t incarnation = 0;  // the target's incarnation
   std::uint32_t rank = 0;
   std::uint64_t chunk_bytes = 0;
-  std::vector<ManifestExtent> extents;  // those that are alive, by id
-  std::uint64_t root_lo = 0;            // over chunk size, extents and fingerprints (track::SentMap::root)
+  std::vector<ManifestExtent> extents;  // the live extents, in the order of their ids
+  std::uint64_t root_lo = 0;  // the root over chunk size, extents and fingerprints (track::SentMap::root)
   std::uint64_t root_hi = 0;
   std::uint64_t host_state_bytes = 0;
-  std::uint64_t host_state_lo = 0;  // its fingerprint under the chunks' key
+  std::uint64_t host_state_lo = 0;  // the host state's fingerprint under the chunks' key
   std::uint64_t host_state_hi = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -49,13 +50,13 @@ struct Manifest {
 
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes);
 
-// Host state as it arrived: how long it is, and its fingerprint under the chunks' key.
+// The received host state: its size, and its fingerprint under the chunks' key.
 struct HostStateSum {
   std::uint64_t bytes = 0;
   track::Fingerprint fingerprint;
 };
 
-// Root and host state are what the target computed itself.
+// Checks the manifest. `root` and `host_state` are the values that the target computed itself.
 Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
                             const HostStateSum& host_state);
 

@@ -17,7 +17,7 @@ namespace {
 
 using wire::TensorInfo;
 
-constexpr std::uint64_t kAlignment = 16;  // of the device's fingerprint kernel
+constexpr std::uint64_t kAlignment = 16;  // the alignment that the device's fingerprint kernel requires
 
 bool is_copied(const TensorInfo& tensor) {
   return tensor.kind != CKPT_SCRATCH && tensor.region != wire::kNoRegion;
@@ -27,7 +27,7 @@ std::string quoted(const TensorInfo& tensor) {
   return "Tensor \"" + tensor.name + "\"";
 }
 
-// A tensor comes before those inside it.
+// Orders tensors so that a tensor comes before the tensors inside it.
 bool lies_before(const TensorInfo& a, const TensorInfo& b) {
   return std::tuple(a.region, a.offset, ~a.bytes, std::string_view(a.name)) <
          std::tuple(b.region, b.offset, ~b.bytes, std::string_view(b.name));
@@ -97,8 +97,7 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
                                                "; this build reads " + std::to_string(kFormatVersion));
   if (plan.tensors.size() > kMaxTensors) return Error(ErrorCode::kProtocol, "A plan with too many tensors");
   CKPT_TRYV(check_names(plan.tensors));
-  // Extents are what build_plan makes of the tensors, so everything about them can be checked by making them
-  // again.
+  // build_plan makes the extents from the tensors. The extents can therefore be checked by making them again.
   const std::uint64_t first = plan.extents.empty() ? 1 : plan.extents.front().id;
   const std::uint64_t generation = plan.extents.empty() ? 1 : plan.extents.front().generation;
   if (first == 0 || generation == 0)
@@ -127,7 +126,7 @@ std::string list_of(const std::vector<std::string>& texts) {
   return list;
 }
 
-// One match of a plan with a standby's tensors.
+// One run of matching a plan with a standby's tensors.
 class Matching {
  public:
   Matching(const Plan& plan, std::span<const TensorInfo> standby, std::uint8_t allowed)
@@ -140,7 +139,7 @@ class Matching {
   struct Placed {
     const Extent* extent = nullptr;
     const TensorInfo* at_source = nullptr;
-    const TensorInfo* at_target = nullptr;  // null: dropped
+    const TensorInfo* at_target = nullptr;  // null if the tensor is dropped
     Place place;
   };
 
@@ -164,7 +163,7 @@ class Matching {
   PlanMatch match_;
 };
 
-// The standby's tensor for this one of the source. None: they differ.
+// Returns the standby's tensor for this tensor of the source. Returns null if they differ.
 const TensorInfo* Matching::find(const TensorInfo& tensor) {
   const auto it = by_name_.find(tensor.name);
   if (it == by_name_.end()) {
@@ -207,7 +206,7 @@ Result<void> Matching::place_extent(const Extent& extent, const TensorInfo& tens
   return ok();
 }
 
-// It must be at the same distance from the start of its extent at the target.
+// Checks that the tensor has the same distance from the start of its extent at the target.
 Result<void> Matching::check_inside(const TensorInfo& tensor, const TensorInfo* match) const {
   const Placed& outer = placed_.back();
   if (match == nullptr) return ok();
@@ -234,7 +233,8 @@ Result<void> Matching::place(std::uint32_t number) {
   return check_inside(tensor, match);
 }
 
-// No two extents may be written to the same memory: then the standby shares what the source does not.
+// Checks that no two extents are written to the same memory. If they were, the standby would share memory
+// that the source does not share.
 Result<void> Matching::check_disjoint() {
   std::vector<const Placed*> kept;
   for (const Placed& placed : placed_)

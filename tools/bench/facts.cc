@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts about the machine and the driver that the figures are from.
+// The facts about the machine and the driver that produced the figures.
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -34,7 +34,8 @@ std::string date_now() {
   return text;
 }
 
-// A device's name need not name the driver. The folder of the driver's file does.
+// Checks whether the driver is the software driver. The device's name need not show that, but the folder of
+// the driver's file does.
 bool is_software(const DriverApi& api) {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(api.cuInit), &info) == 0) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench: measures the parts of a move and the whole beside plain tools, on whatever CUDA driver is
-// there. Exit codes: 0 measured; 1 a section failed, or with --require-goals a goal was missed; 64 usage.
+// gpumigrate-bench: measures the parts of a move, and whole moves compared with plain tools, on the available
+// CUDA driver. Exit codes: 0 measured; 1 a section failed, or with --require-goals a goal was missed; 64
+// usage.
 #include <unistd.h>
 
 #include <cstdio>
@@ -49,7 +50,7 @@ bool wanted(const Arguments& arguments, const std::string& name) {
 
 void run_sections(const Arguments& arguments, Report& report) {
   for (const Entry& entry : kEntries) {
-    // A section may have been measured already for another one that rests on it.
+    // A section may already have been measured for another section that depends on it.
     if (!wanted(arguments, entry.name) || report.find_section(entry.name) != nullptr) continue;
     std::fprintf(stderr, "%s ...\n", entry.name);
     const Result<void> done = entry.run(arguments.options, report);

@@ -45,7 +45,7 @@ std::string driver_of(const Facts& facts) {
          facts.device;
 }
 
-// Characters as a terminal shows them, not bytes.
+// Returns the number of characters that a terminal shows, not of bytes.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -53,7 +53,7 @@ std::size_t width_of(const std::string& text) {
 
 using Grid = std::vector<std::vector<std::string>>;
 
-// The section as text, headings first.
+// Returns the section as text, headings first.
 Grid grid_of(const Section& section) {
   Grid grid(1);
   grid[0].emplace_back();
@@ -153,7 +153,7 @@ void Section::add_goal(std::string name, double value, Relation relation, double
   goals_.push_back({std::move(name), value, relation, bound, std::move(unit)});
 }
 
-// Not inline: GCC 12 warns of it wrongly where a literal becomes the text.
+// This function is not inline, because GCC 12 issues a wrong warning if a literal becomes the text.
 void Section::add_note(std::string text) {
   notes_.push_back(std::move(text));
 }

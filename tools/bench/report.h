@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of gpumigrate-bench: facts about the machine, and sections with rows of measured values and
-// goals. Written as JSON (for programs), as a table for a terminal and as Markdown for docs/benchmarks.md.
+// goals. It is written as JSON (for programs), as a table for a terminal, and as Markdown for
+// docs/benchmarks.md.
 //
 //   Report report(facts);
 //   Section& section = report.add_section("fingerprint", "The device fingerprint of 1 GiB beside a plain read
@@ -9,10 +10,10 @@
 //   section.add_goal("device fingerprint / plain read", median_ratio, Relation::kAtLeast, 0.85);
 //   section.add_note("the plain read is one kernel over the same chunks");
 //
-// A figure is the median of several interleaved runs with its least and greatest. A ratio is taken within
-// each pair of runs and then summarised, never from two medians. Threads: none, one thread fills a report.
-// Ownership: sections live as long as the report, references to them stay valid. Errors: write_file() returns
-// why the file could not be written. GB/s = 1e9 bytes per second.
+// A figure is the median of several interleaved runs, with the least and the greatest value. A ratio is
+// computed within each pair of runs and then summarized, never from two medians.
+// Threads: one thread fills a report. Ownership: sections exist as long as the report, and references to them
+// stay valid. Errors: write_file() returns why the file could not be written. GB/s = 1e9 bytes per second.
 #pragma once
 
 #include <cstdint>
@@ -28,31 +29,32 @@
 
 namespace ckpt::bench {
 
-// Median, least and greatest value of `count` runs.
+// The median, least and greatest value of `count` runs.
 struct Spread {
   double median = 0;
   double least = 0;
   double most = 0;
   std::size_t count = 0;
 };
-// No values: all zero. Even counts: the mean of the middle two.
+// Returns the spread of the values. Without values all fields are zero. For an even count the median is the
+// mean of the middle two.
 [[nodiscard]] Spread spread_of(std::span<const double> values);
-// One value that was not repeated (a size, a count).
+// Returns one value that was not repeated (a size, a count).
 [[nodiscard]] Spread single(double value);
-// a[i] / b[i] of each pair.
+// Returns a[i] / b[i] of each pair.
 [[nodiscard]] std::vector<double> ratios_of(std::span<const double> a, std::span<const double> b);
 
 struct Column {
   std::string name;
-  std::string unit;  // empty: a plain number
+  std::string unit;  // the unit; empty: a plain number
 };
 
-// A cell may be empty: not measured, or it makes no sense in this row.
+// A cell of a table. It is empty if it was not measured or does not apply to its row.
 using Cell = std::optional<Spread>;
 
 struct Row {
   std::string name;
-  std::vector<Cell> cells;  // one per column
+  std::vector<Cell> cells;  // one cell per column
 };
 
 enum class Relation : std::uint8_t { kAtLeast, kAtMost };
@@ -73,13 +75,14 @@ class Section {
   Section(std::string name, std::string measures) : name_(std::move(name)), measures_(std::move(measures)) {}
 
   void set_columns(std::vector<Column> columns) { columns_ = std::move(columns); }
-  // As many cells as columns; missing ones are empty.
+  // Adds a row with as many cells as columns. Missing cells are empty.
   void add_row(std::string name, std::vector<Cell> cells);
   void add_goal(std::string name, double value, Relation relation, double bound, std::string unit = {});
   void add_note(std::string text);
-  // Not measured here, and why (no second GPU, a program that is missing): not a failure.
+  // Marks the section as not measured here, with the reason (no second GPU, a missing program). This is no
+  // failure.
   void skip(std::string reason) { skipped_ = std::move(reason); }
-  // It could not be measured although it should: the run ends with exit code 1.
+  // Marks the section as failed, so that the run ends with exit code 1.
   void fail(const Error& error) { failed_ = error.to_string(); }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -90,7 +93,7 @@ class Section {
   [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
   [[nodiscard]] const std::string& skipped() const noexcept { return skipped_; }
   [[nodiscard]] const std::string& failed() const noexcept { return failed_; }
-  // The cell of that row and column, if there is one.
+  // Returns the cell in that row and column; nullopt: none.
   [[nodiscard]] Cell find(std::string_view row, std::string_view column) const;
 
  private:
@@ -104,22 +107,22 @@ class Section {
   std::string failed_;
 };
 
-// Where the figures are from.
+// The origin of the figures.
 struct Facts {
   std::string command;
   std::string version;
-  std::string date;  // ISO 8601, UTC
+  std::string date;  // the date in ISO 8601, UTC
   std::string cpu;
   unsigned cores = 0;
   std::uint64_t memory_bytes = 0;
-  double load = 0;  // of the last minute, when the run began
+  double load = 0;  // load average of the last minute, at the begin of the run
   std::string kernel;
-  std::string device;  // as the driver names it; empty without one
+  std::string device;  // the device's name from the driver; empty: no device
   int devices = 0;
-  int driver_version = 0;  // cuDriverGetVersion
+  int driver_version = 0;  // the value of cuDriverGetVersion
   bool software_driver = false;
 };
-// Asks the machine and, if there is one, the CUDA driver.
+// Collects the facts from the machine and, if available, from the CUDA driver.
 [[nodiscard]] Facts collect_facts(std::span<char* const> command_line);
 
 class Report {
@@ -128,7 +131,7 @@ class Report {
 
   Section& add_section(std::string name, std::string measures);
   [[nodiscard]] const Section* find_section(std::string_view name) const;
-  // The error of a section that has been begun or not.
+  // Adds the error of a section, whether the section has begun or not.
   void add_failure(const std::string& name, const std::string& summary, const Error& error);
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] const std::deque<Section>& sections() const noexcept { return sections_; }
@@ -144,9 +147,9 @@ class Report {
   std::deque<Section> sections_;
 };
 
-// The text as the whole content of the file.
+// Writes the text as the whole content of the file.
 Result<void> write_file(const std::string& path, std::string_view text);
-// "0.912", "12.3", "4.1e-05": three significant digits.
+// Formats a number with three significant digits: "0.912", "12.3", "4.1e-05".
 [[nodiscard]] std::string format_number(double value);
 
 }  // namespace ckpt::bench

@@ -90,7 +90,7 @@ class Program {
     return ok();
   }
 
-  // An error is damage, or that it could not be read.
+  // Reads and verifies a version. An error means that the version is damaged, or could not be read.
   Result<int> verify_version() {
     CKPT_TRY(reader, vault_->open_version(options_.job, number()));
     Nowhere nowhere;
@@ -123,7 +123,7 @@ class Program {
 
   const Options& options_;
   std::ostream& out_;
-  std::unique_ptr<vault::Files> files_;  // of vault_, which goes before
+  std::unique_ptr<vault::Files> files_;  // the files of vault_, which is destroyed first
   std::unique_ptr<vault::Vault> vault_;
 };
 

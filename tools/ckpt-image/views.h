@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings of ckpt-image as JSON and as tables. Keys are stable: scripts read them. The content key of a job
-// is never shown. Pure.
+// The findings of ckpt-image as JSON and as tables. Keys are stable because scripts read them. The content
+// key of a job is never shown. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -10,7 +10,7 @@
 namespace ckpt::tools {
 namespace {
 
-// Without a fraction: strptime takes what is left of it for more text.
+// Parses a time without a fraction. strptime would leave a fraction unparsed.
 bool take(const std::string& text, const char* format, std::tm& parts) {
   parts = {};
   const char* end = ::strptime(text.c_str(), format, &parts);

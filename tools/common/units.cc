@@ -29,7 +29,8 @@ Error refuse(std::string_view what, std::string_view text, std::string_view exam
                                                 std::string(example));
 }
 
-// Splits "12.5ms" into 12.5 and "ms". Digits and one point only: no sign, no exponent, no blanks.
+// Splits "12.5ms" into 12.5 and "ms". Only digits and one point are accepted: no sign, no exponent, no
+// blanks.
 bool split(std::string_view text, double& number, std::string_view& unit) {
   std::size_t end = 0;
   int points = 0;
@@ -53,7 +54,7 @@ const Unit* find(const std::array<Unit, n>& units, std::string_view name) {
   return nullptr;
 }
 
-// Below 2^62, so that sums of two values never overflow.
+// Values stay below 2^62, so that sums of two values never overflow.
 constexpr double kLargest = 4.6e18;
 
 }  // namespace

@@ -43,9 +43,9 @@ void Outcome::sum_up() {
   for (const Status shown : {Status::kFailed, Status::kImpossible}) say_of_all(shown);
 }
 
-// Parts with the same reason share it.
+// Lists the parts with that status. Parts with the same reason share one entry.
 void Outcome::say_of_all(Status shown) {
-  std::vector<std::pair<std::string, std::string>> groups;  // reason, names
+  std::vector<std::pair<std::string, std::string>> groups;  // reason, and the parts' names
   for (const Part& part : parts) {
     if (part.status != shown) continue;
     const auto same = std::find_if(groups.begin(), groups.end(),

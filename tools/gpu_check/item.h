@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An item of gpu-check: one question about this machine, asked in a process of its own (items.def lists
-// them). An item may hang or die in the driver: the supervisor kills it at its deadline and reports that
+// An item of gpu-check: one question about this machine, answered in a separate process (items.def lists the
+// items). An item may hang or crash in the driver. The supervisor kills it at its deadline and reports that
 // (supervisor.h).
 //
-// Statuses: passed; failed; "not possible here", which needs a reason and is no failure: the machine lacks
-// what is asked for.
-// Threads: an item has its process to itself. Errors: an Error of an item counts as failed.
+// Statuses: passed; failed; "not possible here". The last one needs a reason and is no failure: the machine
+// lacks a required feature.
+// Threads: an item has its own process. Errors: an Error of an item counts as failed.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 enum class Status { kPassed, kImpossible, kFailed };
 [[nodiscard]] const char* name_of(Status status);
 
-// Something an item is made of, with a result of its own.
+// A part of an item, with its own result.
 struct Part {
   std::string name;
   Status status = Status::kPassed;
@@ -36,8 +36,8 @@ struct Outcome {
   std::vector<Part> parts;
 
   void add(std::string name, Status status, std::string why = "");
-  // From the parts: failed if one is, "not possible here" if all are, and `why` names those that did not
-  // pass.
+  // Derives the item's status from its parts. It is failed if one part failed, and "not possible here" if all
+  // parts are. `why` names the parts that did not pass.
   void sum_up();
 
  private:
@@ -48,19 +48,19 @@ Json to_json(const Outcome& outcome);
 Outcome outcome_of(const Json& json);  // throws Json::exception
 
 struct Setting {
-  std::string programs;  // folder of this program and its siblings
-  std::string work;      // folder for files of this run
+  std::string programs;  // the folder of this program and the programs next to it
+  std::string work;      // the folder for files of this run
   bool software = false;
-  bool quick = false;  // small sizes, for tests
-  Nanos deadline = 0;  // of the item: what can be done in pieces stops before it
+  bool quick = false;  // uses small sizes, for tests
+  Nanos deadline = 0;  // the item's deadline; work in pieces stops before it
 };
 
 struct Item {
   const char* name = nullptr;
   const char* question = nullptr;
-  int seconds = 0;  // at most; less if the whole budget ends earlier
+  int seconds = 0;  // the time limit; shorter if the whole budget ends earlier
   Result<Outcome> (*run)(const Setting& setting) = nullptr;
-  bool by_default = true;  // else only where it is named
+  bool by_default = true;  // false: the item runs only if it is named
 };
 
 #define GPU_CHECK_ITEM(name, seconds, question) Result<Outcome> check_##name(const Setting& setting);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu-check: what of gpumigrate works on this machine's GPU, without network, packages or anything but this
-// folder. Exit status: 0 nothing failed, or there is no GPU; 1 something failed; 64 usage.
+// gpu-check: tests which parts of gpumigrate work on this machine's GPU. It needs no network, no packages and
+// no other files than this folder. Exit status: 0 nothing failed, or there is no GPU; 1 a test failed; 64
+// usage.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ constexpr int kDetectSeconds = 60;
 constexpr int kMinSeconds = 3;
 constexpr const char* kSoftwareDevices = "2";
 constexpr const char* kSoftwareMemory = "4GiB";
-constexpr int kSoftwareSlowness = 4;  // it computes on the processors that all else runs on
+constexpr int kSoftwareSlowness = 4;  // the software GPU computes on the processors that all other work uses
 
 constexpr Item kItems[] = {
 #define GPU_CHECK_ITEM(name, seconds, question) {#name, question, seconds, &check_##name},
@@ -42,7 +43,8 @@ struct Options {
   std::vector<std::string> only;
 };
 
-// Finds the GPUs and the driver's version. Run like an item: the first call into a driver may hang, too.
+// Finds the GPUs and the driver's version. It runs like an item, because the first call into a driver may
+// also hang.
 Result<Outcome> find_gpu(const Setting&) {
   Outcome outcome;
   outcome.status = Status::kImpossible;
@@ -86,7 +88,8 @@ void use_software_gpu(const Setting& setting) {
   ::setenv("GPUMIGRATE_SOFTWARE_GPU", "1", 1);
 }
 
-// The loader reads LD_LIBRARY_PATH when a program starts: to find the software driver this one starts again.
+// Starts this program again with the library path. The loader reads LD_LIBRARY_PATH only when a program
+// starts, and the software driver must be found.
 Result<void> start_again_with(const std::string& library, char** argv) {
   const char* now = std::getenv("LD_LIBRARY_PATH");
   if (now != nullptr && library == now) return ok();
@@ -104,7 +107,8 @@ Nanos limit_of(const Item& item, const Options& options) {
   return item.seconds * kSecond * (options.software ? kSoftwareSlowness : 1);
 }
 
-// The last item asks what may leave the driver in a bad state; its time is kept free until then.
+// Returns the time limit of an item. The last item may leave the driver in a bad state, and its time is
+// reserved until it runs.
 Nanos time_for(std::size_t index, const Options& options, Nanos deadline) {
   constexpr std::size_t kLast = std::size(kItems) - 1;
   Nanos left = deadline - now_ns();
@@ -147,13 +151,13 @@ Result<int> check(const Options& options, char** argv) {
   if (options.software) {
     CKPT_TRYV(start_again_with(software_library(setting.programs), argv));
   }
-  // Short: Unix sockets lie below it.
+  // The path must be short, because it contains Unix sockets.
   setting.work = "/tmp/gc-XXXXXX";
   if (::mkdtemp(setting.work.data()) == nullptr)
     return Error::from_errno("Making a folder like " + setting.work);
   setting.software = options.software;
   setting.quick = options.quick;
-  ::setenv("GPUMIGRATE_KEEP", "1", 1);  // a cluster's logs stay until the whole folder goes
+  ::setenv("GPUMIGRATE_KEEP", "1", 1);  // a cluster's logs are kept until the whole folder is removed
   if (options.software) {
     use_software_gpu(setting);
   } else {

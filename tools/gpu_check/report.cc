@@ -33,7 +33,7 @@ std::string move_text(const Json& move) {
          ") of " + tools::format_bytes(move.at("state_bytes").get<double>());
 }
 
-// " (checkpoint 210.0 ms, restore 540.0 ms)"; empty without times.
+// Returns " (checkpoint 210.0 ms, restore 540.0 ms)"; empty without times.
 std::string times_text(const Json& times) {
   constexpr std::string_view kPrefix = "cuCheckpointProcess";
   std::vector<std::string> parts;
@@ -43,7 +43,7 @@ std::string times_text(const Json& times) {
   return parts.empty() ? "" : " (" + joined(parts) + ")";
 }
 
-// The figures of an item that a reader wants on one line.
+// Returns the most important figures of an item on one line.
 std::string summary(const std::string& item, const Json& figures) {
   std::vector<std::string> parts;
   if (item == "driver") {

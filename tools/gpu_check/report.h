@@ -15,17 +15,17 @@ struct Line {
 };
 
 struct Report {
-  std::string driver;  // one line: which driver the figures are from
-  std::string no_gpu;  // why nothing was asked; empty if it was
+  std::string driver;  // one line: the driver that produced the figures
+  std::string no_gpu;  // why no item was run; empty: items were run
   bool software = false;
   double seconds = 0;
   std::vector<Line> lines;
 };
 
-// One line for an item that is over.
+// Returns one line for a finished item.
 std::string text_of(const Line& line);
 Json to_json(const Report& report);
-// A section for docs/benchmarks.md.
+// Returns a section for docs/benchmarks.md.
 std::string to_markdown(const Report& report);
 [[nodiscard]] bool any_failed(const Report& report);
 

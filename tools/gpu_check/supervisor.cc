@@ -34,7 +34,7 @@ sigset_t awaited_signals() {
   return signals;
 }
 
-// Processes whose parent is this one.
+// Returns the child processes of this process.
 std::vector<pid_t> children() {
   std::vector<pid_t> found;
   std::error_code error;
@@ -47,7 +47,7 @@ std::vector<pid_t> children() {
     std::stringstream content;
     content << file.rdbuf();
     const std::string text = content.str();
-    const std::size_t bracket = text.rfind(')');  // the name before it may hold anything
+    const std::size_t bracket = text.rfind(')');  // the process name before it may contain any character
     if (bracket == std::string::npos) continue;
     std::istringstream fields(text.substr(bracket + 1));
     std::string state;
@@ -86,8 +86,8 @@ std::string collect_output(const Setting& setting) {
   return all;
 }
 
-// Items read reports of other programs; what is not as expected there is a failure of the item like any
-// other.
+// Runs an item. Items read reports of other programs. Unexpected content in a report is a failure of the item
+// like any other.
 Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
   try {
     return item.run(setting);
@@ -115,7 +115,7 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
     outcome.status = Status::kFailed;
     outcome.why = result.error().to_string();
   }
-  // A driver's text need not be UTF-8.
+  // The text from a driver need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
   const bool written = static_cast<bool>(write_file_durably(report_path(setting), text));
   ::_exit(written ? 0 : 1);
@@ -172,7 +172,8 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   setting.deadline = begin + time;
   setting.work += std::string("/") + item.name;
   std::error_code error;
-  std::filesystem::create_directory(setting.work, error);  // what fails shows when the item writes there
+  std::filesystem::create_directory(setting.work, error);  // an error appears when the item writes to the
+                                                           // folder
   const pid_t pid = ::fork();
   if (pid == 0) be_item(item, setting);
   if (pid < 0) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs items in processes of their own, with a deadline each. Processes that an item has left behind (daemons
-// too: this process adopts them) are killed when the item is over. So the next one finds the GPU free and
-// nothing outlives gpu-check.
+// The supervisor runs each item in a separate process with a deadline. Processes that an item has left behind
+// are killed when the item is over, including daemons, which this process adopts. So the next item finds the
+// GPU free, and no process outlives gpu-check.
 //
 // Threads: one; SIGCHLD, SIGINT and SIGTERM are blocked and waited for from create() on. Ownership: one
-// Supervisor in a process.
-// Errors: kIo; what an item does is an Outcome.
+// Supervisor per process. Errors: kIo; failures of an item are an Outcome.
 #pragma once
 
 #include <optional>
@@ -18,25 +17,25 @@ namespace ckpt::gpu_check {
 struct Ended {
   Outcome outcome;
   double seconds = 0;
-  std::string output;  // if it failed: the end of what it and what it started have said
+  std::string output;  // after a failure: the end of the output of the item and its processes
 };
 
 class Supervisor {
  public:
   static Result<Supervisor> create();
 
-  // The item gets a folder of its own in setting.work, for temporary files, too. Interrupted by SIGINT or
-  // SIGTERM: the outcome states it, and interrupted() from then on.
+  // Runs an item. The item gets its own folder in setting.work, also for temporary files. After SIGINT or
+  // SIGTERM the outcome states the interrupt, and interrupted() returns true from then on.
   Ended run(const Item& item, Setting setting, Nanos seconds);
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
 
-  // Kills and reaps everything that this process has started or adopted. False if something does not end: it
-  // hangs in the driver.
+  // Kills and reaps all processes that this process has started or adopted. Returns false if a process does
+  // not end because it hangs in the driver.
   bool end_all();
 
  private:
   Supervisor() = default;
-  // The wait status, or none at the deadline or after a signal.
+  // Returns the wait status; nullopt at the deadline or after a signal.
   std::optional<int> wait_for(int pid, Nanos deadline);
   bool interrupted_ = false;
 };

@@ -13,7 +13,7 @@ namespace {
 constexpr double kEnoughDescriptors = 65536;
 constexpr double kEnoughMemoryFolder = double{1 << 30};
 
-// Names of findings. Abilities refer to their findings by these names.
+// The names of findings. Abilities refer to their findings by these names.
 constexpr const char* kDriver = "CUDA driver";
 constexpr const char* kDevices = "CUDA devices";
 constexpr const char* kSecondDevice = "second GPU";
@@ -51,7 +51,7 @@ std::optional<bool> fact(const Json& object, const char* field) {
   return value.is_boolean() ? std::optional<bool>(value.get<bool>()) : std::nullopt;
 }
 
-// Returns the text of a field, or an empty one if there is none.
+// Returns the text of a field, or an empty text if there is none.
 std::string text(const Json& object, const char* field) {
   const Json& value = member(object, field);
   return value.is_string() ? value.get<std::string>() : std::string();
@@ -130,7 +130,7 @@ class Findings {
 
  private:
   [[nodiscard]] std::size_t device_count() const { return devices_.is_array() ? devices_.size() : 0; }
-  // Checks that all devices support a feature, and names those that do not.
+  // Checks that all devices support a feature, and names the devices that do not.
   [[nodiscard]] Finding of_devices(const char* what, const char* field, const char* needed_for,
                                    const char* to_do) const;
   [[nodiscard]] std::string no_driver_advice() const;
@@ -262,8 +262,8 @@ Finding Findings::change_gpu() const {
   return finding;
 }
 
-// A restored process gets its memory by import or by making its own. A second GPU counts only if it was
-// tried.
+// Checks that a restored process gets its memory by import or by making its own. A second GPU counts only if
+// it was tried.
 Finding Findings::import() const {
   const auto works = [this](const char* here, const char* moved) {
     const auto first = fact(remap_, here);
@@ -454,7 +454,7 @@ Ability judge(const Need& need, const std::vector<Finding>& findings) {
     const auto finding =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what == name; });
     if (finding == findings.end() || finding->answer == Answer::kYes) continue;
-    // Findings that are unknown are left out beside findings that are missing: a missing one is often the
+    // Unknown findings are omitted if other findings are missing, because a missing finding is often the
     // cause.
     if (ability.answer == Answer::kUnknown && finding->answer == Answer::kNo) ability.missing.clear();
     if (ability.answer != Answer::kNo) ability.answer = finding->answer;
@@ -469,7 +469,7 @@ Cell cell_of(Answer answer) {
                                                    : Tone::kFaint};
 }
 
-// Indents the first line by two blanks, the others by four.
+// Indents the first line by two blanks, and other lines by four.
 std::string advice_of(const Finding& finding, const Layout& layout) {
   constexpr std::size_t kIndent = 4;
   std::string out;

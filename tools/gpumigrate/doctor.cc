@@ -22,7 +22,7 @@ namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{180};  // covers a first cuInit, CRIU's check and a mover that hangs
+constexpr std::chrono::seconds kPatience{180};  // covers a first cuInit, CRIU's check and a hanging mover
 constexpr std::size_t kMaxFacts = std::size_t{1} << 20;
 
 class Child {
@@ -34,7 +34,7 @@ class Child {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     wait();
   }
-  // Returns its wait status, or 0 if it has been reaped already.
+  // Returns the program's wait status, or 0 if the program has already been reaped.
   int wait() {
     int status = 0;
     while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -136,7 +136,8 @@ int doctor(Context& context, const std::string& agent_config) {
   if (wish != nullptr && std::string(wish) == "1") {
     const Result<GpuChoice> choice = choose_gpu(*programs);
     if (!choice) return report(context, choice.error());
-    // Only the library path is used: the caller's environment sets the number of devices, by default one.
+    // Only the library path is used. The caller's environment sets the number of devices, which is one by
+    // default.
     for (std::string& entry : gpu_environment(*choice, "", 1, "")) {
       if (entry.starts_with("LD_LIBRARY_PATH=")) additions.push_back(std::move(entry));
     }

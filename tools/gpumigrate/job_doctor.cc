@@ -24,7 +24,7 @@ std::vector<std::string> obstacles_in(const std::string& reason) {
   return found;
 }
 
-// A row of the table: a kind of move, or a move to a node that was queried.
+// A row of the table: a kind of move, or a move to a queried node.
 struct MoveRow {
   std::string what;
   const api::Movability* movability;
@@ -54,7 +54,7 @@ std::string view_obstacles(const api::Obstacles& found, const Layout& layout) {
   }
   std::string text = paragraph("job " + found.name + " (" + found.job + ") at " + found.at, layout) + "\n" +
                      table.text(layout);
-  // Each queried node has its own obstacles below.
+  // The obstacles of each queried node are listed below.
   const bool is_listed_below = !found.between_nodes.targets.empty();
   for (const MoveRow& row : rows)
     if (!is_listed_below || row.movability != between.movability) text += reason_of(row, layout);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate doctor --job JOB` shows all obstacles that prevent a running job from moving, as its node finds
-// them now.
-// Threads: one. Errors: the command prints them and returns an exit status.
+// `gpumigrate doctor --job JOB` shows all obstacles that currently prevent a running job from moving, as
+// reported by its node.
+// Threads: one. Errors: the command prints errors and returns an exit status.
 #pragma once
 
 #include <string>

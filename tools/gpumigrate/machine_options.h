@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands about this machine: `local` and `doctor`. Threads: one. Errors: the commands print them and return
-// the exit code.
+// The commands about this machine: `local` and `doctor`.
+// Threads: one. Errors: the commands print errors and return the exit code.
 #pragma once
 
 #include "tools/gpumigrate/commands/command_tree.h"

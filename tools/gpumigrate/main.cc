@@ -11,7 +11,7 @@
 
 namespace {
 
-// The size of the terminal that shows standard error or output; 80 by 24 if it is unknown.
+// Returns the size of the terminal that shows standard error or output; 80 by 24 if the size is unknown.
 ckpt::cli::ScreenSize screen_size() {
   ckpt::cli::ScreenSize size;
   winsize window{};
@@ -24,7 +24,7 @@ ckpt::cli::ScreenSize screen_size() {
   return size;
 }
 
-// True if the environment allows colours (https://no-color.org).
+// Returns whether the environment permits colors (https://no-color.org).
 bool wants_colour() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* type = std::getenv("TERM");

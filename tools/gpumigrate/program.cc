@@ -17,7 +17,7 @@
 namespace ckpt::cli {
 namespace {
 
-// True if errors are printed as JSON. It runs before parsing, which may fail.
+// Returns whether errors are printed as JSON. It runs before parsing, which may fail.
 bool asks_for_json(const std::vector<std::string>& arguments) {
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
   for (auto at = arguments.begin(); at != end; ++at) {
@@ -64,7 +64,8 @@ class Parser {
     add_manual_commands(tree_);
   }
 
-  // Returns kDone and chooses an action. A command line that is wrong or asks for help returns its exit code.
+  // Parses the arguments and chooses an action. Returns kDone. If the command line is wrong or requests help,
+  // returns its exit code.
   int parse(std::vector<std::string> arguments, Context& context) {
     const auto separator = std::find(arguments.begin(), arguments.end(), "--");
     if (separator != arguments.end()) {
@@ -116,7 +117,8 @@ std::string default_home() {
 }
 
 int run_program(const std::vector<std::string>& arguments, Context& context) {
-  context.out.exceptions(std::ios::badbit);  // a reader must learn that the output is incomplete
+  context.out.exceptions(std::ios::badbit);  // output errors must throw, because a reader must know that the
+                                             // output is incomplete
   try {
     const int code = run_parsed(arguments, context);
     context.out.flush();
@@ -128,7 +130,7 @@ int run_program(const std::vector<std::string>& arguments, Context& context) {
         Error(ErrorCode::kIo, "Cannot write to standard output; operations that have begun continue"),
         kFailed);
   } catch (const std::exception& error) {
-    // Libraries throw this if an answer does not have the form that docs/api.md gives.
+    // Libraries throw this if an answer does not have the form that docs/api.md defines.
     return report(context, Error(ErrorCode::kProtocol,
                                  std::string("The coordinator sent an unexpected answer: ") + error.what()));
   }

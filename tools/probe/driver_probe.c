@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the CUDA driver of this machine what transparent mode rests on: does a thin context
-// survive cuCheckpointProcess* while its memory is held elsewhere (open descriptor, mapping, nothing), can
-// that memory come back to the same address, also under two users and on another GPU.
+// Tests the features of this machine's CUDA driver that transparent mode depends on. The first question is
+// whether a thin context survives cuCheckpointProcess* while its memory is held elsewhere (open descriptor,
+// mapping, nothing). The second question is whether that memory can return to the same address, also under
+// two users and on another GPU.
 //
-// Processes: this one never calls the driver. For each variant it forks two that do: the job (owner of the
-// memory, without root's rights in the variants with two users) and the agent (imports the memory,
-// checkpoints the job by pid), and has them do one step at a time over a socket. A step that does not answer
-// in time is "hung": both are killed, the next variant gets fresh ones. Nothing but libc is linked;
-// libcuda.so.1 is loaded by the two.
+// Processes: this process never calls the driver. For each variant it forks two processes that do: the job
+// and the agent. The job owns the memory, without root's rights in the variants with two users. The agent
+// imports the memory and checkpoints the job by pid. Over a socket, each is ordered to do one step at a time.
+// A step that does not answer in time is "hung": both processes are killed, and the next variant gets new
+// ones. This program links only libc. The two processes load libcuda.so.1.
 //
-// Outcomes of a step: passed; failed (with the CUresult); hung; ended (the process died); not possible here
+// Outcomes of a step: passed; failed (with the CUresult); hung; ended (the process exited); not possible here
 // (with the reason). Times are milliseconds spent inside driver calls. Exit: 0 all that is possible here
-// passed; 1 something failed or hung; 2 wrong usage; 3 no driver or no GPU.
+// passed; 1 a step failed or hung; 2 wrong usage; 3 no driver or no GPU.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -53,10 +54,10 @@ enum { kMaxRegions = 64, kMaxGpus = 16, kCanaryBytes = 1 << 20, kLockMs = 5000, 
 
 // The flags of a variant: what is held elsewhere during the checkpoint, by which users, and on which GPU.
 enum {
-  kFd = 1,       // the agent keeps the descriptors
-  kMap = 2,      // the agent keeps its mapping
-  kKeeps = 4,    // the owner does not unmap and release: the driver carries the memory
-  kPrivate = 8,  // never exported
+  kFd = 1,       // the agent retains the descriptors
+  kMap = 2,      // the agent retains its mapping
+  kKeeps = 4,    // the owner does not unmap and release the memory, so the driver saves it
+  kPrivate = 8,  // the memory was never exported
   kTwoUsers = 16,
   kOtherGpu = 32,
 };
@@ -89,16 +90,16 @@ static double now_ms(void) {
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-// ---- The two processes: state of the one this is, and its steps ----
+// ---- The two processes: the state of this process, and its steps ----
 
 static struct {
   int peer;
   pid_t job;
   CUdevice device;
-  CUdeviceptr range;   // of all regions, reserved once
-  CUdeviceptr canary;  // plain memory that the driver's checkpoint carries
-  int handles;         // how many of the regions have one
-  int mapped;          // how many are mapped
+  CUdeviceptr range;   // the address range of all regions, reserved once
+  CUdeviceptr canary;  // plain memory that the driver's checkpoint saves
+  int handles;         // the number of regions with a handle
+  int mapped;          // the number of mapped regions
   CUmemGenericAllocationHandle handle[kMaxRegions];
   int fd[kMaxRegions];
   CUfunction add_one;
@@ -126,7 +127,7 @@ static void say(enum Outcome outcome, const char* detail) {
   snprintf(side.reply.detail, sizeof side.reply.detail, "%s", detail);
 }
 
-// Calls the driver, adds the time, and leaves the step on an error.
+// Calls the driver and adds the time of the call. On an error, leaves the step.
 #define TRY(call)                                 \
   do {                                            \
     const double begin_ = now_ms();               \
@@ -164,7 +165,7 @@ static void make_context(int device) {
   TRY(cuCtxSetCurrent(context));
 }
 
-// Adds 1 to each 32-bit word. PTX, so that any real driver compiles it for its GPU.
+// A kernel that adds 1 to each 32-bit word. It is PTX, so that any real driver can compile it for its GPU.
 static const char kPtx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry add_one(.param .u64 words, .param .u32 count) {\n"
@@ -180,7 +181,7 @@ static void load_module(int unused) {
   TRY(cuModuleLoadData(&module, kPtx));
   TRY(cuModuleGetFunction(&side.add_one, module, "add_one"));
 }
-// Whether a driver compiles PTX is not what is asked here.
+// Loads the module. A driver that does not compile PTX is no failure of this probe.
 static void try_module(int unused) {
   load_module(unused);
   if (side.reply.outcome == kFailed) side.reply.outcome = kImpossible;
@@ -271,7 +272,7 @@ static void verify(int seed) {
   make_pattern((uint64_t)seed, total_bytes());
   compare(side.range, total_bytes());
 }
-// A kernel that was loaded before the checkpoint works on the memory that is mapped now.
+// Runs a kernel that was loaded before the checkpoint on the memory that is mapped now.
 static void run_kernel(int seed) {
   if (side.add_one == NULL) {
     say(kImpossible, "the driver did not take the kernel");
@@ -312,7 +313,7 @@ static void close_descriptors(int unused) {
     side.fd[i] = -1;
   }
 }
-// Drops what a failed or finished part left behind: the next part begins with the reservation alone.
+// Removes what a failed or finished part left behind, so that the next part begins with only the reservation.
 static void drop(int unused) {
   const struct Reply clean = side.reply;
   unmap(unused);
@@ -330,7 +331,7 @@ static void export_all(int unused) {
                                      0));
   }
 }
-// No rule states whether an importer may.
+// Exports imported memory. No rule states whether an importer may do this, so a refusal is no failure.
 static void export_imported(int unused) {
   export_all(unused);
   if (side.reply.outcome == kFailed) side.reply.outcome = kImpossible;
@@ -382,7 +383,7 @@ static void import_all(int unused) {
     side.handles++;
   }
 }
-// On which of the agent's GPUs memory that the job made lies.
+// Reports on which of the agent's GPUs the memory that the job allocated is located.
 static void show_location(int unused) {
   (void)unused;
   CUmemAllocationProp p;
@@ -427,7 +428,8 @@ static void restore_job(int unused) {
   NEED_CHECKPOINT(cuCheckpointProcessRestore)
   TRY(cuCheckpointProcessRestore(side.job, NULL));
 }
-// GPUs 0 and 1 change places: the pairs must name every GPU the process had, so all are listed.
+// Restores the job with GPUs 0 and 1 exchanged. The pairs must name every GPU of the process, so all are
+// listed.
 static void restore_elsewhere(int unused) {
   (void)unused;
   NEED_CHECKPOINT(cuCheckpointProcessRestore)
@@ -460,8 +462,8 @@ static void unlock_job(int unused) {
 
 // ---- The steps of a variant ----
 
-// A part that fails is left; the next one begins afresh with what `drop` leaves. Without the first three
-// nothing can follow.
+// The parts of a variant. A failure ends the current part, and the next part begins with the state that
+// `drop` leaves. After a failure in the first three parts nothing can follow.
 enum Part { kStart, kMemory, kCheckpoint, kGiveBack, kOther, kAnew, kParts };
 enum { kFill = 1, kFillOther = 2, kFillAnew = 3 };
 
@@ -471,11 +473,11 @@ struct Step {
   const char* name;
   void (*run)(int);
   int argument;
-  int require;  // all of these
-  int forbid;   // none of these
-  int any;      // at least one of these, if not 0
+  int require;  // flags that must all be set
+  int forbid;   // flags of which none may be set
+  int any;      // flags of which at least one must be set, if not 0
   bool optional;
-  bool always;  // also after a failure in its part
+  bool always;  // the step runs even after a failure in its part
 };
 
 // clang-format off
@@ -595,7 +597,8 @@ static void show_gpus(int socket) {
   if (write(socket, &facts, sizeof facts) != sizeof facts) _exit(1);
 }
 
-// The life of the job's and the agent's process: a step by its index, an answer.
+// Runs the loop of the job's and the agent's process: receives a step's index, runs the step, and sends the
+// answer.
 static _Noreturn void serve(int socket) {
   side.expected = malloc(total_bytes() + kCanaryBytes);
   side.seen = malloc(total_bytes() + kCanaryBytes);
@@ -635,7 +638,8 @@ static double seconds_left(void) {
 
 static bool become_user(uid_t uid) {
   if (setgroups(0, NULL) != 0 || setgid((gid_t)uid) != 0 || setuid(uid) != 0) return false;
-  // As after exec: otherwise /proc/PID of the job would belong to root, which no started program's does.
+  // This restores the state after exec. Otherwise /proc/PID of the job would belong to root, unlike that of
+  // any started program.
   return prctl(PR_SET_DUMPABLE, 1) == 0;
 }
 
@@ -662,7 +666,8 @@ static struct Process start(int peer, int other_peer, pid_t job, bool drop_right
   return process;
 }
 
-// Reads an answer of `size` bytes; kHung if none comes in time, kEnded if the process is gone.
+// Reads an answer of `size` bytes. Returns kHung if none arrives in time, and kEnded if the process has
+// exited.
 static enum Outcome hear(struct Process* process, void* answer, size_t size) {
   double left = options.step_seconds < seconds_left() ? options.step_seconds : seconds_left();
   const double deadline = now_ms() + 1e3 * (left > 0 ? left : 0);
@@ -691,7 +696,8 @@ static struct Reply ask(struct Process* process, int command) {
   return reply;
 }
 
-// False if it outlives SIGKILL: stuck inside the kernel's driver.
+// Kills the process. Returns false if the process outlives SIGKILL because it is stuck inside the kernel's
+// driver.
 static bool end_process(struct Process* process) {
   if (process->pid < 0) return true;
   close(process->socket);
@@ -715,7 +721,7 @@ struct Variant {
   int flags;
 };
 
-// Gentle ones first: what hangs a driver comes late.
+// Less risky variants come first. Variants that may hang a driver come late.
 static const struct Variant kVariants[] = {
     {"kept", "memory kept mapped, never exported: the driver carries it", kKeeps | kPrivate},
     {"closed", "released; descriptors closed, nothing mapped elsewhere", 0},
@@ -764,8 +770,8 @@ static void take(struct Result* result, const struct Step* step, const struct Re
            reply->detail, reply->code_name[0] ? " " : "", reply->code_name);
 }
 
-// Steps in order. A failure ends its part; one in the first two parts, a process that is gone or hangs, or a
-// job that does not run after the checkpoint ends the variant.
+// Runs the steps in order. A failure ends its part. The variant ends after a failure in the first two parts,
+// if a process exits or hangs, or if the job does not run after the checkpoint.
 static void run_steps(const struct Variant* variant, struct Process processes[kActors],
                       struct Result* result) {
   bool part_failed = false;
@@ -776,7 +782,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     if (!result->part_ran[step->part]) {
       result->part_ran[step->part] = true;
       part_failed = false;
-      // The agent must hold the memory until it has given it back: nothing is dropped before.
+      // The agent must hold the memory until the agent has returned it, so nothing is dropped before.
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;
@@ -786,7 +792,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     }
     if (part_failed && !(step->always && locked)) continue;
     struct Reply reply = ask(&processes[step->actor], i);
-    // Another user may simply not be allowed to use this driver's devices.
+    // Another user may not have permission to use this driver's devices.
     if (step->part == kStart && step->actor == kJob && (variant->flags & kTwoUsers) &&
         reply.outcome == kFailed) {
       reply.outcome = kImpossible;
@@ -826,7 +832,7 @@ static void run_variant(const struct Variant* variant, struct Result* result) {
   }
 }
 
-// Why a variant cannot run on this machine; null if it can.
+// Returns why a variant cannot run on this machine, or null if it can.
 static const char* obstacle(const struct Variant* variant, const struct Facts* facts) {
   if ((variant->flags & kTwoUsers) && geteuid() != 0) return "two users need root";
   if ((variant->flags & kOtherGpu) && facts->gpus < 2) return "there is one GPU";

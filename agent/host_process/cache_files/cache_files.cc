@@ -79,7 +79,8 @@ Result<void> make_one(const CacheFile& file, const std::string& content, MadeCac
   return ok();
 }
 
-// The program may change its folders meanwhile, so the copy must be the file that was described.
+// Copies a cache file. The program may change its folders during the copy, so the function checks that the
+// file is the one that was described.
 Result<void> save_one(const CacheFile& file, const std::string& to) {
   const UniqueFd source(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!source) return Error::from_errno("Cannot open " + file.path);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of compilers' caches that a program has mapped or open, such as kernels that Triton and PyTorch's
-// inductor compiled for it. They lie on the node's own disk, so another node mostly lacks them. They travel
-// with the image, and the target makes those that it lacks. They stay there, as in any cache.
-// Threads: any; all of it blocks for milliseconds (offload()). Errors: kRefused, naming what is in the way at
-// the target; kCorrupt for an image that is malformed; kIo.
+// Files of compiler caches that a program has mapped or open, such as kernels that Triton and PyTorch's
+// inductor compiled for the program. The files are on the node's own disk, so another node usually lacks
+// them. They travel with the image, and the target creates the files that it lacks. The created files stay at
+// the target, as in any cache.
+// Threads: any. All functions block for milliseconds (use offload()). Errors: kRefused names the obstacle at
+// the target. kCorrupt reports a malformed image. kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -18,14 +19,15 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::size_t kMaxCacheFiles = 4096;
-inline constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;  // together; others do not travel
+// limit for all cache files of a move; files beyond the limit do not travel
+inline constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;
 
 struct CacheFile {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "CacheFile";
   std::string path;
   std::uint64_t bytes = 0;
-  std::uint32_t mode = 0;  // permission bits only
+  std::uint32_t mode = 0;  // the file's permission bits only
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   template <class A>
@@ -46,25 +48,28 @@ struct CacheFiles {
   [[nodiscard]] const CacheFile* find(const std::string& path) const;
 };
 
-// `folders`: "/tmp/torchinductor_" is the beginning of a path, "*/.triton/cache/" stands anywhere in one.
+// Checks whether `path` belongs to one of the cache `folders`. The entry "/tmp/torchinductor_" is the
+// beginning of a path. The entry "*/.triton/cache/" matches anywhere in a path.
 [[nodiscard]] bool is_cache_file(const std::string& path, const std::vector<std::string>& folders);
 
-// Returns the files in such folders that the tree has mapped or open and does not write.
+// Returns the files in the cache `folders` that the process tree has mapped or open and does not write.
 Result<CacheFiles> cache_files_of(pid_t root, const std::vector<std::string>& folders);
 
-// Returns why the file cannot be made at this target. Empty: it can.
+// Returns the reason why the file cannot be created at this target. An empty string means that the file can
+// be created.
 [[nodiscard]] std::string why_not_made(const CacheFile& file, const std::vector<std::string>& folders);
 [[nodiscard]] bool is_proper(const CacheFiles& files);
 
-// Copies the files into the image's folder. Called at the source, after the dump.
+// Copies the files into the image's folder. Call this function at the source, after the dump.
 Result<void> save_cache_files(pid_t root, const std::vector<std::string>& folders, const std::string& images);
 
-// The files and folders that were made, to be removed if the restore fails.
+// The files and folders that were created. They are removed if the restore fails.
 struct MadeCacheFiles {
   std::vector<std::string> files;
   std::vector<std::string> folders;
 };
-// Makes the files of that folder. Called at the target, before the restore. A failure leaves nothing.
+// Creates the files that the folder `images` contains. Call this function at the target, before the restore.
+// A failure leaves no files behind.
 Result<MadeCacheFiles> make_cache_files(const std::string& images, const std::vector<std::string>& folders);
 void remove_cache_files(const MadeCacheFiles& made);
 

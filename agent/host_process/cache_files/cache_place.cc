@@ -26,7 +26,7 @@ Result<void> make_missing(int parent, const std::string& name, const std::string
   return failed;
 }
 
-// True for a folder of root or of the program's user.
+// Checks that the folder belongs to root or to the program's user.
 Result<void> check_owner(int folder, const std::string& path, const CacheOwner& owner) {
   struct stat facts {};
   if (::fstat(folder, &facts) != 0) return Error::from_errno("Cannot inspect " + path);

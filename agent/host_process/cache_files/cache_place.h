@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a file of a cache goes at the target: its folder is made, and nothing that is there is replaced.
-// Other users may write into /tmp, so links are not followed and folders of other users are refused.
-// Threads: any; blocks for milliseconds (offload()). Errors: kRefused, naming what is in the way; kIo.
+// Finds the location of a cache file at the target. The functions create the file's folder and never replace
+// existing files. Other users may write into /tmp, so the functions do not follow links and refuse folders of
+// other users.
+// Threads: any. The functions block for milliseconds (use offload()). Errors: kRefused names the obstacle.
+// kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +21,17 @@ struct CacheOwner {
   gid_t gid = 0;
 };
 
-// Opens the folder of `path`. With `made`, missing folders are made and noted there. Without it, a missing
-// folder is no error, and gives no descriptor.
+// Opens the folder of `path`. If `made` is given, the function creates missing folders and records them in
+// `made`. Without `made`, a missing folder is no error, and the function returns no descriptor.
 Result<UniqueFd> open_cache_folder(const std::string& path, const CacheOwner& owner,
                                    std::vector<std::string>* made);
 
-// Gives `content` that name in the folder. False: a file of this name is there already.
+// Creates a file with `name` and `content` in the folder. Returns false if a file with this name already
+// exists.
 Result<bool> place_cache_file(const UniqueFd& folder, const std::string& name, const std::string& content,
                               const CacheOwner& owner, unsigned mode);
 
-// Copies from the descriptors' positions to the end.
+// Copies from the current positions of the descriptors to the end of the file.
 Result<void> copy_all(int to, int from, const std::string& what);
 
 }  // namespace ckpt::agent::host

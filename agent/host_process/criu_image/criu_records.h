@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU 4's image files as bytes: a magic, then records. Each record is a size of four bytes and a protobuf
-// message (criu_images.proto). Threads: any. Errors: kCorrupt for a malformed image.
+// CRIU 4's image files as bytes. An image file is a magic followed by records. Each record is a size of four
+// bytes and a protobuf message (criu_images.proto).
+// Threads: any. Errors: kCorrupt for a malformed image.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@ namespace ckpt::agent::host {
 inline constexpr std::uint32_t kImageMagic = 0x54564319;
 
 [[nodiscard]] Error strange_image(const std::string& what);
-// Returns the word at that byte; 0 behind the end.
+// Returns the 32-bit word at byte `at`, or 0 beyond the end.
 [[nodiscard]] std::uint32_t word_at(const std::string& bytes, std::size_t at);
 void put_word(std::string& to, std::uint32_t value);
-// Returns the records from `begin` on; at least one.
+// Returns the records from `begin` on. There is at least one record.
 Result<std::vector<std::string>> records_of(const std::string& image, std::size_t begin);
 void put_record(std::string& image, const std::string& record);
 

@@ -19,8 +19,8 @@ namespace {
 
 const std::string kDriverName = std::string(1, '\0') + "cuda-uvmfd-";
 
-// Sockets of other types may have the same abstract name. The driver's is of type SOCK_SEQPACKET
-// (580.159.04).
+// Checks whether a socket of `type` is bound to `name`. Sockets of other types may have the same abstract
+// name. The driver's socket is of type SOCK_SEQPACKET (580.159.04).
 bool is_bound_as(int type, const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -44,7 +44,7 @@ std::string random_ending() {
   return text;
 }
 
-// Most records are of other kinds and stay as they are, byte for byte.
+// Returns the record with a free name. Most records are of other kinds and stay unchanged, byte for byte.
 Result<std::string> with_free_name(const std::string& record, const IsTaken& is_taken,
                                    const OtherName& other) {
   if (record.find(kDriverName) == std::string::npos) return record;

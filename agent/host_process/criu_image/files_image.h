@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces records of CRIU's files.img, which has one for each file, socket or pipe.
-// Threads: any. Errors: kCorrupt for a malformed image; kIo; the callback's.
+// Replaces records of CRIU's files.img, which has one record for each file, socket or pipe.
+// Threads: any. Errors: kCorrupt for a malformed image, kIo, and the callback's errors.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace ckpt::agent::host {
 
-// Gets each record and returns it, or another in its place.
+// Receives each record and returns the same record or a replacement.
 using ChangeRecord = std::function<Result<std::string>(const std::string&)>;
 
 // Returns the changed bytes of files.img.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the processes, threads, descriptors and mappings of a CRIU image: its restore takes time for them
-// beside bytes. The count comes from names and sizes of files, so it is an estimate.
-// Threads: any; reads a folder (offload()). Errors: none; what cannot be read counts nothing.
+// Counts the processes, threads, descriptors and mappings of a CRIU image. A restore takes time for these
+// objects as well as for the bytes. The count comes from the names and sizes of files, so it is an estimate.
+// Threads: any. The function reads a folder (use offload()). Errors: none. Unreadable files are not counted.
 #pragma once
 
 #include <string>

@@ -17,10 +17,10 @@ namespace {
 
 using lazy_pages::MissingRange;
 
-// A run of neighbouring pages of one process that can be lazy.
+// A run of adjacent pages of one process that can be lazy.
 struct Run {
   Pagemap* in = nullptr;
-  std::size_t begin = 0;  // index of its first entry
+  std::size_t begin = 0;  // index of the run's first entry
   std::size_t end = 0;
   std::uint64_t bytes = 0;
 };
@@ -38,8 +38,8 @@ void add_runs(Pagemap& pagemap, std::vector<Run>& runs) {
   }
 }
 
-// Returns where a range of one mapping lies: in the process's file of pages, or by the index in the memory
-// log.
+// Adds a range of one mapping to the plan. The range is in the process's file of pages or, according to the
+// index, in the memory log.
 Result<void> add_range(const MissingRange& range, const std::optional<MemoryIndex>& index,
                        std::vector<MissingRange>& plan) {
   if (!index) {
@@ -52,7 +52,7 @@ Result<void> add_range(const MissingRange& range, const std::optional<MemoryInde
   return ok();
 }
 
-// Adds the lazy entries of a pagemap to the plan. Each entry is of one mapping.
+// Adds the lazy entries of a pagemap to the plan. Each entry belongs to one mapping.
 Result<void> add_missing(const Pagemap& pagemap, const std::optional<MemoryIndex>& index,
                          std::vector<MissingRange>& plan) {
   std::uint64_t offset = 0;

@@ -17,7 +17,7 @@ criu::pagemap_entry entry_of(std::uint64_t begin, std::uint64_t end, bool lazy) 
   const std::uint64_t pages = (end - begin) / kPageBytes;
   criu::pagemap_entry entry;
   entry.set_vaddr(begin);
-  entry.set_compat_nr_pages(static_cast<std::uint32_t>(pages));  // read by versions before 4.2
+  entry.set_compat_nr_pages(static_cast<std::uint32_t>(pages));  // CRIU before 4.2 reads this field
   entry.set_nr_pages(pages);
   entry.set_flags(kIsPresent | (lazy ? kCanBeLazy : 0));
   return entry;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds pages to a process's pagemap that CRIU has left out of its dump (early_pages/criu_pages.c).
-// Threads: any; files are read and written (offload). Errors: kCorrupt for images that are not understood, or
-// pages that no mapping has; kIo.
+// Adds the pages that CRIU has left out of its dump to a process's pagemap (early_pages/criu_pages.c).
+// Threads: any. The function reads and writes files (use offload()). Errors: kCorrupt for images with an
+// unknown format, and for pages outside all mappings. kIo.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 
 namespace ckpt::agent::host {
 
-// `process`: its id in its own PID namespace. `pages`: whole ones, ascending, none of them in the pagemap;
-// their offsets are ignored. Their mappings decide which of them can be lazy, by CRIU's own rule.
+// Adds `pages` to the pagemap of `process`, which is an id in the process's own PID namespace. The pages are
+// whole and ascending, and the pagemap contains none of them. Their offsets are ignored. CRIU's own rule
+// decides by the mappings which pages can be lazy.
 Result<void> add_left_out_pages(const std::string& images, std::uint32_t process,
                                 const std::vector<IndexedRange>& pages);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU (--link-remap) saves a file that has lost its name by a link, "link_remap.N" in the file's folder. Two
-// dumps choose the same numbers, so the target puts the links into the image's own folder.
-// Threads: any. Errors: kCorrupt for a malformed image; kIo.
+// Changes the paths of CRIU's links. CRIU (--link-remap) saves a file that has lost its name through a link,
+// "link_remap.N" in the file's folder. Two dumps choose the same numbers, so the target puts the links into
+// the image's own folder.
+// Threads: any. Errors: kCorrupt for a malformed image. kIo.
 #pragma once
 
 #include <string>
@@ -17,14 +18,14 @@ namespace ckpt::agent::host {
 }
 
 struct LinkPath {
-  std::string link;  // as CRIU named it in /dev/shm: "link_remap.7"
-  std::string path;  // absolute
+  std::string link;  // name that CRIU gave the link in /dev/shm, such as "link_remap.7"
+  std::string path;  // absolute path of the link
 };
 
-// Changes the links in files.img of that folder.
+// Changes the links in files.img of the folder `images`.
 Result<void> set_link_paths(const std::string& images, const std::vector<LinkPath>& links);
 
-// Returns the changed bytes of files.img. Used by tests.
+// Returns the changed bytes of files.img. Tests call this function.
 Result<std::string> with_link_paths(const std::string& files, const std::vector<LinkPath>& links);
 
 }  // namespace ckpt::agent::host

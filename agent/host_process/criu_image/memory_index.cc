@@ -21,10 +21,10 @@ namespace {
 
 using lazy_pages::kPageBytes;
 
-constexpr std::uint64_t kMagic = 0x3158'444e'494d'4d47;  // "GMMINDX1"
+constexpr std::uint64_t kMagic = 0x3158'444e'494d'4d47;  // the bytes "GMMINDX1"
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kMaxIndexBytes = std::size_t{512} << 20;
-constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 57;  // limit of one file of pages, in bytes
+constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 57;  // limit for one file of pages, in bytes
 
 struct IndexHead {
   std::uint64_t magic = kMagic;
@@ -54,7 +54,7 @@ bool is_possible(const IndexedRange& range, std::uint64_t after, std::uint64_t l
          range.offset <= log - range.bytes;
 }
 
-// Writes them at the position of `to`.
+// Writes the bytes of `range` at the current position of `to`.
 Result<void> copy(int to, int from, const IndexedRange& range) {
   auto at = static_cast<off_t>(range.offset);
   for (std::uint64_t left = range.bytes; left > 0;) {
@@ -165,7 +165,7 @@ Result<void> MemoryIndex::write_pages(const std::string& images, const Pagemap& 
     }
     offset += bytes;
   }
-  // Pages that follow the process have a place in the file, and no bytes.
+  // Pages that follow the process have a position in the file, but no bytes.
   if (::ftruncate(file.get(), static_cast<off_t>(offset)) != 0)
     return Error::from_errno("Cannot create " + path);
   return ok();

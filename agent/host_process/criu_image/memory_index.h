@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index of a process's pages that are in the memory log instead of a file of pages. The log is one file
-// for all processes (kMemoryLog), in the order in which pages were sent. The index lies beside the process's
-// pagemap (memory-N.index) and has the place of each page in the log. The file: magic u64 | version u32 |
-// count u32 | count x IndexedRange, ascending and apart. The target makes two files for CRIU's restore out of
-// the index. One is a file of pages, with only the bytes that come with the process. The other is the plan of
-// the bytes that follow (lazy_pages_choice.h).
-// Threads: any; files are read and written (offload). Errors: kCorrupt for an index that is malformed, or
-// does not fit the log or the pagemap (both come from another node); kIo.
+// for all processes (kMemoryLog), in the order in which the pages were sent. The index is stored next to the
+// process's pagemap (memory-N.index) and contains the position of each page in the log. The file has the
+// format magic u64 | version u32 | count u32 | count x IndexedRange. The ranges are ascending and do not
+// touch. The target creates two files for CRIU's restore from the index. The first is a file of pages, with
+// only the bytes that come with the process. The second is the plan of the bytes that follow
+// (lazy_pages_choice.h).
+// Threads: any. The functions read and write files (use offload()). Errors: kCorrupt for an index that is
+// malformed, or does not match the log or the pagemap. Both files come from another node. kIo.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +20,27 @@ namespace ckpt::agent::host {
 
 struct Pagemap;
 
-// The log's name in a folder of images: a file of pages with a number that CRIU does not use.
+// The log's name in a folder of images. The name is that of a file of pages with a number that CRIU does not
+// use.
 inline constexpr std::uint32_t kMemoryLogNumber = 0;
 inline constexpr const char* kMemoryLog = "pages-0.img";
 
-// A range of whole pages.
+// A range of whole pages in the memory log.
 struct IndexedRange {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  // its place in the log
+  std::uint64_t offset = 0;  // position of the range in the log
   friend bool operator==(const IndexedRange&, const IndexedRange&) = default;
 };
 
-// The pages that a dump has of a process.
+// The pages of one process in a dump.
 struct DumpedPages {
-  std::uint32_t process = 0;  // its id in its own PID namespace; 0: memory that processes share
+  std::uint32_t process = 0;  // id of the process in its own PID namespace; 0 for memory that processes share
   std::uint32_t pages_file = 0;
-  std::vector<IndexedRange> ranges;  // in the order of that file; `offset` is its place there
+  std::vector<IndexedRange> ranges;  // ranges in the order of CRIU's file of pages; `offset` is a position in
+                                     // that file
 };
-// Returns the pages of all processes, and those of memory that they share.
+// Returns the pages of all processes, and the pages of memory that the processes share.
 Result<std::vector<DumpedPages>> dumped_pages(const std::string& images);
 
 Result<void> write_memory_index(const std::string& images, std::uint32_t pages_file,
@@ -47,12 +50,12 @@ Result<void> write_memory_index(const std::string& images, std::uint32_t pages_f
 class MemoryIndex {
  public:
   static Result<MemoryIndex> read(const std::string& images, std::uint32_t pages_file);
-  // `log_bytes`: how long the log is.
+  // Parses the text of an index. `log_bytes` is the length of the log.
   static Result<MemoryIndex> parse(const std::string& text, std::uint64_t log_bytes);
-  // Returns the places of [address, address + bytes) in the log, by address. kCorrupt: the log lacks some of
-  // it.
+  // Returns the positions of [address, address + bytes) in the log, by address. kCorrupt means that the log
+  // lacks a part of the range.
   [[nodiscard]] Result<std::vector<IndexedRange>> find(std::uint64_t address, std::uint64_t bytes) const;
-  // Makes the file of pages for CRIU: the pages of the pagemap that are not lazy.
+  // Writes the file of pages for CRIU, with the pages of the pagemap that are not lazy.
   [[nodiscard]] Result<void> write_pages(const std::string& images, const Pagemap& pagemap) const;
 
  private:

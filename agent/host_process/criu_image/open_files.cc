@@ -11,21 +11,22 @@
 namespace ckpt::agent::host {
 namespace {
 
-// A timer that is disarmed may have an interval, too; one that has expired has ticks that nobody has read.
+// Checks whether a repeating timer has expired and is no longer armed. A disarmed timer may have an interval,
+// too. An expired timer has ticks that no process has read.
 bool stands_still(const criu::timerfd_entry& timer) {
   const bool is_armed = timer.vsec() != 0 || timer.vnsec() != 0;
   const bool repeats = timer.isec() != 0 || timer.insec() != 0;
   return timer.ticks() != 0 && !is_armed && repeats;
 }
 
-// Makes an absolute timer relative, since the image has its remaining time. CRIU would add the clock's whole
-// seconds to it: the timer would expire up to a second early, and at once if it is disarmed.
+// Makes an absolute timer relative, because the image contains its remaining time. CRIU would add the clock's
+// whole seconds to that time. The timer would then expire up to a second early, or at once if it is disarmed.
 void settle_absolute(criu::timerfd_entry& timer) {
   const std::uint32_t flags = timer.settime_flags();
   if ((flags & TFD_TIMER_ABSTIME) == 0) return;
   const bool is_armed = timer.vsec() != 0 || timer.vnsec() != 0;
   if (is_armed && (flags & TFD_TIMER_CANCEL_ON_SET) != 0) {
-    timer.set_vsec(timer.vsec() + 1);  // only an absolute timer is cancelled with its clock
+    timer.set_vsec(timer.vsec() + 1);  // only an absolute timer is cancelled when its clock is set
     return;
   }
   timer.set_settime_flags(flags & ~static_cast<std::uint32_t>(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET));
@@ -41,7 +42,7 @@ bool settle_timer(criu::timerfd_entry& timer) {
   return timer.SerializeAsString() != before;
 }
 
-// Other records stay as they are, byte for byte.
+// Returns the record with the changed timer or path. Other records stay unchanged, byte for byte.
 Result<std::string> settled(const std::string& record, const OtherPath& other_path,
                             std::vector<OpenFile>& found) {
   CKPT_TRY(file, parse_record<criu::file_entry>(record, "files.img"));

@@ -47,7 +47,8 @@ bool can_be_lazy(const criu::pagemap_entry& entry) {
 bool can_be_lazy(const criu::vma_entry& mapping) {
   constexpr std::uint32_t kNeeded = MAP_ANONYMOUS | MAP_PRIVATE;
   constexpr std::uint32_t kUnwanted = MAP_LOCKED | MAP_HUGETLB;
-  constexpr std::uint32_t kOfTheKernel = 1u << 2 | 1u << 3 | 1u << 12;  // VMA_AREA_VSYSCALL, _VDSO, _VVAR
+  // the flags VMA_AREA_VSYSCALL, _VDSO and _VVAR
+  constexpr std::uint32_t kOfTheKernel = 1u << 2 | 1u << 3 | 1u << 12;
   return (mapping.flags() & (kNeeded | kUnwanted)) == kNeeded && (mapping.status() & kOfTheKernel) == 0;
 }
 
@@ -61,7 +62,7 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
   CKPT_TRY(records, records_of(mm_image, kPagemapMagicBytes));
   CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
   std::vector<criu::vma_entry> mappings(mm.vmas().begin(), mm.vmas().end());
-  constexpr std::uint32_t kGuard = 1u << 16;  // VMA_AREA_GUARD
+  constexpr std::uint32_t kGuard = 1u << 16;  // the flag VMA_AREA_GUARD
   std::erase_if(mappings, [](const criu::vma_entry& item) { return (item.status() & kGuard) != 0; });
   std::sort(mappings.begin(), mappings.end(),
             [](const criu::vma_entry& a, const criu::vma_entry& b) { return a.start() < b.start(); });

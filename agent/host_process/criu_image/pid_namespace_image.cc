@@ -12,11 +12,11 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint32_t kInventoryMagic = 0x58313116;  // the magic of the inventory alone
+constexpr std::uint32_t kInventoryMagic = 0x58313116;  // the magic of the inventory image only
 constexpr std::uint32_t kTreeMagic = 0x50273030;
 constexpr std::uint32_t kPidNamespaceMagic = 0x61157326;
 constexpr std::size_t kMaxImageBytes = 4u << 20;
-// No namespace of an image has this id: CRIU counts them from 1.
+// An id that no namespace of an image has, because CRIU counts the ids from 1.
 constexpr std::uint32_t kNowhere = 0x7fffffff;
 
 std::string namespace_image() {

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxCoreBytes = 4u << 20;
 constexpr std::uint32_t kProcessesMagic = 0x50273030;
 const std::string kStoppedFile = "/stopped-by-program";
 
-// Returns N of core-N.img.
+// Returns N for the file name core-N.img.
 std::optional<pid_t> pid_of_core(std::string_view name) {
   constexpr std::string_view kStart = "core-";
   constexpr std::string_view kEnd = ".img";
@@ -44,7 +44,7 @@ bool is_stopped_core(const std::string& path) {
   return core.has_value() && core->tc().task_state() == kStoppedTask;
 }
 
-// 0: the image does not name it.
+// Returns the id of the image's first process, or 0 if the image does not name the process.
 pid_t first_process_of(const std::string& images) {
   const auto tree = read_file(images + "/pstree.img", kMaxCoreBytes);
   if (!tree.has_value() || word_at(*tree, 4) != kProcessesMagic) return 0;

@@ -18,13 +18,14 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
-// The share of memory that is expected to be read a second time: one part in so many. Memory that is
+// The share of memory that is expected to be read a second time: one part in kReadAgain. Memory that is
 // allocated ahead and not used is freed in the pause.
 constexpr std::uint64_t kReadAgain = 32;
-constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // the growth that one report covers
+constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // the growth of the log that one report covers
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
-constexpr std::uint64_t kComparedPages = 512;   // in a move, shared out by what its processes hold
-constexpr std::uint64_t kMinComparedPages = 8;  // in each process
+constexpr std::uint64_t kComparedPages = 512;   // number of pages compared in a move, divided among its
+                                                // processes in proportion to their held memory
+constexpr std::uint64_t kMinComparedPages = 8;  // least number of pages compared in each process
 
 std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   std::uint64_t bytes = 0;
@@ -32,7 +33,7 @@ std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   return bytes;
 }
 
-// Takes as much from the front of `ranges` as is read at once.
+// Takes as much from the front of `ranges` as one read covers.
 std::vector<MemoryRange> take_some(std::vector<MemoryRange>& ranges, std::size_t& next) {
   std::vector<MemoryRange> some;
   for (std::uint64_t bytes = 0; next < ranges.size() && bytes < kMaxReadAtOnce;) {
@@ -53,7 +54,7 @@ std::vector<IndexedRange> indexed(const std::vector<MemoryRange>& ranges) {
   return made;
 }
 
-// Returns the ranges of an index by address, with neighbours joined.
+// Returns the ranges of an index by address, with adjacent ranges joined.
 std::vector<MemoryRange> ranges_of(const PageIndex& index) {
   std::vector<MemoryRange> made;
   for (const IndexedRange& range : index.ranges()) {
@@ -105,11 +106,12 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
   return std::unique_ptr<EarlyPages>(new EarlyPages(root, std::move(log), std::move(processes), bytes));
 }
 
-// False: the pages went away while they were read.
+// Appends pages of a process to the log. Returns false if the pages were removed while the function read
+// them.
 Result<bool> EarlyPages::append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges,
                                 bool stopped) {
   const std::uint64_t bytes = bytes_of(ranges);
-  CKPT_TRY(room, log_->room(bytes));
+  CKPT_TRY(room, log_->reserve(bytes));
   auto read = read_memory(pid, ranges, room.data(), stopped);
   if (!read && !stopped && read.error().code() == ErrorCode::kRefused) return false;
   CKPT_TRYV(std::move(read));
@@ -132,7 +134,7 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
   for (std::uint64_t at = mapping.begin; at < mapping.end && !round.is_cut;) {
     std::vector<MemoryRange> written;
     const auto next = process.watch.take_written(mapping, at, written);
-    // Some of it may have been taken, and counts as not written now.
+    // The failed scan may have read some of these pages and marked them as not written.
     if (!next) process.index.forget({at, mapping.end});
     CKPT_TRY(went_to, next);
     at = went_to;
@@ -177,7 +179,8 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
     process->index.keep_only({});
     if (read.error().code() != ErrorCode::kNotFound) return std::move(read).error();
   }
-  grew(told_bytes_ = log_->filled());  // not after each mapping: a program may have tens of thousands
+  grew(told_bytes_ = log_->filled());  // reported here and not after each mapping, since a program may have
+                                       // tens of thousands of mappings
   return round;
 }
 
@@ -196,7 +199,8 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
   for (const DumpEstimate::Process& dumped : estimate.processes) {
     const auto is_it = [&dumped](const auto& process) { return process->watch.pid() == dumped.pid; };
     if (std::ranges::none_of(processes_, is_it)) continue;
-    // CRIU moves pages from pipe to file without a copy, and to nowhere as well.
+    // CRIU moves pages from a pipe to a file without a copy. A symbolic link to /dev/null discards the pages,
+    // also without a copy.
     const std::string path = folder + "/" + pages_name(dumped.position);
     if (::symlink("/dev/null", path.c_str()) != 0) return Error::from_errno("Cannot create " + path);
     thrown_away_.insert(static_cast<std::uint32_t>(dumped.position + 1));
@@ -204,8 +208,8 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
   return ok();
 }
 
-// Forgets pages that are not proven to be as they were read. Returns the pages that CRIU leaves out: those of
-// mappings that are watched, be it by another watch.
+// Removes pages from the index that are not proven to be unchanged since they were read. Returns the pages
+// that CRIU leaves out. These are the pages of all watched mappings, including mappings with another watch.
 Result<std::vector<MemoryRange>> EarlyPages::keep_proven(MemoryWatch& watch, PageIndex& index,
                                                          bool is_distrusted) {
   CKPT_TRY(mappings, watch.mappings());
@@ -238,17 +242,18 @@ Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
   return proof;
 }
 
-// Memory that a process shares with one that is followed is watched, too, and so is what some other program
-// watches.
+// Checks whether CRIU leaves out pages of the process. Memory that a process shares with a followed process
+// is watched, too. Memory that another program watches also counts.
 Result<bool> EarlyPages::has_left_out_pages(pid_t pid) const {
   MemoryWatch onlooker = MemoryWatch::onlooker(pid);
   const auto mappings = onlooker.mappings();
-  if (!mappings && mappings.error().code() == ErrorCode::kNotFound) return false;  // it has ended
+  if (!mappings && mappings.error().code() == ErrorCode::kNotFound) return false;  // the process has ended
   CKPT_TRYV(mappings);
   return onlooker.has_watched_memory();
 }
 
-// The sample of all processes together is bounded: it is drawn in the pause.
+// Compares a sample of the pages with the log. The total sample of all processes is limited, because the
+// comparison runs in the pause.
 Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
   const auto held = index.ranges();
   const bool all = std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr;
@@ -275,8 +280,8 @@ Result<void> EarlyPages::read_missing(pid_t pid, PageIndex& index, const std::ve
   return ok();
 }
 
-// Handles a process that is followed, has pages that CRIU left out, or has the place in CRIU's images of a
-// process that has ended since.
+// Finishes one process of CRIU's images. The process is followed, has pages that CRIU left out, or has ended
+// since and left its place in the images.
 Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                                         const Growth& grew) {
   PageIndex wanted;
@@ -303,7 +308,7 @@ Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, co
 
 Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& grew) {
   for (const std::uint32_t number : thrown_away_) ::unlink((folder + "/" + pages_name(number - 1)).c_str());
-  std::map<std::uint32_t, pid_t> processes;  // by their own ids
+  std::map<std::uint32_t, pid_t> processes;  // processes by the ids in their own PID namespaces
   CKPT_TRY(list, processes_of(root_));
   for (const pid_t pid : list) {
     CKPT_TRY(id, inner_id(pid));
@@ -325,7 +330,8 @@ Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& 
       return Error(ErrorCode::kAborted,
                    "The job's processes changed while they were dumped, and CRIU put shared "
                    "memory where pages of one of them were expected: try again");
-    // If CRIU gave a process another number than was expected, its file has the pages that CRIU found.
+    // If CRIU used a number for the process other than the expected one, the file contains the pages that
+    // CRIU found.
     if (!is_thrown_away) ::unlink((folder + "/" + pages_name(dumped.pages_file - 1)).c_str());
     CKPT_TRYV(finish_process(process->second, dumped, folder, grew));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written
-// since are read again: in rounds, then once more when CRIU has dumped and stopped the processes. CRIU leaves
-// the pages of watched mappings out where criu_library() is preloaded into it. What it writes of the other
-// pages of these processes is thrown away.
+// since are read again. This happens in rounds, then again after CRIU has dumped and stopped the processes.
+// If criu_library() is preloaded into CRIU, CRIU leaves out the pages of watched mappings. The other pages of
+// these processes that CRIU writes are discarded.
 //
 //   CKPT_TRY(pages, EarlyPages::create(root, most));
 //   pages->run_round(grew); ...                     // while the job runs
@@ -10,15 +10,16 @@
 //   ... CRIU dumps; the processes are stopped ...
 //   CKPT_TRY(placed, pages->finish(folder, grew));  // the log, and each process's index (memory_index.h)
 //
-// A page counts as held only if it is proven that nobody wrote it: its mapping has been watched since it was
-// read (memory_watch.h). All else is read at the end. Something may write into a process that the kernel does
-// not see as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at
-// the end. finish() compares a sample of the pages that count as held with the process, and fails with
-// kCorrupt if one differs. Each move has another sample; with $GPUMIGRATE_COMPARE_HOST_MEMORY set it is all
-// of them.
-// Threads: one caller at a time, which blocks (offload()); cut() and held_bytes() from any. Errors:
-// kNotFound, no process can be followed, or why the last one cannot; kOutOfMemory, the log is full; kIo,
-// errno. After an error of finish() nothing was lost: the processes have their memory still.
+// A page counts as held only if it is proven that nothing wrote it: its mapping has been watched since the
+// page was read (memory_watch.h). All other pages are read at the end. Some writes into a process are not
+// visible to the kernel as the process's own writes. They come from O_DIRECT, io_uring, asynchronous I/O and
+// pinned pages. All memory of such a process is read at the end. finish() compares a sample of the held pages
+// with the process, and fails with kCorrupt if a page differs. Each move uses another sample. With
+// $GPUMIGRATE_COMPARE_HOST_MEMORY set, the sample contains all pages.
+// Threads: one caller at a time, which blocks (use offload()). Any thread may call cut() and held_bytes().
+// Errors: kNotFound if no process can be followed, or the reason why the last process cannot. kOutOfMemory if
+// the log is full. kIo or errno. After an error of finish() nothing is lost, because the processes still have
+// their memory.
 #pragma once
 
 #include <sys/types.h>
@@ -43,48 +44,51 @@
 
 namespace ckpt::agent::host {
 
-// The least memory of a followed process: a dump of less is as fast as a look at it.
+// The minimum memory of a followed process. For less memory, a dump is as fast as a check of the memory.
 inline constexpr std::uint64_t kMinFollowedBytes = std::uint64_t{16} << 20;
 
 class EarlyPages {
  public:
-  // Receives the number of bytes that the log has.
+  // Receives the current number of bytes in the log.
   using Growth = std::function<void(std::uint64_t filled)>;
   struct Round {
     std::uint64_t read_bytes = 0;
-    bool is_cut = false;  // by cut(), or since the log is full
+    bool is_cut = false;  // true if the round ended early: cut() was called or the log was full
   };
 
-  // Stops each process that is followed, those of `least` bytes and more, for a moment. `most`: how long the
-  // log may become; `more`: bytes that come beside the pages.
+  // Stops each followed process briefly. A process is followed if it has at least `least` bytes. `most` is
+  // the maximum length of the log. `more` is the number of bytes that come in addition to the pages.
   static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t most, std::uint64_t more,
                                                     std::uint64_t least = kMinFollowedBytes);
   EarlyPages(const EarlyPages&) = delete;
   EarlyPages& operator=(const EarlyPages&) = delete;
 
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
-  // The memory of the followed processes in bytes, as it was at the beginning.
+  // Returns the memory of the followed processes in bytes, as it was at the beginning.
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
-  // The bytes for which the dump needs no memory, by the last round: 0 if a process is to be read again.
+  // Returns the number of bytes for which the dump needs no memory, according to the last round. The result
+  // is 0 if a process must be read again.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
-  // Returns the library for DumpOptions::preload (left_out_pages.h). Empty: CRIU reads all pages.
+  // Returns the library for DumpOptions::preload (left_out_pages.h). An empty string means that CRIU reads
+  // all pages.
   [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }
 
   Result<Round> run_round(const Growth& grew);
-  // Ends the round under way soon; no other begins.
+  // Ends the current round soon, and prevents further rounds.
   void cut() noexcept { is_cut_.store(true); }
 
-  // True if a device may have written into this process: all of it is read at the end.
+  // Marks a process into which a device may have written. All of its memory is read at the end.
   void distrust(pid_t pid);
 
   Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);
   Result<PlacedPages> finish(const std::string& folder, const Growth& grew);
 
-  // Facts that finish() has of a stopped process without CRIU's images.
+  // Facts that finish() obtains from a stopped process without CRIU's images.
   struct Proof {
-    std::vector<IndexedRange> held;  // in the log as the process has them
+    std::vector<IndexedRange> held;  // ranges of the log that equal the process's memory
     std::vector<MemoryRange>
-        left_out;  // pages that CRIU leaves out: of mappings that are watched, by this or another one
+        left_out;  // pages that CRIU leaves out, because a watch of this or another owner covers their
+                   // mappings
   };
   Result<Proof> prove(pid_t pid);
 
@@ -119,9 +123,9 @@ class EarlyPages {
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;
-  std::uint64_t told_bytes_ = 0;         // of the log, in the rounds
-  std::set<std::uint32_t> thrown_away_;  // CRIU's files of pages, by number
-  std::uint64_t indexed_bytes_ = 0;      // of all processes, before finish() proves them
+  std::uint64_t told_bytes_ = 0;         // bytes of the log that the rounds have reported
+  std::set<std::uint32_t> thrown_away_;  // numbers of CRIU's files of pages that are discarded
+  std::uint64_t indexed_bytes_ = 0;      // bytes of all processes in the log, before finish() proves them
   std::mt19937_64 random_{std::random_device{}()};
   std::atomic<bool> is_cut_{false};
 };

@@ -12,10 +12,10 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kPagesAtOnce = 256;  // 1 MiB
+constexpr std::uint64_t kPagesAtOnce = 256;  // 256 pages are 1 MiB
 
-// The kernel may take away a page that the program has given up (MADV_FREE) at any time, so the page's
-// content is not compared.
+// Checks whether a page is present. The kernel may remove a page that the program has released (MADV_FREE) at
+// any time, so the page's content is not compared.
 Result<bool> is_there(pid_t pid, std::uint64_t address) {
   MemoryWatch look = MemoryWatch::onlooker(pid);
   CKPT_TRYV(look.mappings());
@@ -24,7 +24,7 @@ Result<bool> is_there(pid_t pid, std::uint64_t address) {
   return !found.present.empty();
 }
 
-// Reads a batch of pages at once; several that follow each other are one range.
+// Reads a batch of pages at once. Adjacent pages form one range.
 class Batch {
  public:
   Batch(pid_t pid, const MemoryLog& log) : pid_(pid), log_(log), read_(kPagesAtOnce * kMemoryPage) {}
@@ -92,11 +92,11 @@ Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held
   std::uint64_t pages = 0;
   for (const IndexedRange& range : held) pages += range.bytes / kMemoryPage;
   if (pages <= most) return compare_pages(pid, held, log);
-  std::set<std::uint64_t> drawn;  // by their place among all that is held
+  std::set<std::uint64_t> drawn;  // positions of the drawn pages among all held pages
   std::uniform_int_distribution<std::uint64_t> any(0, pages - 1);
   for (std::uint64_t i = 0; i < most; ++i) drawn.insert(any(random));
   Batch batch(pid, log);
-  std::uint64_t first = 0;  // of the range
+  std::uint64_t first = 0;  // position of the range's first page among all held pages
   auto range = held.begin();
   for (const std::uint64_t page : drawn) {
     for (; page >= first + range->bytes / kMemoryPage; ++range) first += range->bytes / kMemoryPage;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares pages of a stopped process with their copies in the memory log. The kernel's answers prove that
-// all held pages are equal (memory_watch.h). This checks the proof for a few pages of each move.
-// Threads: any; it reads the process (offload()). Errors: kCorrupt, with the first page that differs; what
-// reading fails with.
+// Compares pages of a stopped process with their copies in the memory log. The kernel's results already prove
+// that all held pages are equal (memory_watch.h). This comparison checks that proof for a few pages of each
+// move.
+// Threads: any. The functions read the process (use offload()). Errors: kCorrupt names the first page that
+// differs. Errors of reading are returned unchanged.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +18,9 @@
 
 namespace ckpt::agent::host {
 
-// Compares all of them.
+// Compares all held pages.
 Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
-// Compares at most so many pages, drawn by `random`. 256 pages take less than a millisecond.
+// Compares at most `most` pages, drawn by `random`. 256 pages take less than a millisecond.
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
                                 std::uint64_t most, std::mt19937_64& random);
 

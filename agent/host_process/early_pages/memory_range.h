@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole pages of a process by their addresses, one range or a set of them.
-// Threads: values of one owner. No function fails.
+// Whole pages of a process by their addresses, as one range or a set of ranges.
+// Threads: plain values of one owner. No function fails.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace ckpt::agent::host {
 
 inline constexpr std::uint64_t kMemoryPage = 4096;
 
-// Whole pages [begin, end).
+// A range of whole pages [begin, end).
 struct MemoryRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -23,12 +23,13 @@ class RangeSet {
  public:
   void add(MemoryRange range);
   void remove(const MemoryRange& range);
-  // Parts of the range that it has, and that it lacks; by address.
+  // Returns the parts of `range` that the set contains, or those that the set lacks, by address.
   [[nodiscard]] std::vector<MemoryRange> common(const MemoryRange& range) const;
   [[nodiscard]] std::vector<MemoryRange> missing(const MemoryRange& range) const;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ends_;  // by where a range begins; neighbours are one
+  std::map<std::uint64_t, std::uint64_t> ends_;  // ends of the ranges by their begins; adjacent ranges are
+                                                 // joined
 };
 
 }  // namespace ckpt::agent::host

@@ -20,8 +20,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Definitions of Linux 6.7; headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
-constexpr std::uint64_t kFeatureWriteAsync = 1u << 15;  // UFFD_FEATURE_WP_ASYNC
+// Definitions of Linux 6.7. The installed headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
+constexpr std::uint64_t kFeatureWriteAsync = 1u << 15;  // the flag UFFD_FEATURE_WP_ASYNC
 
 struct PageRegion {
   std::uint64_t start;
@@ -44,21 +44,22 @@ struct ScanOrder {
 };
 static_assert(sizeof(ScanOrder) == 96 && sizeof(PageRegion) == 24);
 constexpr unsigned long kPagemapScan = _IOWR('f', 16, ScanOrder);
-constexpr std::uint64_t kScanProtects = 1u << 0;   // PM_SCAN_WP_MATCHING
-constexpr std::uint64_t kScanIsWatched = 1u << 1;  // PM_SCAN_CHECK_WPASYNC
-constexpr std::uint64_t kPageWatched = 1u << 0;    // PAGE_IS_WPALLOWED, a property of its mapping
+constexpr std::uint64_t kScanProtects = 1u << 0;   // the flag PM_SCAN_WP_MATCHING
+constexpr std::uint64_t kScanIsWatched = 1u << 1;  // the flag PM_SCAN_CHECK_WPASYNC
+constexpr std::uint64_t kPageWatched = 1u << 0;    // PAGE_IS_WPALLOWED, a property of the page's mapping
 constexpr std::uint64_t kPageWritten = 1u << 1;
 constexpr std::uint64_t kPagePresent = 1u << 3;
 constexpr std::uint64_t kPageSwapped = 1u << 4;
 constexpr std::uint64_t kPageZero = 1u << 5;
-constexpr std::uint64_t kPageGuard = 1u << 8;  // PAGE_IS_GUARD, of a later kernel
+constexpr std::uint64_t kPageGuard = 1u << 8;  // PAGE_IS_GUARD, which later kernels define
 
-constexpr std::size_t kRegions = 512;                   // of one scan
-constexpr std::size_t kMaxVectors = 512;                // of one read; IOV_MAX is 1024
-constexpr std::uint64_t kMaxPagesAtOnce = 16384;        // 64 MiB, so that they are read soon after
-constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // of a program
+constexpr std::size_t kRegions = 512;             // maximum number of regions that one scan returns
+constexpr std::size_t kMaxVectors = 512;          // maximum number of vectors in one read; IOV_MAX is 1024
+constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, a size small enough for the pages to be
+                                                  // read soon after the scan
+constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // all addresses that a program can use
 
-// The categories of pages to leave out: zero pages, and guards where the kernel knows them by name.
+// Returns the categories of pages to leave out: zero pages, and also guards if the kernel knows them by name.
 std::uint64_t find_unwanted() {
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   ScanOrder order;
@@ -98,7 +99,8 @@ Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
   return ok();
 }
 
-// Enables asynchronous write protection on a new userfaultfd. False: the kernel has none.
+// Enables asynchronous write protection on a new userfaultfd. Returns false if the kernel does not support
+// it.
 bool set_up(const UniqueFd& faults) {
   uffdio_api api{};
   api.api = UFFD_API;
@@ -108,14 +110,14 @@ bool set_up(const UniqueFd& faults) {
 
 }  // namespace
 
-// The pages that a scan finds, and what it does to them (struct pm_scan_arg).
+// The pages that a scan finds, and the scan's effect on the pages (struct pm_scan_arg).
 struct MemoryWatch::Question {
   std::uint64_t flags = 0;
   std::uint64_t inverted = 0;
   std::uint64_t mask = 0;
   std::uint64_t any_of = 0;
   std::uint64_t returned = 0;
-  std::uint64_t max_pages = 0;  // 0: all
+  std::uint64_t max_pages = 0;  // maximum number of pages; 0 means all pages
 };
 
 bool kernel_watches_memory() {
@@ -156,7 +158,8 @@ Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
   return found;
 }
 
-// Asks for unwatched pages. Watched mappings have none, and the kernel does not look at their pages.
+// Checks whether a watch covers all of the range. The scan requests only unwatched pages. Watched mappings
+// have none, and the kernel does not check their pages.
 Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
   const Question question{
       .flags = kScanIsWatched, .inverted = kPageWatched, .mask = kPageWatched, .returned = kPageWatched};
@@ -187,7 +190,7 @@ Result<bool> MemoryWatch::watch(const MemoryRange& range) {
   return false;
 }
 
-// Removes memory that has lost its watch from this watch's own.
+// Removes memory that has lost its watch from this watch's own ranges.
 Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   const Question question{.mask = kPageWatched, .returned = kPageWatched};
   RangeSet unwatched;
@@ -203,9 +206,9 @@ Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   return ok();
 }
 
-// Memory becomes watched by this function alone. So what is its own and was always found watched has been so
-// without a gap. New parts are registered alone: a mapping that takes the place of an own one meanwhile stays
-// unwatched.
+// Watches all of the range. Only this function makes memory watched. Therefore an own range that was always
+// found watched has been watched without a gap. New parts are registered separately. A mapping that replaces
+// an own mapping in the meantime stays unwatched.
 Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -219,7 +222,8 @@ Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   return follow;
 }
 
-// Registering again what is its own changes nothing, and fails where it has become another one's.
+// Returns the own part of the range. Registering an own range again changes nothing. Registration fails where
+// a mapping of another watch has replaced the range.
 Result<std::vector<MemoryRange>> MemoryWatch::own(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -263,8 +267,9 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   return order.walk_end;
 }
 
-// A scan that is to fail at the first mapping without a watch (kScanIsWatched) may have taken pages before
-// it, which it does not tell. This one passes over such mappings.
+// Returns the written pages. A scan with kScanIsWatched fails at the first mapping without a watch. Such a
+// scan may have handled pages before that mapping without reporting them. This scan skips unwatched mappings
+// instead.
 Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
                                                 std::vector<MemoryRange>& written) {
   const Question question{.flags = kScanProtects,

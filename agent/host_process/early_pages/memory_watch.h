@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds pages of a process written since the last look. This is userfaultfd write protection that the kernel
-// resolves by itself (UFFD_FEATURE_WP_ASYNC), read with PAGEMAP_SCAN (Linux 6.7 and newer;
-// ioctl_userfaultfd(2), Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor
-// fault at the first write to a page. The end of the watch takes all of it back. Writes that the kernel does
-// not see are not found: those of devices into memory that was given to them. Others may watch the same
-// memory: a process that shares it (vfork, CLONE_VM) has a watch of its own. A mapping has one watch at a
-// time, and only what this one has watched all the time is its own.
-// Threads: one caller at a time; every call blocks for up to milliseconds (offload()). Errors: kNotSupported
-// (kernel), kNotFound (the process has ended), errno.
+// Finds the pages of a process that were written since the last check. The watch is userfaultfd write
+// protection that the kernel resolves automatically (UFFD_FEATURE_WP_ASYNC). PAGEMAP_SCAN reads the result
+// (Linux 6.7 and newer; ioctl_userfaultfd(2), Documentation/admin-guide/mm/pagemap.rst). The process has a
+// minor fault at the first write to a page, and notices nothing else. The end of the watch removes all
+// protection. Writes that the kernel does not see are not found. Such writes come from devices into memory
+// that was registered with them. Other watches may exist for the same memory: a process that shares the
+// memory (vfork, CLONE_VM) has its own watch. A mapping has one watch at a time. Only memory that this watch
+// has covered without a gap is its own.
+// Threads: one caller at a time. Every call blocks for up to milliseconds (use offload()). Errors:
+// kNotSupported (kernel), kNotFound (the process has ended), errno.
 #pragma once
 
 #include <sys/types.h>
@@ -21,51 +22,55 @@
 
 namespace ckpt::agent::host {
 
-// Pages of a range, by address.
+// The present pages of a range, by address.
 struct PresentPages {
   std::vector<MemoryRange> present;
-  std::vector<MemoryRange> written;  // those written since the last take_written()
+  std::vector<MemoryRange> written;  // pages written since the last take_written()
 };
 
-// Checks that this kernel can watch memory, and allows it to this process.
+// Checks whether this kernel can watch memory and permits it to this process.
 [[nodiscard]] bool kernel_watches_memory();
 
 class MemoryWatch {
  public:
-  // Stops the process for a moment (userfaultfd_of.h).
+  // Creates a watch for process `pid`. The function stops the process briefly (userfaultfd_of.h).
   static Result<MemoryWatch> create(pid_t pid);
-  // Watches nothing, and finds what others watch. Nothing is done to the process.
+  // Creates a watch that protects nothing and only finds what other watches cover. The process is not
+  // changed.
   static MemoryWatch onlooker(pid_t pid) { return {pid, UniqueFd()}; }
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  // Returns the memory that can be watched, by address: private memory without a file. The calls below
-  // concern the memory that the process has at this call. After an exec, or if another process has the
-  // number, none of it is watched.
+  // Returns the memory that can be watched, by address. Private memory without a file can be watched. The
+  // calls below concern the memory that the process has at this call. After an exec, or if another process
+  // has the pid, none of that memory is watched.
   Result<std::vector<MemoryRange>> mappings();
-  // True if all of the range has a watch, this or another one.
+  // Checks whether a watch covers all of the range. The watch may be this or another one.
   [[nodiscard]] Result<bool> is_watched(const MemoryRange& range) const;
-  // True if any memory of the process has a watch. Called after mappings().
+  // Checks whether a watch covers any memory of the process. Call mappings() first.
   [[nodiscard]] Result<bool> has_watched_memory() const;
 
   struct Follow {
-    bool is_watched = false;  // false: it cannot be watched, or another watch has it
+    bool is_watched = false;  // false if the range cannot be watched, or another watch covers it
     std::vector<MemoryRange>
-        fresh;  // not this watch's own for all the time since the last call, so nothing is known of it
+        fresh;  // ranges that this watch has not covered without a gap since the last call; their state is
+                // unknown
   };
-  // Watches all of the range, one of mappings(), from now on. A mapping that is new at an old place is fresh.
+  // Watches all of `range`, a range of mappings(), from now on. A new mapping at an old place counts as
+  // fresh.
   Result<Follow> follow(const MemoryRange& range);
   // Returns the part of the range that this watch has watched since follow(). The process must be stopped.
   Result<std::vector<MemoryRange>> own(const MemoryRange& range);
 
-  // The pages of the range that were written since the last take_written(), from `from` on: some of them.
-  // Those count as not written from here on, so they are read after this. Returns where to go on; range.end:
-  // that was all. Zero pages are none, and pages that nobody watches. After an error nothing is known of the
-  // pages from `from` on: some of them may count as not written.
+  // Returns some of the pages of `range` that were written since the last take_written(), starting at `from`.
+  // These pages count as not written from now on, so the caller reads them afterwards. The function returns
+  // the address where the next call continues. The address range.end means that all pages were returned. Zero
+  // pages and unwatched pages are never returned. After an error the state of the pages from `from` on is
+  // unknown, and some of them may count as not written.
   Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
                                      std::vector<MemoryRange>& written);
-  // Adds all pages of the range to `found` that are not zero pages, guards or absent. Written pages stay
-  // marked as written.
+  // Adds all pages of `range` to `found` that are not zero pages, guards or absent. Written pages stay marked
+  // as written.
   Result<void> find_present(const MemoryRange& range, PresentPages& found) const;
 
  private:
@@ -78,12 +83,13 @@ class MemoryWatch {
 
   pid_t pid_;
   UniqueFd faults_;
-  UniqueFd pagemap_;  // of mappings(): it stays with the memory that the process had then
-  RangeSet own_;      // registered by this watch, and not seen without a watch since
+  UniqueFd pagemap_;  // pagemap that mappings() opened; it stays with the memory that the process had then
+  RangeSet own_;      // ranges that this watch registered and that were never found unwatched since
 };
 
-// Reads pages of a process to `to`, which takes one range after the other. kRefused: a page cannot be
-// read. `stopped`: nothing of it changes meanwhile, and also pages are read that the process itself may not.
+// Reads pages of a process to `to`, one range after the other. kRefused means that a page cannot be read.
+// `stopped` means that the memory does not change during the call. The function then also reads pages that
+// the process itself may not read.
 Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std::byte* to, bool stopped);
 
 }  // namespace ckpt::agent::host

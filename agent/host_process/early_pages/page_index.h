@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of the newest copy of each page of a process in the memory log.
-// Threads: a value of one owner. No function fails.
+// The position of the newest copy of each page of a process in the memory log.
+// Threads: a plain value of one owner. No function fails.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class PageIndex {
  public:
   void put(const MemoryRange& range, std::uint64_t offset);
   void forget(const MemoryRange& range);
-  // Forgets all that lies outside of `ranges`, which are ascending.
+  // Removes all pages outside `ranges`, which are ascending.
   void keep_only(const std::vector<MemoryRange>& ranges);
-  // The parts of `ranges` that the index lacks.
+  // Returns the parts of `ranges` that the index lacks.
   [[nodiscard]] std::vector<MemoryRange> missing(const std::vector<MemoryRange>& ranges) const;
   [[nodiscard]] std::vector<IndexedRange> ranges() const;
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
@@ -30,7 +30,7 @@ class PageIndex {
   };
   void insert(const MemoryRange& range, std::uint64_t offset);
 
-  std::map<std::uint64_t, Place> places_;  // by their first address
+  std::map<std::uint64_t, Place> places_;  // positions of ranges by their first address
   std::uint64_t bytes_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxText = std::size_t{1} << 16;
 
-// Pages that the kernel has pinned for io_uring or RDMA.
+// Checks whether the kernel has pinned pages of the process for io_uring or RDMA.
 bool has_pinned_pages(pid_t pid) {
   const Result<std::string> status = read_file(proc_path(pid, "/status"), kMaxText);
   if (!status) return true;
@@ -35,7 +35,7 @@ bool has_asynchronous_io(pid_t pid) {
 
 bool reads_around_the_cache(pid_t pid, const std::string& descriptor) {
   const Result<std::string> facts = read_file(proc_path(pid, "/fdinfo/" + descriptor), kMaxText);
-  if (!facts) return false;  // closed since
+  if (!facts) return false;  // the descriptor was closed in the meantime
   const std::size_t at = facts->find("flags:");
   return at != std::string::npos && (std::strtol(facts->c_str() + at + 6, nullptr, 8) & O_DIRECT) != 0;
 }
@@ -50,9 +50,9 @@ bool may_be_written_unseen(pid_t pid) {
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(file->path(), gone).string();
     if (gone) continue;
-    // A pipe with O_DIRECT is one of packets.
+    // A pipe with O_DIRECT is a pipe of packets, so its flag does not count.
     if (target.starts_with("pipe:")) continue;
-    // A program that protects its memory itself takes part in what a watch finds.
+    // A program that protects its memory with its own userfaultfd affects the results of a watch.
     if (target.find("[userfaultfd]") != std::string::npos || target.find("[io_uring]") != std::string::npos ||
         target.starts_with("/dev/infiniband/") ||
         reads_around_the_cache(pid, file->path().filename().string()))

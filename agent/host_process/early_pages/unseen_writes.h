@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// True if something may write into the memory of a process without its page tables. A MemoryWatch does not
-// find such a write. Threads: any; it reads many files of /proc (offload()). No function fails: what cannot
-// be read counts as yes.
+// Checks whether something may write into the memory of a process without using its page tables. A
+// MemoryWatch does not find such a write.
+// Threads: any. The function reads many files of /proc (use offload()). No function fails. If a file cannot
+// be read, the result is true.
 #pragma once
 
 #include <sys/types.h>

@@ -33,19 +33,19 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kFirstLook{20};  // then doubles
+constexpr std::chrono::microseconds kFirstLook{20};  // first pause between checks; the pause doubles
 constexpr std::chrono::microseconds kLastLook{2000};
-constexpr long kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY: anyone may have such a one
+constexpr long kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, which every user may request
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr std::size_t kMaxVdso = std::size_t{64} << 10;
-constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // signal of a system call stop with PTRACE_O_TRACESYSGOOD
 constexpr unsigned long kUser64 = 0x33;       // the code segment of 64-bit programs
 
 Error ended(pid_t pid) {
   return {ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended"};
 }
 
-// The address of a system call's instruction in what the kernel maps into every process.
+// Returns the address of a system call instruction in the vdso, which the kernel maps into every process.
 Result<std::uint64_t> find_syscall_instruction(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
   std::ifstream maps(folder + "/maps");
@@ -69,7 +69,7 @@ Result<std::uint64_t> find_syscall_instruction(pid_t pid) {
   return begin + at;
 }
 
-// A thread that is stopped for as long as this object lives.
+// A thread that stays stopped as long as this object exists.
 class StoppedThread {
  public:
   StoppedThread(pid_t tid, const TraceOptions& options) : tid_(tid), options_(options) {}
@@ -77,17 +77,17 @@ class StoppedThread {
   StoppedThread& operator=(const StoppedThread&) = delete;
   ~StoppedThread() {
     if (!seized_) return;
-    // The kernel ends the process if this tracer ends.
+    // If this tracer ends first, the kernel kills the process.
     if (changed_) (void)come_back(Patience::kForEver);
     (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
   }
 
   Result<void> stop();
-  // Returns what the call returned, which may be a negated errno.
+  // Runs a system call in the thread. Returns the result of the call, which may be a negated errno.
   Result<long> call(std::uint64_t instruction, long number, long argument);
-  // Puts the thread back where it was stopped. Called after the last call().
+  // Returns the thread to the point where it was stopped. Call this function after the last call().
   Result<void> return_to_work() { return come_back(Patience::kLimited); }
-  // True if the thread's registers are not its own.
+  // Checks whether the thread's registers differ from its own.
   [[nodiscard]] bool is_changed() const { return changed_; }
 
  private:
@@ -105,13 +105,13 @@ class StoppedThread {
   const pid_t tid_;
   const TraceOptions& options_;
   bool seized_ = false;
-  bool stands_ = false;  // in a stop that was waited for
+  bool stands_ = false;  // true if the thread is in a stop that this tracer waited for
   bool changed_ = false;
   user_regs_struct saved_{};
   std::uint64_t mask_ = 0;
 };
 
-// The kernel has no call that waits for a stop with a deadline.
+// Waits for a stop by polling, because the kernel has no call that waits for a stop with a deadline.
 Result<int> StoppedThread::wait_for_stop(Patience patience) {
   const auto most = changed_ ? options_.most_inside : options_.most;
   const auto deadline = steady_clock::now() + most;
@@ -149,7 +149,8 @@ Result<void> StoppedThread::stop() {
       if (signal == SIGTRAP) return ok();
       return Error(ErrorCode::kRefused, "Process " + std::to_string(tid_) + " is stopped by a signal");
     }
-    // The thread was about to get a signal. It gets the signal, and stops before it does anything else.
+    // The thread was about to receive a signal. The thread receives that signal, and stops before it does
+    // anything else.
     CKPT_TRYV(run(PTRACE_CONT, signal));
   }
 }
@@ -160,7 +161,7 @@ Result<void> StoppedThread::set_registers(const user_regs_struct& registers) con
   return ok();
 }
 
-// Changes the thread: from here on it must not go on as it is.
+// Changes the thread. From this point the thread must not continue with its current registers.
 Result<void> StoppedThread::change() {
   if (changed_) return ok();
   iovec set{&saved_, sizeof saved_};
@@ -169,7 +170,7 @@ Result<void> StoppedThread::change() {
     return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is not a 64-bit program");
   if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0)
     return failed("Cannot read the signals of");
-  // A filter of system calls might end the process for this one.
+  // A filter of system calls might end the process because of the injected call.
   constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP;
   if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Cannot trace");
   std::uint64_t all = kAllSignals;
@@ -183,8 +184,8 @@ bool is_event(int status) {
   return status >> 16 == PTRACE_EVENT_STOP;
 }
 
-// SIGSTOP cannot be blocked. The thread gets it, and the kernel stops it once it is detached, unless a
-// SIGCONT has come meanwhile.
+// Runs the thread until its next system call stop. SIGSTOP cannot be blocked, so the thread receives it. The
+// kernel stops the thread after the detach, unless a SIGCONT has arrived in the meantime.
 Result<void> StoppedThread::run_to_syscall_stop() {
   for (int signal = 0;;) {
     CKPT_TRYV(run(PTRACE_SYSCALL, signal));
@@ -203,7 +204,7 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
   registers.rip = instruction;
   registers.rax = static_cast<unsigned long>(number);
   registers.rdi = static_cast<unsigned long>(argument);
-  registers.orig_rax = ~0UL;  // the call that was interrupted is not begun again
+  registers.orig_rax = ~0UL;  // prevents the kernel from restarting the interrupted call
   CKPT_TRYV(set_registers(registers));
   CKPT_TRYV(run_to_syscall_stop());
   CKPT_TRYV(run_to_syscall_stop());
@@ -212,11 +213,11 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
   return static_cast<long>(registers.rax);
 }
 
-// Brings the thread to a stop of the same kind as the first one. From there the kernel restarts an
-// interrupted call, or ends it for a signal, by the thread's own registers.
+// Brings the thread to a stop of the same kind as the first stop. From there the kernel restarts an
+// interrupted call, or ends it for a signal, with the thread's own registers.
 Result<void> StoppedThread::come_back(Patience patience) {
   if (!changed_) return ok();
-  // Any other stop cancels the request for this one.
+  // Any other stop cancels the requested stop.
   for (int signal = 0;;) {
     if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Cannot stop");
     if (stands_) {
@@ -257,8 +258,9 @@ Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
 
 }  // namespace
 
-// The end of a tracer detaches a thread that it could not stop in time, so this tracer's thread ends. It goes
-// on alone while the traced thread's registers are not its own.
+// Uses a separate tracer thread. A thread that could not be stopped in time is detached only when its tracer
+// ends. The tracer therefore ends as well. The tracer continues alone while the traced thread's registers are
+// not its own.
 Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
   struct Answer {
     Result<UniqueFd> made;

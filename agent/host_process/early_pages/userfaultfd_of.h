@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A userfaultfd over another process's memory. Only a thread of that process can make one. So its first
-// thread is stopped with ptrace, makes it, and goes on where it was (userfaultfd(2), ptrace(2),
-// pidfd_getfd(2)). The process keeps no descriptor of it. Nothing in the process's memory is changed. It is
-// stopped for the time of a few system calls. Should this process end in that time, the kernel ends the other
-// one: it must not go on with registers that are not its own. A SIGSTOP that comes in that time stops it
-// afterwards.
-// Threads: any; the calling thread blocks for milliseconds (offload()). A process that does not stop in time
-// is waited for by a thread made for that, however long it takes. Then it goes on where it was.
-// Errors: kRefused for a process that is stopped or traced by something else, kTimedOut, kNotSupported
+// Creates a userfaultfd over another process's memory. Only a thread of that process can create one. The
+// process's first thread is therefore stopped with ptrace, creates the userfaultfd, and continues where it
+// was (userfaultfd(2), ptrace(2), pidfd_getfd(2)). The process keeps no descriptor of the userfaultfd, and no
+// memory of the process is changed. The process is stopped for the time of a few system calls. If the calling
+// process ends in that time, the kernel kills the traced process, which must not continue with foreign
+// registers. A SIGSTOP that arrives in that time stops the process afterwards.
+// Threads: any. The calling thread blocks for milliseconds (use offload()). If a process does not stop in
+// time, a dedicated thread waits for the process without a limit. The process then continues where it was.
+// Errors: kRefused for a process that is stopped or traced by another program, kTimedOut, kNotSupported
 // (processor, kernel), errno.
 #pragma once
 
@@ -21,11 +21,12 @@
 
 namespace ckpt::agent::host {
 
-// Limits and a hook, changed by tests.
+// Limits and a hook. Tests change them.
 struct TraceOptions {
-  std::chrono::milliseconds most{2000};         // the time for a thread to stop
-  std::chrono::milliseconds most_inside{2000};  // the same while its registers are not its own
-  std::function<void()> inside;                 // called at the first moment when they are not
+  std::chrono::milliseconds most{2000};         // time limit for a thread to stop
+  std::chrono::milliseconds most_inside{2000};  // time limit for a stop while the thread's registers are not
+                                                // its own
+  std::function<void()> inside;  // hook that is called when the thread's registers first differ from its own
 };
 
 Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options = {});

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GNU build id of an ELF file, which tells two builds of a program or library apart. Threads: any.
-// Errors: none; a file that is no ELF file of this machine's kind, cannot be read or carries none has the
-// empty id. Nothing in the file is trusted: every offset is checked.
+// The GNU build id of an ELF file, which distinguishes builds of a program or library.
+// Threads: any. Errors: none. The id is empty for a file that cannot be read, has no id, or is no ELF file of
+// this machine's kind. The file is not trusted: every offset is checked.
 #pragma once
 
 #include <string>
 
 namespace ckpt::agent::host {
 
-// Hexadecimal.
+// Returns the build id in hexadecimal.
 [[nodiscard]] std::string build_id_of(const std::string& path);
 
 }  // namespace ckpt::agent::host

@@ -26,10 +26,10 @@ constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kSampleBytes = 64u << 10;
 constexpr int kSamples = 64;
 constexpr std::size_t kMaxKept = 8192;
-// Memory that is mapped for writing may change without a new time until it is written back.
+// Memory that is mapped for writing may change without a new modification time until it is written back.
 constexpr time_t kSettledSeconds = 120;
 
-// Device, inode, content's and inode's change, length.
+// The fields are device, inode, time of the content's change, time of the inode's change, and length.
 using Version = std::tuple<dev_t, ino_t, time_t, long, time_t, long, std::uint64_t>;
 
 class KeptDigests {
@@ -65,7 +65,7 @@ bool is_settled(const struct stat& facts) {
   return std::max(facts.st_mtim.tv_sec, facts.st_ctim.tv_sec) + kSettledSeconds < ::time(nullptr);
 }
 
-// A regular file of at least that length.
+// Opens a regular file that has at least `bytes` bytes.
 UniqueFd open_content(const std::string& path, std::uint64_t bytes, struct stat& facts) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||

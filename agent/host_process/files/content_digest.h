@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of the content of files that two nodes have each for itself. Up to kMaxWholeBytes all of a file is
-// read. Of a larger one (weights of many gigabytes) the first and the last block are read, and blocks at
-// places that a random seed chooses. Files together are read up to a limit of bytes and of time.
-// Threads: any, one at a time per reader; blocks for as long as it reads (offload()). Errors: none; a file
-// that is too short, cannot be read, or is over a limit has the empty digest.
+// Digests of the content of files that are separate on each node. Files of up to kMaxWholeBytes are read
+// completely. For a larger file (weights of many gigabytes), only some blocks are read. These are the first
+// and the last block, and blocks at positions that a random seed selects. All files together are read up to a
+// limit of bytes and of time.
+// Threads: any, one at a time for each reader. A call blocks while it reads (use offload()). Errors: none.
+// The digest is empty for a file that is too short, cannot be read, or exceeds a limit.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,8 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::uint64_t kMaxWholeBytes = std::uint64_t{256} << 20;
-inline constexpr std::uint64_t kMaxReadBytes = std::uint64_t{1} << 30;  // of the files of one move together
+// limit for all files of one move together
+inline constexpr std::uint64_t kMaxReadBytes = std::uint64_t{1} << 30;
 inline constexpr std::chrono::seconds kMaxReadTime{60};
 
 class ContentReader {
@@ -22,12 +24,12 @@ class ContentReader {
                          std::chrono::milliseconds most_time = kMaxReadTime)
       : seed_(seed), left_(most_bytes), end_(std::chrono::steady_clock::now() + most_time) {}
 
-  // SHA-256 of the first `bytes` bytes, hexadecimal. The last digests of files that have not been written for
-  // minutes are kept.
+  // Returns the SHA-256 of the first `bytes` bytes in hexadecimal. The reader caches the last digests of
+  // files that have not been written for minutes.
   [[nodiscard]] std::string whole(const std::string& path, std::uint64_t bytes);
-  // The same of samples of a file of that length.
+  // Returns the SHA-256 of samples of a file of `bytes` bytes.
   [[nodiscard]] std::string sampled(const std::string& path, std::uint64_t bytes);
-  // Whether whole() would read so much of a file.
+  // Checks whether whole() would read `bytes` bytes of a file.
   [[nodiscard]] bool reads_whole(std::uint64_t bytes) const {
     return bytes <= kMaxWholeBytes && bytes <= left_;
   }

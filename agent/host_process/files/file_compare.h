@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a file of the source's list with the target's file. If both nodes share the file
-// (file_identity.h), it fits, whatever others write to it meanwhile. A file that each node has for itself
-// must have the same content: a build id for programs, else a digest. Memory that is mapped from a file for
-// writing must be the same file.
-// Threads: any; reads files (offload()). Errors: none; a difference is a text for the user.
+// Compares a file of the source's list with the target's file. A file that both nodes share (file_identity.h)
+// is accepted, even if others write to it in the meantime. Files that are separate on each node must have the
+// same content. The comparison uses the build id for programs, and a digest for other files. Memory that is
+// mapped from a file for writing must be the same file.
+// Threads: any. The functions read files (use offload()). Errors: none. A difference is a text for the user.
 #pragma once
 
 #include <string>
@@ -16,18 +16,21 @@ namespace ckpt::agent::host {
 
 enum class Compared : std::uint8_t {
   kNow,     // the program runs at the source
-  kStored,  // it was saved earlier: a shared file may have changed since
+  kStored,  // the program was saved earlier, so a shared file may have changed since
 };
 
 class FileComparison {
  public:
-  // `one_kernel`: source and target are one machine. `seed`: the list's.
+  // Takes the settings of the comparison. `one_kernel` means that source and target are the same machine.
+  // `seed` is the list's seed.
   FileComparison(Compared when, bool one_kernel, std::uint64_t seed)
       : when_(when), one_kernel_(one_kernel), reader_(seed) {}
 
-  // Returns the difference; empty: none. `is_same`: both nodes share the file.
+  // Returns the difference, or an empty string if there is none. `is_same` is set if both nodes share the
+  // file.
   [[nodiscard]] std::string difference(const FileFact& fact, bool& is_same);
-  // True if both nodes share the folder: a file that it lacks is gone at the source, too.
+  // Checks whether both nodes share the folder. A file that is missing in a shared folder is missing at the
+  // source, too.
   [[nodiscard]] bool is_same(const FolderFact& folder);
 
  private:
@@ -41,8 +44,9 @@ class FileComparison {
   FileSystems systems_;
 };
 
-// Adds identity and content to the files of `facts`, and their folders. With `written` it reads the content
-// of files that are open for writing, too. Files that have gone meanwhile are left out. Called at the source.
+// Adds identity and content to the files of `facts`, and adds their folders. With `written` the function also
+// reads the content of files that are open for writing. Files that were removed in the meantime are left out.
+// Call this function at the source.
 void describe_content(std::vector<FileFact>& facts, ContentReader& reader, bool written);
 [[nodiscard]] std::vector<FolderFact> folders_of(const std::vector<FileFact>& facts);
 

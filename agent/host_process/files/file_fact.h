@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts that a move's source knows of one file that the program has open or mapped, or of a folder.
-// Threads: values. Errors: none.
+// The source's facts about one file that the program has open or mapped, or about a folder.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 namespace ckpt::agent::host {
 
 enum class FileUse : std::uint8_t {
-  kRead = 1,  // opened for reading, or mapped and neither written nor a program
+  kRead = 1,  // opened for reading, or mapped but neither written nor a program
   kWritten,   // opened or mapped for writing
-  kProgram,   // mapped, with a build id
-  kFolder,    // opened, or a working directory
-  kDevice,    // a character device: same numbers
+  kProgram,   // mapped file with a build id
+  kFolder,    // opened folder, or a working directory
+  kDevice,    // character device, which must have the same numbers at the target
   kOther,     // a named pipe
 };
 [[nodiscard]] constexpr bool is_known(FileUse use) {
   return use >= FileUse::kRead && use <= FileUse::kOther;
 }
 
-// A regular file.
+// Checks whether the file is a regular file.
 [[nodiscard]] constexpr bool has_content(FileUse use) {
   return use == FileUse::kRead || use == FileUse::kWritten || use == FileUse::kProgram;
 }
 
 struct FileFact {
-  // 2: identity and content; an older source sends none
+  // Version 2 adds identity and content. An older source does not send them.
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "FileFact";
   FileUse use = FileUse::kRead;
@@ -38,11 +38,11 @@ struct FileFact {
   std::uint64_t device = 0;
   std::string build_id;
   FileIdentity identity;
-  bool kernels_own = false;    // in /proc or /sys: it describes its node, and has no content to compare
-  bool is_mount = false;       // it is mounted at its path, in its folder's place
-  bool shares_memory = false;  // mapped for writing: it is memory of the program
-  std::string digest;          // of `bytes` bytes (content_digest.h); empty: not read
-  bool sampled = false;        // the digest is that of samples
+  bool kernels_own = false;  // file in /proc or /sys, which describes its node and has no content to compare
+  bool is_mount = false;     // true if a mount at the file's path replaces the file in its folder
+  bool shares_memory = false;  // mapped for writing, so the file is memory of the program
+  std::string digest;          // digest of `bytes` bytes (content_digest.h); empty if the file was not read
+  bool sampled = false;        // true if the digest covers samples only
   template <class A>
   decltype(auto) fields(A& a) {
     return a(use, path, bytes, device, build_id, identity, kernels_own, is_mount, shares_memory, digest,
@@ -51,7 +51,7 @@ struct FileFact {
   friend bool operator==(const FileFact&, const FileFact&) = default;
 };
 
-// A folder that has files of the list.
+// A folder that contains files of the list.
 struct FolderFact {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FolderFact";

@@ -42,7 +42,7 @@ const char* lock_name_of(LockKind kind) {
   return "";
 }
 
-// "1: POSIX  ADVISORY  WRITE 41 fe:00:262153 0 EOF", without the word in front.
+// Parses a line such as "1: POSIX  ADVISORY  WRITE 41 fe:00:262153 0 EOF", without the word before it.
 std::optional<FileLock> lock_in(const std::string& line) {
   std::istringstream words(line);
   std::string number, kind, how, access, owner, file, start, end;
@@ -72,8 +72,8 @@ std::string try_flock(int file, const FileLock& lock) {
   return errno == EWOULDBLOCK ? lock_is_taken(lock) : lock_is_refused(lock);
 }
 
-// Asks for the lock without taking it: a lock of an open file conflicts with all others', and all others'
-// with it.
+// Queries the lock without taking it. A lock of an open file description conflicts with all other locks, and
+// all other locks conflict with it.
 std::string ask_range(int file, const FileLock& lock) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
   if (lock.start > kMost || (lock.end != 0 && (lock.end < lock.start || lock.end > kMost))) return {};
@@ -134,7 +134,7 @@ std::string why_not_taken(const FileLock& lock) {
     return {};
   UniqueFd file(::open(lock.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) file.reset(::open(lock.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) return {};  // it is reported as a file that is not there
+  if (!file) return {};  // another check reports the missing file
   return lock.kind == LockKind::kFlock ? try_flock(file.get(), lock) : ask_range(file.get(), lock);
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks on files that the program holds: flock(2), fcntl(2)'s and those of an open file. A lock on a file
-// that each node has for itself moves. If the target sees the file, too, the stopped original holds the lock,
-// and its copy would wait for it. So the target tries each lock, without waiting. A lease (F_SETLEASE) cannot
-// move: the copy's open of the file would break it.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is in the way is a text for the user.
+// Locks on files that the program holds: flock(2), fcntl(2) and locks of an open file description. A lock on
+// a file that is separate on each node moves. If the target sees the same file, the stopped original holds
+// the lock, and the copy would wait for the lock. The target therefore tries each lock without waiting. A
+// file lease (F_SETLEASE) cannot move, because the copy's open of the file would break the lease.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. An obstacle is a text for
+// the user.
 #pragma once
 
 #include <sys/types.h>
@@ -28,11 +29,11 @@ struct FileLock {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FileLock";
   LockKind kind = LockKind::kFlock;
-  bool excludes = false;  // a lock for writing
+  bool excludes = false;  // true for a write lock
   std::string path;
   std::uint64_t start = 0;
-  std::uint64_t end = 0;  // the last byte; 0: to the end of the file
-  std::uint32_t pid = 0;  // of a process that has it, and its descriptor
+  std::uint64_t end = 0;  // position of the last byte; 0 means the end of the file
+  std::uint32_t pid = 0;  // process that has the lock, with its descriptor in the next field
   std::uint32_t descriptor = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -41,11 +42,11 @@ struct FileLock {
   [[nodiscard]] std::string text() const;
 };
 
-// The locks that `info` names, the text of /proc/PID/fdinfo/N.
+// Returns the locks in `info`, the text of /proc/PID/fdinfo/N.
 [[nodiscard]] std::vector<FileLock> locks_in(const std::string& info, pid_t pid, int descriptor,
                                              const std::string& path);
 
-// The locks of a tree's descriptors, each once.
+// The locks of a process tree's descriptors. Each lock is listed once.
 class TreeLocks {
  public:
   void note(pid_t pid, int descriptor, const std::string& path);
@@ -58,7 +59,8 @@ class TreeLocks {
   std::set<std::tuple<LockKind, bool, std::string, std::uint64_t, std::uint64_t>> known_;
 };
 
-// Returns why the lock cannot be taken at this target. Empty: it can. The lock is not kept.
+// Returns the reason why the lock cannot be taken at this target. An empty string means that it can be taken.
+// The function does not keep the lock.
 [[nodiscard]] std::string why_not_taken(const FileLock& lock);
 
 }  // namespace ckpt::agent::host

@@ -39,7 +39,7 @@ std::optional<std::string> read_end(const std::string& path) {
   return text;
 }
 
-// Writes without a sync: after a failed dump the program waits for this.
+// Writes a text file without a sync, because the program waits for this write after a failed dump.
 Result<void> write_text(const std::string& path, const std::string& text) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return Error::from_errno("Cannot open " + path);

@@ -13,8 +13,8 @@ constexpr std::string_view kGroups = "/sys/fs/cgroup/";
 constexpr std::size_t kMaxDigits = 10;
 
 struct ProcPath {
-  pid_t pid = 0;     // 0: it names none
-  std::string rest;  // "", or from the slash behind the number on
+  pid_t pid = 0;     // process id in the path; 0 if the path names no process
+  std::string rest;  // rest of the path, from the slash after the process id; may be empty
 };
 
 ProcPath parse_proc_path(const std::string& path) {
@@ -41,7 +41,7 @@ bool names_process(const std::string& path) {
 }
 
 std::string why_not_its_own(pid_t pid, const std::string& path) {
-  // Files of the node's first group, the root folder, describe the node, like /proc/meminfo.
+  // Files in the root control group describe the node, like /proc/meminfo.
   if (path.starts_with(kGroups) && path.find('/', kGroups.size()) != std::string::npos)
     return path +
            ", which describes a control group of this node: let the program close it when it has read it";
@@ -55,7 +55,7 @@ std::string why_not_its_own(pid_t pid, const std::string& path) {
 std::string by_self(const std::string& path, const std::set<pid_t>& tree) {
   const ProcPath parsed = parse_proc_path(path);
   if (!tree.contains(parsed.pid) || is_of_thread(parsed)) return path;
-  // A folder that is opened as a link may have been forbidden to be one.
+  // The "/." makes the path a folder. The program may have forbidden links when it opened the folder.
   return "/proc/self" + (parsed.rest.empty() ? "/." : parsed.rest);
 }
 

@@ -23,7 +23,7 @@ std::vector<std::byte> content_of(int file) {
   return bytes;
 }
 
-// Removes the links of an unfinished dump, which the agent's own file lists. Links to other files stay.
+// Removes the links of an unfinished dump. The agent's own file lists these links. Links to other files stay.
 void remove_old_links(int file) {
   const auto old = wire::decode<NamedMemory>(content_of(file));
   if (old && is_this_place(*old)) remove_links_of(*old);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU names its links in /dev/shm by small numbers, the same in each dump, and fails if such a name exists.
-// So only one dump at a time may make links on a machine. A file in /run is the lock and names the linked
-// files. The next dump removes the links that a killed agent has left.
-// Threads: any. Errors: none; without /run there is no lock, and dumps that meet fail.
+// Allows one dump at a time on a machine to create links. CRIU names its links in /dev/shm by small numbers.
+// The numbers are the same in each dump, and CRIU fails if such a name exists. A file in /run is the lock and
+// lists the linked files. The next dump removes the links that a killed agent has left.
+// Threads: any. Errors: none. Without /run there is no lock, and concurrent dumps fail.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,11 @@ namespace ckpt::agent::host {
 class DumpLinks {
  public:
   DumpLinks() = default;
-  // Takes the lock before the dump of a tree with these files. Nothing: another dump has the lock.
+  // Takes the lock before the dump of a tree with the files `memory`. Returns nothing if another dump has the
+  // lock.
   static std::optional<DumpLinks> try_take(const NamedMemory& memory,
                                            const char* lock = "/run/gpumigrate-dump-links");
-  // Called once the links are gone (save_named_memory(), remove_links()).
+  // Releases the lock. Call this function after the links were removed (save_named_memory(), remove_links()).
   void release();
 
  private:

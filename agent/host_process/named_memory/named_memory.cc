@@ -102,7 +102,7 @@ bool is_proper(const NamedMemory& memory) {
          });
 }
 
-// Without the file nothing travels.
+// Reads the index of the named files. If the index is missing, no file travels.
 Result<NamedMemory> read_index(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return NamedMemory();
   CKPT_TRY(text, read_file(path, kMaxIndexBytes));
@@ -133,7 +133,7 @@ Result<void> make_file(const NamedFile& file, const std::string& content, const 
   return made;
 }
 
-// Puts a copy in its place in one step.
+// Replaces a file with a copy in one step.
 Result<void> replace_file(const NamedFile& file, const std::string& content, const std::string& mark) {
   const std::string path = path_of(file.names.front());
   const std::string copy = path_of("gpumigrate-copy." + std::to_string(file.inode));
@@ -162,7 +162,7 @@ void remove_names(const NamedFile& file) {
   }
 }
 
-// Makes one file and its names. `made` has it even if a name could not be made.
+// Creates one file and its names. `made` contains the file even if a name could not be created.
 Result<void> make(const NamedFile& file, const std::string& content, const std::string& mark,
                   NamedMemory& made) {
   const std::string path = path_of(file.names.front());
@@ -190,7 +190,7 @@ Result<void> make_all(const NamedMemory& memory, const std::string& images, cons
   return write_index(made, images + kMade);
 }
 
-// CRIU takes the file by a link of the folder, and removes that itself.
+// Creates the links in the image's folder. CRIU opens the file through such a link, and removes the link.
 Result<void> place_links(const NamedMemory& memory, const std::string& images) {
   std::vector<LinkPath> links;
   for (const NamedFile& file : memory.files) {
@@ -206,7 +206,8 @@ Result<void> place_links(const NamedMemory& memory, const std::string& images) {
   return links.empty() ? ok() : set_link_paths(images, links);
 }
 
-// By inode: true if a process has the file by a name that is gone.
+// Returns the files that the tree has open or mapped, by inode. The value is true if a process has the file
+// by a removed name.
 Result<std::map<std::uint64_t, bool>> held_files_of(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
   std::map<std::uint64_t, bool> found;
@@ -253,7 +254,7 @@ Result<NamedMemory> named_memory_of(const NameOwner& owner) {
     file.inode = inode;
     file.lost_name = found[inode];
     file.by_name = alone.contains(inode);
-    // CRIU's links last: the first is a name that stays.
+    // CRIU's links come last, so that the first name is one that stays.
     std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !is_link_name(name); });
     file.names = std::move(names);
     if (file.names.size() > kMaxNamesOfFile || memory.files.size() == kMaxNamedFiles)

@@ -20,17 +20,17 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Only root may set it, and no program sees it.
+// The extended attribute for the mark. Only root may set the attribute, and no program sees it.
 constexpr const char* kMarkAttribute = "trusted.gpumigrate.maker";
 constexpr std::size_t kMaxMark = 256;
-constexpr std::string_view kOwnPrefix = "gpumigrate";  // images and images' vaults
+constexpr std::string_view kOwnPrefix = "gpumigrate";  // prefix of images and of checkpoint stores
 constexpr std::int64_t kStartTickMs = 10;  // precision of a start time: one tick of the kernel's clock, in ms
 
 struct NameEntry {
   std::string name;
   std::uint64_t inode = 0;
   bool is_file = false;
-  bool is_marked = false;  // its mark names the job
+  bool is_marked = false;  // true if the file's mark names the job
 };
 
 std::string mark_at(const std::string& path) {
@@ -62,7 +62,7 @@ class Marks {
     if (space_.empty() || space_end == std::string::npos || mark.substr(0, space_end) != space_) return false;
     return own_namespace_ || owner_.tree.contains(std::atoi(mark.c_str() + space_end + 1));
   }
-  // True if a file without a mark may be the job's.
+  // Checks whether a file without a mark may belong to the job.
   [[nodiscard]] bool may_lack() const { return own_namespace_; }
 
  private:

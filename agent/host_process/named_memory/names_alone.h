@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files in /dev/shm that a job has by name alone. The job made them and may open them again, and no process
-// has them open or mapped. An extended attribute, the mark, names the owner. SharedFolderWatch writes the PID
+// Files in /dev/shm that a job has by name alone. The job created the files and may open them again, but no
+// process has them open or mapped. An extended attribute, the mark, names the owner. SharedFolderWatch writes
+// the PID
 // namespace of the maker. An agent that makes files for a job writes the job. A file without a mark counts as
-// the job's if its user made it since the job started here. If that user has another job on this node, the
-// file is reported instead.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile is left out.
+// the job's if the job's user created it since the job started on this node. If that user has another job on
+// this node, the file is reported instead.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. Files that were removed
+// in the meantime are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -20,17 +22,18 @@ namespace ckpt::agent::host {
 
 struct NamesAlone {
   std::set<std::uint64_t> files;      // inodes of the files that travel
-  std::vector<std::string> problems;  // a text for each name that does not
+  std::vector<std::string> problems;  // a text for each name that does not travel
 };
-// `held` are the files that the job's processes have.
+// Returns the files that the job has by name alone. `held` are the inodes of the files that the job's
+// processes have open or mapped.
 [[nodiscard]] NamesAlone names_alone_of(const NameOwner& owner, const std::set<std::uint64_t>& held);
 
-// Returns the mark for files that process `pid` makes. Empty: the process has ended.
+// Returns the mark for files that process `pid` creates. An empty string means that the process has ended.
 [[nodiscard]] std::string mark_of_maker(pid_t pid);
-// Returns the mark for files that an agent makes for a job.
+// Returns the mark for files that an agent creates for a job.
 [[nodiscard]] std::string mark_of_job(const std::string& job);
-// Marks a file. `replaces`: a mark that is there is replaced. A file system without such attributes has no
-// marks.
+// Marks a file. With `replaces`, an existing mark is replaced. On a file system without extended attributes
+// the function does nothing.
 void set_mark(const std::string& path, const std::string& mark, bool replaces);
 
 }  // namespace ckpt::agent::host

@@ -33,7 +33,7 @@ bool is_direct(std::string_view path) {
   return path.starts_with(kFolder) && path.find('/', kFolder.size()) == std::string_view::npos;
 }
 
-// "00:1a", hexadecimal.
+// Checks whether a hexadecimal text such as "00:1a" names the device `wanted`.
 bool is_device(const std::string& text, dev_t wanted) {
   char* end = nullptr;
   const unsigned long high = std::strtoul(text.c_str(), &end, 16);

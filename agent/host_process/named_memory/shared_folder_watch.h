@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks each file in /dev/shm with the process that makes it (names_alone.h), since the file itself does not
-// name its maker. A file whose maker ends before the watch looks stays without a mark.
-// Threads: one of its own, which ends with the object. Errors: kNotSupported where the kernel reports no
-// makers (Linux older than 5.9, no root).
+// Marks each file in /dev/shm with the process that creates it (names_alone.h), because the file itself does
+// not name its creator. If the creator ends before the watch reads the event, the file stays without a mark.
+// Threads: a separate thread, which ends with the object. Errors: kNotSupported if the kernel does not report
+// creators (Linux older than 5.9, no root).
 #pragma once
 
 #include <thread>
@@ -21,7 +21,7 @@ class SharedFolderWatch {
 
  private:
   SharedFolderWatch(UniqueFd end, std::thread thread) : end_(std::move(end)), thread_(std::move(thread)) {}
-  UniqueFd end_;  // the thread ends when this is closed
+  UniqueFd end_;  // closing this descriptor ends the thread
   std::thread thread_;
 };
 

@@ -27,7 +27,7 @@ struct FileSystem {
   unsigned long magic;
   const char* what;
 };
-// Mounted nowhere, or not where the program's files are.
+// File systems that are not mounted, or not mounted where the program's files are.
 constexpr std::array<FileSystem, 9> kOfTheKernel = {{{0x5345434d, "secret memory (memfd_secret)"},
                                                      {0x19800202, "a POSIX message queue"},
                                                      {0x6e736673, "a namespace"},
@@ -39,7 +39,7 @@ constexpr std::array<FileSystem, 9> kOfTheKernel = {{{0x5345434d, "secret memory
                                                      {0x09041934, "an object of the kernel"}}};
 constexpr unsigned long kHugePages = 0x958458f6;
 
-// Returns the number behind "NAME:" of /proc/PID/fdinfo/N.
+// Returns the number after "NAME:" in /proc/PID/fdinfo/N.
 std::optional<long> fdinfo_number(pid_t pid, int number, const std::string& name, int base = 10) {
   const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), kMaxFdinfo);
   if (!info.has_value()) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<long> fdinfo_number(pid_t pid, int number, const std::string& name
   return std::strtol(text.c_str() + at + name.size() + 2, nullptr, base);
 }
 
-// CRIU: "Unknown clock type".
+// Returns the reason why CRIU cannot dump a timer. CRIU reports "Unknown clock type".
 std::string why_no_timer(pid_t pid, int number) {
   constexpr std::array<long, 3> kClocks = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME};
   const auto clock = fdinfo_number(pid, number, "clockid");
@@ -57,7 +57,8 @@ std::string why_no_timer(pid_t pid, int number) {
   return "is a timer of clock " + std::to_string(*clock) + ", which CRIU cannot restore" + kCloseDescriptor;
 }
 
-// CRIU: "PIDFD_THREAD flag is currently not supported".
+// Returns the reason why CRIU cannot dump a pidfd. CRIU reports "PIDFD_THREAD flag is currently not
+// supported".
 std::string why_no_pidfd(pid_t pid, int number, const std::set<pid_t>& tree) {
   constexpr long kThread = O_EXCL;
   if ((fdinfo_number(pid, number, "flags", 8).value_or(0) & kThread) != 0)
@@ -73,7 +74,8 @@ bool is_known_kind(std::string_view kind) {
   return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
 }
 
-// A name directly in the root, where no program keeps files that it deletes, is the kernel's.
+// Checks for a name of the kernel. Such a name is directly in the root folder, where programs keep no files
+// that they delete.
 bool is_name_of_kernel(pid_t pid, const std::string& path, const std::string& opened_as) {
   if (!path.ends_with(kDeletedEnd) || path.find('/', 1) < path.size() - kDeletedEnd.size()) return false;
   struct stat file {};
@@ -119,7 +121,8 @@ std::string why_not_a_file(pid_t pid, const std::string& path, const std::string
          "), which cannot be restored" + kCloseDescriptor;
 }
 
-// CRIU: "The packetized mode for pipes is not supported yet".
+// Returns the reason why CRIU cannot dump a pipe. CRIU reports "The packetized mode for pipes is not
+// supported yet".
 std::string why_not_pipe(pid_t pid, int number) {
   if ((fdinfo_number(pid, number, "flags", 8).value_or(0) & O_DIRECT) == 0) return {};
   return std::string("is a pipe in packet mode (O_DIRECT), which CRIU cannot save") + kCloseDescriptor;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors and mappings that are not files of a disk. Kinds that CRIU is known to restore pass. All others
-// are named, with those that a newer kernel adds. Tried with CRIU 4.2.1.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile passes.
+// Descriptors and mappings that are not files on a disk. Kinds that CRIU is known to restore are accepted.
+// All other kinds are reported, including kinds that a newer kernel adds. Tests used CRIU 4.2.1.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. Descriptors that were
+// closed in the meantime are accepted.
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +12,17 @@
 
 namespace ckpt::agent::host {
 
-// Returns why an open descriptor whose link in /proc/PID/fd is no path cannot travel
-// ("anon_inode:[perf_event]", "net:[4026531840]"); empty: it can. `tree`: the job's processes.
+// Returns the reason why an open descriptor cannot travel whose link in /proc/PID/fd is no path
+// ("anon_inode:[perf_event]", "net:[4026531840]"). An empty string means that it can travel. `tree` contains
+// the job's processes.
 [[nodiscard]] std::string why_not_nameless(pid_t pid, int number, const std::string& link,
                                            const std::set<pid_t>& tree);
-// The same for a mapping's name in /proc/PID/maps that is not a path.
+// Returns the reason why a mapping cannot travel whose name in /proc/PID/maps is no path.
 [[nodiscard]] std::string why_not_mapped(const std::string& name);
-// Returns why a file that is open or mapped under a path has none: secret memory, a message queue, ...
-// `opened_as` also reaches a file without a name.
+// Returns the reason why an open or mapped path has no file: secret memory, a message queue, ... `opened_as`
+// also reaches a file without a name.
 [[nodiscard]] std::string why_not_a_file(pid_t pid, const std::string& path, const std::string& opened_as);
-// Returns why a pipe cannot travel.
+// Returns the reason why a pipe cannot travel.
 [[nodiscard]] std::string why_not_pipe(pid_t pid, int number);
 
 }  // namespace ckpt::agent::host

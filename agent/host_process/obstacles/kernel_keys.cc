@@ -13,7 +13,8 @@ constexpr std::size_t kMaxKeysText = 16u << 20;
 
 }  // namespace
 
-// "18f1d3a3 I--Q---     1 perm 3f010000     0     0 keyring   _pid: 1"; an empty one ends in "empty".
+// Finds a user's process keyrings in the kernel's list. A line has the form "18f1d3a3 I--Q---     1 perm
+// 3f010000     0     0 keyring   _pid: 1". The line of an empty keyring ends in "empty".
 std::vector<std::string> process_keyrings(const std::string& keys, uid_t uid) {
   std::vector<std::string> found;
   std::istringstream lines(keys);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that a process keeps in the kernel, in a keyring of its own or of a thread. They end with the process,
-// and a restored one has none. The kernel names no owner but a user: the keys are the job's if it is the only
-// job of its user on the node. Keys of a session or a user are not looked for: others keep keys there, too.
-// Threads: any; reads /proc/keys (offload()). Errors: none; without keyrings there are none.
+// Keys that a process stores in the kernel, in a process keyring or a thread keyring. The keys end with the
+// process, and a restored process has none. The kernel reports only the user as owner. Therefore the keys
+// count as the job's if the job is the only job of its user on the node. Keys of a session or a user are not
+// checked, because other programs store keys there, too.
+// Threads: any. The functions read /proc/keys (use offload()). Errors: none. A kernel without keyrings has no
+// keys.
 #pragma once
 
 #include <string>
@@ -12,10 +14,10 @@
 
 namespace ckpt::agent::host {
 
-// Returns a text for each keyring that holds keys.
+// Returns a text for each keyring that contains keys.
 [[nodiscard]] std::vector<std::string> key_rings_of(const NameOwner& owner);
 
-// Returns the numbers of that user's process keyrings with keys, by the text of /proc/keys.
+// Returns the numbers of the process keyrings of user `uid` that contain keys, from the text of /proc/keys.
 [[nodiscard]] std::vector<std::string> process_keyrings(const std::string& keys, uid_t uid);
 
 }  // namespace ckpt::agent::host

@@ -30,19 +30,21 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxObjectsText = 16u << 20;
 constexpr std::chrono::seconds kLongestLook{2};
-constexpr int kMaxSemaphores = 4096;  // the most semaphores of a set that are read
+constexpr int kMaxSemaphores = 4096;  // the most semaphores of one set that are read
 
 struct ObjectTable {
   ObjectKind kind;
-  const char* name;  // in /proc/sysvipc
+  const char* name;  // name of the table in /proc/sysvipc
 };
 constexpr std::array<ObjectTable, 3> kObjectTables = {
     {{ObjectKind::kMemory, "shm"}, {ObjectKind::kSemaphores, "sem"}, {ObjectKind::kQueue, "msg"}}};
 
 using ObjectKey = std::pair<ObjectKind, int>;
-using Users = std::map<ObjectKey, std::set<pid_t>>;  // processes that have made or used it; 0 and below: none
+using Users = std::map<ObjectKey, std::set<pid_t>>;  // processes that have created or used an object; values
+                                                     // of 0 and below are no process
 
-// The columns by the heading's names, as they differ between kernels.
+// Reads the objects of a table. The heading's names identify the columns, because the columns differ between
+// kernels.
 void read_objects(ObjectKind kind, const std::string& text, std::vector<SystemVObject>& objects,
                   Users& users) {
   std::istringstream lines(text);
@@ -84,8 +86,9 @@ bool has_user(const std::set<pid_t>& pids) {
   return std::any_of(pids.begin(), pids.end(), [](pid_t pid) { return pid > 0; });
 }
 
-// Runs after the fork, so it makes async-signal-safe calls only. Writes the tables as this PID namespace sees
-// them, each behind its length. Then writes a number for each semaphore set: whether a process of the
+// Runs after the fork, so the function calls only async-signal-safe functions. Writes a number for each
+// semaphore set, then the tables as this PID namespace sees them. A zero byte ends each table. A positive
+// number for a semaphore set means that a process of the
 // namespace has used it last.
 [[noreturn]] void tell_from_within(int to, const std::vector<SystemVObject>& objects) {
   const auto write_all_of = [to](const void* bytes, std::size_t count) {
@@ -118,7 +121,8 @@ bool has_user(const std::set<pid_t>& pids) {
   ::_exit(0);
 }
 
-// A child that has a child in the namespace of `space`, and ends with it.
+// Starts a child process that starts its own child in the namespace of `space`. The first child ends with the
+// second.
 pid_t start_look(int space, int to, const std::vector<SystemVObject>& objects) {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -151,8 +155,8 @@ std::string read_until(int from, steady_clock::time_point deadline) {
   }
 }
 
-// The process ends by itself once it has reaped its child. Unreaped, the child would stay in the namespace
-// and keep its init from ending.
+// Waits for the child process, which ends automatically after it has reaped its own child. An unreaped child
+// would stay in the namespace and prevent the namespace's init from ending.
 void await_look(pid_t child, steady_clock::time_point deadline) {
   const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
@@ -163,7 +167,7 @@ void await_look(pid_t child, steady_clock::time_point deadline) {
   }
 }
 
-// Returns the users by their numbers in the PID namespace of `root`.
+// Returns the users of the objects by their process ids in the PID namespace of `root`.
 Users users_within(pid_t root, const std::vector<SystemVObject>& objects) {
   Users users;
   const UniqueFd space(::open(proc_path(root, "/ns/pid").c_str(), O_RDONLY | O_CLOEXEC));

@@ -20,7 +20,7 @@ namespace {
 
 using QueueId = std::pair<dev_t, ino_t>;
 
-// All queues of this IPC namespace; mounted nowhere.
+// Opens the folder of all queues of this IPC namespace. The file system is not mounted anywhere.
 UniqueFd open_queues() {
   const UniqueFd fs(static_cast<int>(::syscall(SYS_fsopen, "mqueue", FSOPEN_CLOEXEC)));
   if (!fs || ::syscall(SYS_fsconfig, fs.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return {};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX message queues by name. One that a process has open is found among its descriptors; this finds those
-// that the job made and no process has open. The kernel notes no maker. A queue is the job's where its user
-// made it since the job started here, and that user has no other job on this node.
-// Threads: any; reads files under /proc (offload()). Errors: none; where the kernel has no such queues there
-// are none.
+// POSIX message queues by name. A queue that a process has open is found among its descriptors. This module
+// finds the queues that the job created and no process has open. The kernel does not record the creator. A
+// queue counts as the job's if the job's user created it since the job started here. That user must have no
+// other job on this node.
+// Threads: any. The function reads files under /proc (use offload()). Errors: none. A kernel without message
+// queues has none.
 #pragma once
 
 #include <string>

@@ -22,19 +22,20 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxStateText = 1u << 16;
-constexpr std::size_t kSpareDescriptors = 4;  // CRIU opens as many in the process
-// CRIU keeps as many of its own above the process's highest one, below its own limit in steps of 128.
+constexpr std::size_t kSpareDescriptors = 4;  // number of descriptors that CRIU opens in the process
+// The number of descriptors that CRIU opens for itself in the process. They are above the process's highest
+// descriptor and below CRIU's own limit, in steps of 128.
 constexpr std::uint64_t kCriuDescriptors = 64;
 constexpr std::uint64_t kDescriptorStep = 128;
 constexpr int kResetOnFork = 0x40000000;
-constexpr unsigned kResources = 24;  // CAP_SYS_RESOURCE
+constexpr unsigned kResources = 24;  // number of the capability CAP_SYS_RESOURCE
 
 std::string link_at(const std::string& path) {
   std::error_code gone;
   return std::filesystem::read_symlink(path, gone).string();
 }
 
-// The words behind "NAME:" of a status file.
+// Returns the words after "NAME:" in a status file.
 std::vector<std::string> state_words(const std::string& status, const std::string& name) {
   std::vector<std::string> words;
   const std::size_t at = status.find("\n" + name + ":");
@@ -109,7 +110,7 @@ class ProcessLook {
   std::vector<std::string> found_;
 };
 
-// CRIU: "Can't dump nested user namespace".
+// Checks the namespaces. CRIU reports "Can't dump nested user namespace".
 void ProcessLook::look_at_namespaces() {
   const std::string folder = proc_path(pid_, "/ns/");
   for (const char* space : {"mnt", "net", "ipc"}) {
@@ -129,7 +130,7 @@ void ProcessLook::look_at_namespaces() {
   }
 }
 
-// Checks the user: no process at the target may have other rights than the job's user.
+// Checks the user. No process at the target may have other rights than the job's user.
 void ProcessLook::look_at_user() {
   const std::string first = pid_ == root_ ? status_ : state_text(proc_path(root_, ""));
   for (const char* name : {"Uid", "Gid"}) {
@@ -144,14 +145,15 @@ void ProcessLook::look_at_user() {
   }
 }
 
-// The kernel lets no process under a filter take another out of one: "suspending seccomp failed: EPERM".
+// Checks the system call filter. The kernel does not let a filtered process suspend the filter of another
+// process: "suspending seccomp failed: EPERM".
 void ProcessLook::look_at_filter() {
   if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
   add("runs under a filter of system calls (seccomp), and so does this agent, so CRIU cannot save it: "
       "start the agent without a filter (seccomp=unconfined)");
 }
 
-// CRIU: "Zombies with threads are not supported".
+// Checks the first thread. CRIU reports "Zombies with threads are not supported".
 void ProcessLook::look_at_leader() {
   const auto state = state_words(status_, "State");
   if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
@@ -159,7 +161,7 @@ void ProcessLook::look_at_leader() {
         "for them");
 }
 
-// CRIU: "Can't make VM id", "Can't make FS id".
+// Checks what the process shares with its parent. CRIU reports "Can't make VM id" or "Can't make FS id".
 void ProcessLook::look_at_parent() {
   const auto parent = static_cast<pid_t>(state_number(status_, "PPid"));
   if (pid_ == root_ || parent <= 1) return;
@@ -177,7 +179,8 @@ void ProcessLook::look_at_threads() {
   }
 }
 
-// True: one text for all threads suffices. CRIU gives a restored thread what the first thread has.
+// Checks one thread. Returns true if one text for all threads suffices. CRIU gives a restored thread the
+// settings of the first thread.
 bool ProcessLook::look_at_thread(pid_t thread) {
   const std::string folder = proc_path(pid_, "/task/") + std::to_string(thread);
   look_at_tracer(thread == pid_ ? status_ : state_text(folder));
@@ -199,7 +202,7 @@ bool ProcessLook::look_at_thread(pid_t thread) {
   return false;
 }
 
-// CRIU: "Unseizable non-zombie".
+// Checks for a tracer. CRIU reports "Unseizable non-zombie".
 void ProcessLook::look_at_tracer(const std::string& status) {
   const auto tracer = static_cast<pid_t>(state_number(status, "TracerPid"));
   if (tracer == 0 || is_traced_ || own_.contains(tracer)) return;
@@ -207,7 +210,7 @@ void ProcessLook::look_at_tracer(const std::string& status) {
   add("is traced by " + name_of_process(tracer) + ": detach the tracer first");
 }
 
-// CRIU: "Inconsistent sched params", at the restore.
+// Checks the scheduling policy. CRIU reports "Inconsistent sched params" at the restore.
 void ProcessLook::look_at_schedule(pid_t thread) {
   static constexpr std::array<int, 5> kKnown = {SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE};
   const int policy = ::sched_getscheduler(thread);
@@ -218,7 +221,7 @@ void ProcessLook::look_at_schedule(pid_t thread) {
       (policy == 6 ? " (SCHED_DEADLINE)" : "") + ", which CRIU cannot restore: use chrt to change it");
 }
 
-// Returns how many descriptors this agent's CRIU may have.
+// Returns the number of descriptors that this agent's CRIU may have.
 std::uint64_t limit_of_criu() {
   rlimit own{};
   if (::getrlimit(RLIMIT_NOFILE, &own) != 0) return 0;
@@ -230,7 +233,8 @@ std::uint64_t limit_of_criu() {
   return most.has_value() ? std::strtoull(most->c_str(), nullptr, 10) : own.rlim_max;
 }
 
-// CRIU: "Can't create memfd in victim", and "Can't chose service_fd_base" at the restore.
+// Checks the descriptor limits. CRIU reports "Can't create memfd in victim", or "Can't chose service_fd_base"
+// at the restore.
 void ProcessLook::look_at_descriptors() {
   std::uint64_t count = 0;
   std::uint64_t highest = 0;

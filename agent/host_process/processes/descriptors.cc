@@ -14,7 +14,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Adds those that have no owner yet.
+// Adds an owner for each inode that has no owner yet.
 void look_into(const std::filesystem::path& process, const std::set<Inode>& inodes, const char* kind,
                std::map<Inode, Owner>& owners) {
   std::error_code gone;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open descriptors of other processes: what they are, who else has them, and copies of them for this process.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is gone, or may not be inspected, is
-// left out.
+// Open descriptors of other processes: their kinds, their other owners, and copies of them for this process.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. Descriptors that were
+// closed, or that may not be inspected, are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -19,20 +19,22 @@ using Inode = std::uint64_t;
 
 struct Owner {
   pid_t pid = 0;
-  std::string name;  // /proc/PID/comm
+  std::string name;  // text of /proc/PID/comm
 };
-// A process that has each of these open; `kind` as for inode_of(). What no process has, or one that may not
-// be inspected, is left out. Of several processes one that is not in `besides` is named.
+// Returns for each inode one process that has it open. `kind` has the meaning of inode_of()'s parameter.
+// Inodes without a process, or with a process that may not be inspected, are left out. If several processes
+// have an inode open, the function prefers a process that is not in `besides`.
 std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind,
                                  const std::set<pid_t>& besides);
 
-// The access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR; O_RDONLY if it is gone.
+// Returns the access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR. The result is O_RDONLY if the
+// descriptor is closed.
 [[nodiscard]] int access_of(pid_t pid, int number);
-// N of "KIND:[N]", 0 if `link` is not that.
+// Returns N of "KIND:[N]", or 0 if `link` has another form.
 [[nodiscard]] Inode inode_of(const std::string& link, const char* kind);
 
-// A descriptor of this process for the same open file (pidfd_getfd(2)); invalid, and errno has the reason,
-// where process or descriptor are gone.
+// Returns a descriptor of this process for the same open file (pidfd_getfd(2)). If the process or the
+// descriptor no longer exists, the result is invalid and errno has the reason.
 [[nodiscard]] UniqueFd borrow_descriptor(pid_t pid, int number);
 
 }  // namespace ckpt::agent::host

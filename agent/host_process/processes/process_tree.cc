@@ -36,7 +36,7 @@ void append_children(pid_t pid, std::vector<pid_t>& list) {
   }
 }
 
-// The numbers behind "NAME:" in /proc/PID/status, up to the end of the line.
+// Returns the numbers after "NAME:" in /proc/PID/status, up to the end of the line.
 std::vector<std::uint64_t> status_numbers(const std::string& status, const std::string& name, int base) {
   std::vector<std::uint64_t> numbers;
   const std::size_t at = status.find("\n" + name + ":");
@@ -73,7 +73,7 @@ bool is_memory_file(std::string_view name) {
   return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)") || name.starts_with("/SYSV");
 }
 
-// Finds memory without a file's name that processes share: such mappings, and open memory files.
+// Finds memory that processes share without a file's name: shared mappings and open memory files.
 void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   std::error_code gone;
   std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);
@@ -86,7 +86,8 @@ void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   }
   std::ifstream maps(proc_path(pid, "/maps"));
   for (std::string line; std::getline(maps, line);) {
-    // "7f05d87cd000-7f05d88cd000 rw-s 00000000 00:01 1620795    /dev/zero (deleted)" (proc_pid_maps(5))
+    // A line has the form "7f05d87cd000-7f05d88cd000 rw-s 00000000 00:01 1620795    /dev/zero (deleted)"
+    // (proc_pid_maps(5)).
     const std::size_t name = line.find('/');
     if (name == std::string::npos || !is_memory_file(std::string_view(line).substr(name))) continue;
     unsigned major = 0;
@@ -99,17 +100,17 @@ void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   }
 }
 
-// A job's children come and go while its tree is looked at; one that is gone is none of it. Its root is a
-// keeper's child and stays for the keeper to reap.
+// Checks whether a process left the tree. A job's children start and end while its tree is read, and an ended
+// child no longer belongs to the tree. The root is a keeper's child and stays until the keeper reaps it.
 bool left_meanwhile(pid_t pid, pid_t root) {
   return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// Returns the most bytes that a dump of the process writes.
+// Returns the maximum number of bytes that a dump of the process writes.
 Result<std::uint64_t> memory_of(pid_t pid) {
   CKPT_TRY(status, status_of(pid));
   std::uint64_t kib = 0;
-  // RssFile: private changed pages of files.
+  // RssFile counts the private changed pages of files.
   for (const char* name : {"RssAnon", "RssShmem", "VmSwap", "RssFile"}) {
     for (const std::uint64_t number : status_numbers(status, name, 10)) kib += number;
   }
@@ -182,11 +183,11 @@ uid_t user_of(pid_t pid) {
 bool has_ended(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return true;
-  // Its first thread may have ended alone.
+  // The first thread may have ended before the other threads.
   for (const std::uint64_t threads : status_numbers(*status, "Threads", 10)) {
     if (threads > 1) return false;
   }
-  // A process gives up its working folder when it ends, before it waits for its parent.
+  // An exiting process releases its working folder before it waits for its parent.
   std::error_code failed;
   (void)std::filesystem::read_symlink(proc_path(pid, "/cwd"), failed);
   return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
@@ -209,7 +210,7 @@ bool withstands(pid_t pid, int signal) {
 
 Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped) {
   CKPT_TRY(list, processes_of(root));
-  // Children first: none of them is to meet a parent that saw them stopped.
+  // Children come first, so that no child finds a parent that saw the children stopped.
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
     if (!stopped.empty() && stopped.contains(innermost_id_of(*it))) continue;
     if (::kill(*it, SIGCONT) != 0 && errno != ESRCH)

@@ -40,7 +40,8 @@ void trim(Processors& processors) {
   while (!processors.empty() && processors.back() == 0) processors.pop_back();
 }
 
-// Returns the processors on which a thread may run; 0: this thread. Empty: it is gone.
+// Returns the processors on which a thread may run. 0 means the calling thread. The result is empty if the
+// thread no longer exists.
 Processors processors_of(pid_t thread) {
   Processors mask(kMaxProcessorWords);
   const long bytes = ::syscall(SYS_sched_getaffinity, thread, mask.size() * sizeof mask[0], mask.data());
@@ -49,7 +50,7 @@ Processors processors_of(pid_t thread) {
   return mask;
 }
 
-// "0-3,8": the kernel's list of numbers.
+// Parses the kernel's list of numbers, such as "0-3,8".
 Processors parse_list(const std::string& text) {
   Processors all(kMaxProcessorWords);
   const char* at = text.c_str();
@@ -71,7 +72,8 @@ Processors node_processors() {
   return parse_list(whole_text("/sys/devices/system/cpu/online"));
 }
 
-// The last number of "NSpid:", which is that in the innermost namespace. 0: it is gone.
+// Returns the last number of "NSpid:", which is the id in the innermost namespace. The result is 0 if the
+// process no longer exists.
 pid_t inner_number(const std::string& status_path) {
   const std::string text = whole_text(status_path);
   const std::size_t line = text.find("\nNSpid:");
@@ -106,7 +108,7 @@ std::string status_of_thread(pid_t process, pid_t thread) {
   return proc_path(process, "/task/") + std::to_string(thread) + "/status";
 }
 
-// The settings of this agent and its node. Settings that equal them are not noted.
+// The settings of this agent and its node. Settings that equal these settings are not recorded.
 struct Usual {
   Processors own = processors_of(0);
   Processors all = node_processors();

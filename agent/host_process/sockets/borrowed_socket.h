@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP and UDP sockets of a process tree, as descriptors of this process for as long as they are asked or
-// set.
-// Threads: any. Errors: kNotFound where the tree is gone, and what the callback returns.
+// The TCP and UDP sockets of a process tree. They are available as descriptors of this process while a
+// callback reads or changes them.
+// Threads: any. Errors: kNotFound if the tree no longer exists, and the callback's errors.
 #pragma once
 
 #include <sys/types.h>
@@ -18,13 +18,13 @@ namespace ckpt::agent::host {
 struct BorrowedSocket {
   pid_t pid = 0;
   int number = 0;
-  UniqueFd fd;  // may be invalid: it was closed meanwhile
+  UniqueFd fd;  // descriptor of the socket; invalid if the socket was closed in the meantime
   [[nodiscard]] std::string where() const {
     return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
   }
 };
 
-// Each socket once, however many processes have it. Ends with the first error.
+// Visits each socket once, even if several processes have it. The function ends with the first error.
 Result<void> for_each_socket(pid_t root,
                              const std::function<Result<void>(Inode, const BorrowedSocket&)>& visit);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP and UDP ports that a stopped program holds, while its restored copy on the same machine takes them,
-// too: SO_REUSEPORT. It is set after the dump, so that the image has what the program itself had set.
-// Threads: any. Ownership: holds no socket, so that a port ends with its program. Errors: kIo, naming the
+// Shares the TCP and UDP ports of a stopped program with its restored copy on the same machine, through
+// SO_REUSEPORT. The option is set after the dump, so that the image has the program's own setting.
+// Threads: any. Ownership: the object owns no socket, so a port ends with its program. Errors: kIo names the
 // process.
 #pragma once
 
@@ -18,8 +18,8 @@ class BoundPorts {
  public:
   // Shares the ports of all processes under `root`, which are stopped.
   Result<void> share(pid_t root);
-  // Restores the program's own option, before the program goes on. Sockets that have ended meanwhile are left
-  // out.
+  // Restores the program's own option before the program continues. Sockets that were closed in the meantime
+  // are left out.
   void take_back();
 
  private:

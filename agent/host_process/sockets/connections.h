@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open TCP connections between two sockets of one process tree: to itself, or between its processes. They
-// travel between networks (CRIU's --tcp-established): both ends are saved with what is in their queues. Each
-// end stays in repair mode after a dump, so that it closes in silence.
-// Threads: any; reads files under /proc (offload()). Errors: kIo; what has ended meanwhile is left out.
+// Open TCP connections between two sockets of one process tree, within a process or between its processes.
+// The connections travel between networks (CRIU's --tcp-established). CRIU saves both ends and their queues.
+// Each end stays in repair mode after a dump, so the kernel closes it without sending a packet.
+// Threads: any. The functions read files under /proc (use offload()). Errors: kIo. Sockets that were closed
+// in the meantime are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -16,22 +17,22 @@
 
 namespace ckpt::agent::host {
 
-// The established connections of the tree's sockets `own` whose other end is in the tree, too.
+// Returns the established connections of the tree's sockets `own` whose other end is in the tree, too.
 [[nodiscard]] std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>& all,
                                                             const std::map<Inode, std::string>& own);
 
 class ConnectionRepair {
  public:
-  // Notes the options of the sockets before the dump: repair mode changes one.
+  // Records the options of the sockets before the dump, because repair mode changes one option.
   static Result<ConnectionRepair> before(pid_t root);
-  // True if there are such connections: a dump must then save them.
+  // Checks whether there are such connections. A dump must then save them.
   [[nodiscard]] bool has_any() const noexcept { return !reuse_.empty(); }
-  // Ends repair mode after a dump, before the processes go on. An agent that has not begun the dump may call
-  // it, too.
+  // Ends repair mode after a dump, before the processes continue. An agent that has not begun the dump may
+  // call this function, too.
   Result<void> end(pid_t root) const;
 
  private:
-  std::map<Inode, int> reuse_;  // SO_REUSEADDR
+  std::map<Inode, int> reuse_;  // value of SO_REUSEADDR for each socket
 };
 
 }  // namespace ckpt::agent::host

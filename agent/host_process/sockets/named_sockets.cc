@@ -29,7 +29,7 @@ struct BoundPath {
   std::string path;
 };
 
-// "Num RefCount Protocol Flags Type St Inode Path".
+// Reads the table with the heading "Num RefCount Protocol Flags Type St Inode Path".
 std::vector<BoundPath> bound_paths(pid_t pid) {
   std::vector<BoundPath> bound;
   const auto table = read_file(proc_path(pid, "/net/unix"), kMaxUnixTableBytes);
@@ -51,14 +51,15 @@ bool is_socket(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode);
 }
 
-// True for a folder like /tmp, in which everybody may make files.
+// Checks for a folder such as /tmp, in which every user may create files.
 bool is_for_everybody(const fs::path& folder) {
   struct stat facts {};
   return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0 &&
          (facts.st_mode & S_IWOTH) != 0;
 }
 
-// In other folders, which nodes may share, the path may be the restored program's.
+// Checks whether the path is in a temporary folder. In other folders, which nodes may share, the path may
+// belong to the restored program.
 bool is_temporary(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   return is_for_everybody(folder) || is_for_everybody(folder.parent_path());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unix sockets of a process tree that are bound to a path. Python's forkserver and managers have one each, in
-// a folder of /tmp that they make. CRIU binds the path again; the folder travels.
-// Threads: any; reads files under /proc (offload()). Errors: kNotFound where the tree is gone, kIo.
+// Unix sockets of a process tree that are bound to a path. Each of Python's forkserver and managers has such
+// a socket, in a folder of /tmp that it creates. CRIU binds the path again, and gpumigrate transfers the
+// folder.
+// Threads: any. The functions read files under /proc (use offload()). Errors: kNotFound if the tree no longer
+// exists. kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +21,7 @@ struct SocketFolder {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "SocketFolder";
   std::string path;
-  std::uint32_t mode = 0;  // permission bits only
+  std::uint32_t mode = 0;  // the folder's permission bits only
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   template <class A>
@@ -40,23 +42,23 @@ struct SocketFolders {
 
 struct NamedSockets {
   std::vector<std::string> paths;
-  std::vector<SocketFolder> folders;  // folders of the paths, each once
+  std::vector<SocketFolder> folders;  // folders of the paths; each folder is listed once
 };
 Result<NamedSockets> named_sockets_of(pid_t root);
 
-// Returns a text for each folder that this target lacks and that is not made, because it does not lie in a
-// folder in which everybody may make files (/tmp).
+// Returns a text for each folder that this target lacks and that is not created. A folder is created only
+// within a folder in which every user may create files (/tmp).
 std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders);
-// Notes the folders in the image's folder. Called at the source, after the dump.
+// Records the folders in the image's folder. Call this function at the source, after the dump.
 Result<void> save_socket_folders(pid_t root, const std::string& images);
-// Makes the folders of an image that are missing, and returns their paths. A failure leaves none. kCorrupt:
-// the image is malformed.
+// Creates the missing folders of an image and returns their paths. A failure leaves no folder behind.
+// kCorrupt means that the image is malformed.
 Result<std::vector<std::string>> make_socket_folders(const std::string& images);
-// Removes the folders of a restore that is not used, with the sockets in them.
+// Removes the folders of an unused restore, with the sockets in them.
 void remove_folders(const std::vector<std::string>& made);
 
-// Removes paths to which no socket is bound, in or below a folder in which everybody may make files, and then
-// their empty folders. Called at the source, once the tree has ended.
+// Removes paths to which no socket is bound, in or below a folder in which every user may create files. The
+// function then removes their empty folders. Call this function at the source, after the tree has ended.
 void remove_left(const NamedSockets& sockets);
 
 }  // namespace ckpt::agent::host

@@ -16,7 +16,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-// True if the tree has still one end of the pipe, under that number, and the other end is open elsewhere.
+// Checks whether the tree still has one end of the pipe under that number, and the other end is open
+// elsewhere.
 bool has_other_end(Inode pipe, pid_t pid, int number) {
   const UniqueFd end = borrow_descriptor(pid, number);
   struct stat facts {};
@@ -71,7 +72,7 @@ Result<std::vector<std::string>> TreePipes::to_outside(pid_t root) {
   std::vector<std::string> texts;
   for (const auto& [inode, pipe] : pipes_) {
     const auto owner = owners.find(inode);
-    // The tree's own end has the same number.
+    // The tree's own end has the same inode number.
     const bool is_known =
         owner != owners.end() && std::find(tree.begin(), tree.end(), owner->second.pid) == tree.end();
     if (!is_known && !has_other_end(inode, pipe.pid, pipe.number)) continue;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipes of a process tree: which of them lead to a process outside. An end whose other end is closed
-// leads to nobody and travels, as when a program has closed the input of its child.
-// Threads: any; reads files under /proc (offload()). Errors: kNotFound where the tree is gone.
+// The pipes of a process tree that lead to a process outside the tree. An end whose other end is closed leads
+// to no process and travels. An example is a program that has closed the input of its child.
+// Threads: any. The functions read files under /proc (use offload()). Errors: kNotFound if the tree no longer
+// exists.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +18,11 @@ namespace ckpt::agent::host {
 
 class TreePipes {
  public:
-  // Descriptor `number` of `pid`; `access`: its O_ACCMODE.
+  // Records descriptor `number` of `pid`. `access` is its O_ACCMODE.
   void note(Inode pipe, pid_t pid, int number, int access);
-  // The noted pipes that lead outside their tree, each as text. The tree may run: ends that it has opened
-  // since are looked for, and an end that is closed meanwhile leads nowhere.
+  // Returns the recorded pipes that lead outside their tree, each as text. The tree may run: the function
+  // also checks ends that the tree has opened since. An end that was closed in the meantime leads to no
+  // process.
   Result<std::vector<std::string>> to_outside(pid_t root);
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMaxNetlinkTable = 64u << 20;
 constexpr std::size_t kGroupWords = 64;
-constexpr int kNetlinkOptions = 270;  // SOL_NETLINK
+constexpr int kNetlinkOptions = 270;  // value of SOL_NETLINK
 constexpr const char* kCloseSocket = ": let the program close it before the move";
 
 std::optional<int> socket_option(int socket, int level, int name) {
@@ -56,12 +56,13 @@ std::string socket_not_saved(const std::string& what) {
   return "is a socket of " + what + ", which cannot be restored" + kCloseSocket;
 }
 
-// CRIU: "Unsupported proto", "Can't dump corked dgram socket".
+// Returns the reason why CRIU cannot save an Internet socket. CRIU reports "Unsupported proto" or "Can't dump
+// corked dgram socket".
 std::string why_not_internet(int socket, int type, int protocol) {
   if (type == SOCK_RAW || (type == SOCK_STREAM && protocol == IPPROTO_TCP)) return {};
   const bool is_datagram = type == SOCK_DGRAM && (protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE);
   if (!is_datagram) {
-    const bool multipath = protocol == 262;  // IPPROTO_MPTCP
+    const bool multipath = protocol == 262;  // value of IPPROTO_MPTCP
     return socket_not_saved(multipath ? "Multipath TCP"
                                       : "the internet's protocol " + std::to_string(protocol));
   }
@@ -69,7 +70,7 @@ std::string why_not_internet(int socket, int type, int protocol) {
   return "is a corked UDP socket (UDP_CORK), which CRIU cannot save: let the program send what it holds";
 }
 
-// CRIU knows the first 32 groups.
+// Returns the reason why CRIU cannot save a netlink socket. CRIU knows the first 32 groups only.
 std::string why_not_netlink(int socket) {
   std::array<std::uint32_t, kGroupWords> groups{};
   socklen_t bytes = sizeof groups;
@@ -80,14 +81,14 @@ std::string why_not_netlink(int socket) {
 
 }  // namespace
 
-// CRIU: "The socket has data to read".
+// Returns the netlink sockets with unread messages. CRIU reports "The socket has data to read".
 std::map<Inode, std::string> unread_netlink(pid_t pid) {
   std::map<Inode, std::string> unread;
   const Result<std::string> table = read_file(proc_path(pid, "/net/netlink"), kMaxNetlinkTable);
   if (!table.has_value()) return unread;
   std::istringstream lines(*table);
   std::string line;
-  std::getline(lines, line);  // the heading
+  std::getline(lines, line);  // skips the heading
   while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string address, port, groups;

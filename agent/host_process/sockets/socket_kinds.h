@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds and states of sockets that CRIU cannot save or restore. Kinds that it is known to restore pass. All
-// others are named by their family. Tried with CRIU 4.2.1.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile passes.
+// Kinds and states of sockets that CRIU cannot save or restore. Kinds that CRIU is known to restore are
+// accepted. All other kinds are reported by their family. Tests used CRIU 4.2.1.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. Sockets that were closed
+// in the meantime are accepted.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +14,11 @@
 
 namespace ckpt::agent::host {
 
-// Returns the netlink sockets in process `pid`'s network that hold messages: inode -> text.
+// Returns the netlink sockets in process `pid`'s network that contain unread messages: inode -> text.
 [[nodiscard]] std::map<Inode, std::string> unread_netlink(pid_t pid);
 
-// Returns why a socket, of which this process has a copy, cannot travel; empty: it can.
+// Returns the reason why a socket cannot travel. `socket` is this process's copy of it. An empty string means
+// that the socket can travel.
 [[nodiscard]] std::string why_not_socket(int socket);
 
 }  // namespace ckpt::agent::host

@@ -32,7 +32,8 @@ constexpr unsigned kEstablished = 0x01;
 constexpr unsigned kListen = 0x0A;
 constexpr unsigned kClosed = 0x07;
 
-// "0100007F:1F90" of /proc/net/tcp, or 32 digits of tcp6: words in the machine's byte order.
+// Parses an address such as "0100007F:1F90" of /proc/net/tcp, or 32 digits of tcp6. The digits are words in
+// the machine's byte order.
 std::string address_text(const std::string& field) {
   const std::size_t colon = field.find(':');
   if (colon != 8 && colon != 32) return field;
@@ -54,7 +55,7 @@ using TakeSocket = std::function<void(Inode inode, unsigned long state, const st
 void read_table(const std::string& text, const TakeSocket& take) {
   std::istringstream lines(text);
   std::string line;
-  std::getline(lines, line);  // the heading
+  std::getline(lines, line);  // skips the heading
   while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string number, local, remote, state, queues, timer, retransmits, user, timeout;
@@ -70,7 +71,7 @@ void read_table(const std::string& text, const TakeSocket& take) {
 Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, const TakeSocket& take) {
   for (const char* table : tables) {
     const std::string path = "/proc/" + std::to_string(pid) + "/net/" + table;
-    if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6
+    if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6 has no such file
     CKPT_TRY(text, read_file(path, kMaxTableBytes));
     read_table(text, take);
   }
@@ -151,7 +152,7 @@ Result<std::string> why_not_bound(const std::string& protocol, const std::string
                  "\"" + protocol + "\" at \"" + address + "\" is not a socket that can be moved");
   const UniqueFd socket(
       ::socket(parsed.endpoint.protocol().family(), (is_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0));
-  const int yes = 1;  // CRIU does so, too: an address that only a former connection held is free
+  const int yes = 1;  // CRIU sets the option, too, so an address of a former connection counts as free
   if (is_tcp) (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (socket &&
       ::bind(socket.get(), parsed.endpoint.data(), static_cast<socklen_t>(parsed.endpoint.size())) == 0)

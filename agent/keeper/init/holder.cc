@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kNotStarted = 127;
 
-// Runs in the child, so it makes async-signal-safe calls only.
+// Runs in the child, so the function calls only async-signal-safe functions.
 [[noreturn]] void become_holder(const char* init, int alive, int null) {
   ::setsid();
   const bool good = ::dup2(alive, 0) >= 0 && ::dup2(null, 1) >= 0 && ::dup2(null, 2) >= 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PID namespace for a process that CRIU restores into it. Its first process does nothing but be there
-// (`gpumigrate-init --hold`). So the restored process finds its number free, whatever the node has.
-// Threads: one that forks. Ownership: the namespace ends, with all in it, when `alive` is closed, so also
-// when its owner dies. Errors: kNotSupported without root, kIo.
+// A PID namespace for a process that CRIU restores into it. The namespace's first process does nothing
+// (`gpumigrate-init --hold`). Therefore the restored process finds its number free, independent of the node's
+// processes.
+// Threads: one that forks. Ownership: the namespace and all its processes end when `alive` is closed, also at
+// the end of its owner. Errors: kNotSupported without root, kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ struct NamespaceHolder {
   UniqueFd pid_namespace;
 };
 
-// `init`: path of gpumigrate-init.
+// Starts the first process of the namespace. `init` is the path of gpumigrate-init.
 Result<NamespaceHolder> hold_pid_namespace(const std::string& init);
 
 }  // namespace ckpt::keeper

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-init --report FD -- PROGRAM ARGS...: process 1 of a job's own PID namespace, child of the
 // keeper, parent of the program. The namespace lets a copy of the program keep its process ids while the
-// stopped original still has them. The init is moved with the program, so it is small, static, and holds no
-// descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
+// stopped original still has them. The init moves with the program, so it is small and static, and has no
+// descriptor except 0-2. The keeper starts the init with the program's environment, folder and descriptors.
 //   Signals: a signal to this process alone is passed on to the program. The keeper itself signals each
 //   process of the job.
 //   Status: it reaps, and ends when the program has ended (the kernel then kills the rest of the namespace).
@@ -10,9 +10,9 @@
 //   exit code; its name has the rest of the program's end (init_words.h).
 //   FD: an int (errno) is written to it if PROGRAM cannot be started; it is closed with nothing written once
 //   PROGRAM runs.
-// gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its
-// standard input does (holder.h).
-// Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
+// gpumigrate-init --hold: process 1 of a PID namespace into which other processes are restored. It ends when
+// its standard input is closed (holder.h).
+// Threads: one. Errors: exit code 127 after a report, 64 for wrong usage.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -38,7 +38,7 @@ constexpr int kExitNotStarted = 127;
 constexpr int kSignalBase = 128;
 
 volatile sig_atomic_t program = 0;
-volatile sig_atomic_t is_terminated = 0;  // the whole job got SIGTERM
+volatile sig_atomic_t is_terminated = 0;  // set when the whole job received SIGTERM
 
 void pass_on(int number, siginfo_t* info, void*) {
   if (number == SIGTERM && info->si_code == SI_QUEUE && info->si_pid == 0 &&
@@ -46,13 +46,14 @@ void pass_on(int number, siginfo_t* info, void*) {
     is_terminated = 1;
     return;
   }
-  // A signal from the namespace's own processes (the program's kill(0, …)), or to the whole group, reaches
-  // the program itself.
+  // A signal from the namespace's own processes (the program's kill(0, …)), or to the whole group, also
+  // reaches the program directly.
   const bool from_outside = info->si_code <= 0 && info->si_pid == 0;
   if (from_outside && program > 0 && ::getpgid(program) != ::getpgrp()) ::kill(program, number);
 }
 
-// The signals that a keeper or a user sends on purpose. Without a handler they would be lost on process 1.
+// Installs handlers for the signals that a keeper or a user sends on purpose. Without a handler, process 1
+// would lose them.
 void pass_signals_on() {
   struct sigaction action {};
   action.sa_sigaction = pass_on;
@@ -85,8 +86,8 @@ void wait_for_all_others() {
   }
 }
 
-// An exit code has too few bits, and process 1 that is killed has none: its name stays readable until it is
-// reaped.
+// Sets the process name to the program's end. An exit code has too few bits, and a killed process 1 has no
+// exit code. The name stays readable until process 1 is reaped.
 void tell_end(int status) {
   char name[16];
   if (WIFSIGNALED(status)) {
@@ -97,7 +98,7 @@ void tell_end(int status) {
   ::prctl(PR_SET_NAME, name);
 }
 
-// Orphans of the namespace come here and leave no zombies.
+// Orphans of the namespace become children of this process and leave no zombies.
 int hold() {
   ::signal(SIGCHLD, SIG_IGN);
   char nothing = 0;

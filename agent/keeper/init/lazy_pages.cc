@@ -8,7 +8,7 @@
 namespace ckpt::keeper {
 namespace {
 
-constexpr int kEventShift = 16;  // of a wait status: which event it is (ptrace(2))
+constexpr int kEventShift = 16;  // position of the event number in a wait status (ptrace(2))
 
 }  // namespace
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a restored program that runs before all of it is there. A process of CRIU, the server, brings
-// each page that the program touches, and the others beside that. The kernel makes the program wait until
-// then (userfaultfd). It gives zeros instead once the server is gone. So the caller traces the server
-// (ptrace(2)): one that is about to end too early, for whatever reason, stops first, with all that it holds.
-// Threads: one, always the same, as ptrace asks. Ownership: the server is a child of the caller, who waits
-// for it; it ends by itself. If the caller ends, the server goes on. Errors: of ptrace.
+// The memory of a restored program that runs before all its memory is present. A process of CRIU, the server,
+// provides each page that the program accesses, and the other pages in the meantime. The kernel lets the
+// program wait for a page (userfaultfd). After the server has ended, the kernel provides zeros instead.
+// Therefore the caller traces the server (ptrace(2)). A server that is about to end too early, for any
+// reason, stops first, with all its memory.
+// Threads: one, always the same, as ptrace requires. Ownership: the server is a child of the caller, who
+// waits for it. The server ends automatically. If the caller ends, the server continues. Errors: errors of
+// ptrace.
 #pragma once
 
 #include <sys/types.h>
@@ -22,14 +24,14 @@ class LazyPages {
 
   enum class State {
     kGoesOn,
-    kWhole,  // all pages are there
-    kLost,   // it is stopped at its end, or has ended; pages are missing
+    kWhole,  // all pages are present
+    kLost,   // the server is stopped at its end, or has ended; pages are missing
   };
-  // Takes a status of the server from waitpid. A stop that is not its end is undone.
+  // Handles a wait status of the server from waitpid. The server continues after a stop that is not its end.
   [[nodiscard]] State on_changed(int status);
   // Returns the wait status with which the server ends, after kLost.
   [[nodiscard]] int end_status() const { return end_status_; }
-  // Called when no process is left that could read zeros.
+  // Lets the server end. Call this function when no process is left that could read zeros.
   void let_end();
 
  private:

@@ -47,7 +47,7 @@ int program_status(pid_t init, int init_status) {
     if (!name->starts_with(word)) return std::nullopt;
     return static_cast<int>(std::strtol(name->c_str() + word.size(), nullptr, 10));
   };
-  // Killed while it waited for what the program has left behind.
+  // The init was killed while it waited for processes that the program has left behind.
   if (const auto code = number_after(kExitName)) return WIFSIGNALED(init_status) ? *code << 8 : init_status;
   const auto killed_by = number_after(kSignalName);
   if (!killed_by) return init_status;
@@ -57,7 +57,7 @@ int program_status(pid_t init, int init_status) {
 }
 
 pid_t program_of(pid_t init) {
-  // The first child is the oldest; orphans that init adopts come after it.
+  // The first child is the oldest. Orphans that the init adopts come after the first child.
   const Result<std::string> children =
       read_file(proc_path(init, "/task/") + std::to_string(init) + "/children", kMaxProcText);
   if (!children.has_value()) return 0;

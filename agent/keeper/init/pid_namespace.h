@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's side of a job in a PID namespace of its own (see init.cc): making the namespace, and reading
-// how the program ended.
-// Threads: one that forks. Errors: kNotSupported without the right to make namespaces (root), kIo.
+// The keeper's side of a job with its own PID namespace (see init.cc). The functions create the namespace and
+// read how the program ended.
+// Threads: one that forks. Errors: kNotSupported without the right to create namespaces (root). kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +13,15 @@
 
 namespace ckpt::keeper {
 
-// Forks; the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay:
-// its parent's id is 0 there, and fork handlers have not run.
+// Forks. The child is process 1 of a new PID namespace and must exec gpumigrate-init without delay. The id of
+// its parent is 0 in that namespace, and fork handlers have not run.
 Result<pid_t> fork_into_pid_namespace();
 
-// Returns how the program ended, as a wait status, from that of its init. Call it before `init` is reaped
-// (waitid with WNOWAIT tells when): a signal that killed the program is in the init's name.
+// Returns the wait status of the program, from the wait status of its init. Call this function before `init`
+// is reaped (wait with waitid and WNOWAIT). If a signal killed the program, the signal is in the init's name.
 [[nodiscard]] int program_status(pid_t init, int init_status);
 
-// Returns the program itself, child of `init`, by its number in this namespace; 0 if there is none.
+// Returns the id of the program, a child of `init`, in this namespace. Returns 0 if there is none.
 [[nodiscard]] pid_t program_of(pid_t init);
 
 }  // namespace ckpt::keeper

@@ -21,7 +21,7 @@ namespace {
 constexpr int kNotStarted = 127;
 constexpr std::size_t kMaxChildrenText = 1 << 20;
 
-// Runs in the child, so it makes async-signal-safe calls only.
+// Runs in the child, so the function calls only async-signal-safe functions.
 [[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
   for (int number = 1; number < NSIG; ++number) {
     if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
@@ -59,7 +59,8 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
   return status;
 }
 
-// Ends CRIU itself, the program that it has restored, and the orphans that come here when these end.
+// Ends CRIU itself and the program that CRIU has restored. The function also ends the orphans that become
+// children of this process after these ends.
 void end_children() {
   for (;;) {
     const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
@@ -69,7 +70,7 @@ void end_children() {
     int status = 0;
     const pid_t changed = ::waitpid(-1, &status, 0);
     if (changed < 0 && errno != EINTR) return;
-    // The server of missing pages stops at its end (lazy_pages.h); a second SIGKILL does not get it further.
+    // The server of missing pages stops at its end (lazy_pages.h), and a second SIGKILL does not continue it.
     if (changed > 0 && WIFSTOPPED(status)) ::ptrace(PTRACE_CONT, changed, nullptr, nullptr);
   }
 }
@@ -87,7 +88,7 @@ Result<pid_t> read_pid(const std::string& path) {
   return pid;
 }
 
-// Waits until the command has ended. `failed` is the message if it did not succeed.
+// Waits until the command has ended. `failed` is the error message if the command did not succeed.
 Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command,
                          const char* failed) {
   std::vector<char*> argv;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a program from a CRIU image as the keeper's child. The agent composes the command
-// (agent/host_process/criu.h); the keeper gives it the log and becomes the parent.
-// Threads: one; it blocks until CRIU is done. Ownership: the process is a child of the caller. Errors: kIo
-// (why stands in CRIU's log, which the agent reads), kTimedOut. Every child of the caller is killed then, so
-// that nothing of the program is left.
+// Starts a program from a CRIU image as the keeper's child. The agent composes the command
+// (agent/host_process/criu.h). The keeper provides the log and becomes the parent.
+// Threads: one, which blocks until CRIU has finished. Ownership: the process is a child of the caller.
+// Errors: kIo (the reason is in CRIU's log, which the agent reads), kTimedOut. Every child of the caller is
+// then killed, so that nothing of the program is left.
 #pragma once
 
 #include <sys/types.h>
@@ -25,19 +25,21 @@ inline constexpr int kRestoredLogFd = 10;
 inline constexpr int kRestoredNamespaceFd = 11;
 
 struct RestoreSpec {
-  std::vector<std::string> command;          // argv; [0] is the path of CRIU
-  std::string pid_file;                      // written by CRIU at the command's order; removed first
-  int log = -1;                              // the program's new log, opened for appending
-  int pid_namespace = -1;                    // holder.h; -1: the image has its own
-  std::chrono::milliseconds timeout{60000};  // later CRIU is killed
-  // Run first; starts the process that brings the program's memory. Empty: it comes with the program. The
-  // caller is a subreaper then.
+  std::vector<std::string> command;  // arguments of the command; the first one is the path of CRIU
+  std::string pid_file;    // file that CRIU writes because of the command; an old file is removed first
+  int log = -1;            // descriptor of the program's new log, opened for appending
+  int pid_namespace = -1;  // descriptor of the PID namespace (holder.h); -1 if the image
+                           // has its own namespace
+  std::chrono::milliseconds timeout{60000};  // CRIU is killed after this time
+  // The command that runs first and starts the process that provides the program's memory. An empty command
+  // means that the memory comes with the program. With a command, the caller must be a subreaper.
   std::vector<std::string> lazy_pages;
-  std::string lazy_pages_pid_file;  // written by that command
+  std::string lazy_pages_pid_file;  // file that the lazy_pages command writes
 };
 
 struct RestoredProgram {
-  // The init of the restored tree. It is stopped, with all its processes, if the command has --leave-stopped.
+  // The init of the restored tree. If the command has --leave-stopped, the init and all its processes are
+  // stopped.
   pid_t pid = 0;
   std::optional<LazyPages> lazy_pages;
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's end of its connection to the agent, if one is attached. A request that the keeper makes of
-// itself (kOwnRequest, see last_save.h) is answered through here as well, and goes to the owner instead.
-// Threads: one. Ownership: the connection; the owner outlives it. Errors: none; an agent that cannot be
-// written to is dropped, and the owner is notified.
+// The keeper's end of its connection to the agent, if an agent is attached. Answers to the keeper's own
+// requests (kOwnRequest, see last_save.h) also pass through this class, and go to the owner instead of the
+// agent.
+// Threads: one. Ownership: the connection. The owner outlives this object. Errors: none. If a write to the
+// agent fails, the agent is dropped and the owner is notified.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace ckpt::keeper {
 
-// No agent uses this number.
+// The request number of the keeper's own requests. No agent uses this number.
 inline constexpr std::uint64_t kOwnRequest = ~std::uint64_t{0};
 
 class AgentPort {
@@ -24,7 +25,7 @@ class AgentPort {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The connection is closed already.
+    // Handles the end of the agent's connection, which is already closed.
     virtual void on_agent_gone() = 0;
     virtual void on_own_answer(const local::Body& body) = 0;
     [[nodiscard]] virtual local::Status status() const = 0;
@@ -32,7 +33,7 @@ class AgentPort {
 
   explicit AgentPort(Owner& owner) : owner_(owner) {}
 
-  // Attaches the newest agent, and drops one that is attached first.
+  // Attaches the newest agent. An agent that is already attached is dropped first.
   void attach(Peer peer);
   void drop();
   [[nodiscard]] bool is_attached() const { return static_cast<bool>(peer_); }
@@ -41,7 +42,7 @@ class AgentPort {
 
   void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
   void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {});
-  // Answers with the keeper's present status; request 0: an event.
+  // Answers with the keeper's current status. Request 0 sends an event.
   void send_status(std::uint64_t request) { answer(request, owner_.status()); }
   void refuse(std::uint64_t request, local::MessageType type, ErrorCode code, const std::string& why);
 

@@ -20,7 +20,8 @@ bool Peer::has_ended() const {
   int number = -1;
   socklen_t size = sizeof number;
   if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_PEERPIDFD, &number, &size) != 0)
-    return errno != ENOPROTOOPT;  // reaped already
+    return errno != ENOPROTOOPT;  // ENOPROTOOPT means that the kernel lacks the option; other errors mean
+                                  // that the process was already reaped
   const UniqueFd process(number);
   pollfd ended{process.get(), POLLIN, 0};
   return ::poll(&ended, 1, 0) != 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of the keeper with its queue of unsent messages: a slow peer never blocks the keeper.
-// Threads: none. Ownership: the socket and the descriptors of queued messages. Errors: those of
-// local::Socket; close the peer then.
+// A connection of the keeper with its queue of unsent messages. A slow peer never blocks the keeper.
+// Threads: none. Ownership: the socket and the descriptors of queued messages. Errors: errors of
+// local::Socket. Close the peer after an error.
 #pragma once
 
 #include <deque>
@@ -20,15 +20,16 @@ class Peer {
   explicit operator bool() const { return static_cast<bool>(socket_); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
   [[nodiscard]] bool wants_to_write() const { return !queue_.empty(); }
-  // True if too much waits: take no more messages for this peer from the other side.
+  // Checks whether too many messages wait. The keeper must then take no more messages for this peer from the
+  // other side.
   [[nodiscard]] bool is_full() const { return queue_.size() >= kMaxQueued; }
 
   Result<void> send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
   Result<void> flush();
   Result<local::Received> receive() { return socket_.receive(); }
   Result<local::Socket::Peer> identity() const { return socket_.peer(); }
-  // True if the process that has connected has ended, even if another one has its number. False if the kernel
-  // cannot tell (before Linux 6.5).
+  // Checks whether the connected process has ended, even if another process has the same id. Returns false if
+  // the kernel cannot report this (before Linux 6.5).
   [[nodiscard]] bool has_ended() const;
 
  private:

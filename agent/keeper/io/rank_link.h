@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a job's processes with its keeper. One session is the rank's: it gets requests and answers
-// them. A transparent job may have others, of further processes that use a GPU. They only wait for their end,
-// or for the end of the rank's. The job cannot be moved while there are any.
-// Threads: one. Ownership: the connections; the owner outlives it. Errors: none; a rank that cannot be
-// written to is dropped, and the owner is notified.
+// The sessions of a job's processes with its keeper. One session belongs to the rank, which receives requests
+// and answers them. A transparent job may have other sessions, of further processes that use a GPU. These
+// sessions only wait for their end, or for the end of the rank's session. The job cannot be moved while they
+// exist.
+// Threads: one. Ownership: the connections. The owner outlives this object. Errors: none. If a write to a
+// rank fails, the rank is dropped and the owner is notified.
 #pragma once
 
 #include <sys/types.h>
@@ -23,9 +24,9 @@ class RankLink {
    public:
     virtual ~Owner() = default;
     virtual void on_rank_message(local::Received received) = 0;
-    // Its session is closed already.
+    // Handles the end of the rank's session, which is already closed.
     virtual void on_rank_gone() = 0;
-    // True if the agent cannot take more: the rank is not read then.
+    // Checks whether the agent cannot take more messages. The rank's messages are then not read.
     [[nodiscard]] virtual bool is_agent_full() const = 0;
   };
   struct Session {
@@ -41,25 +42,25 @@ class RankLink {
   [[nodiscard]] Peer& peer() { return rank_; }
   [[nodiscard]] const std::vector<Session>& others() const { return others_; }
   [[nodiscard]] std::uint32_t count() const;
-  // The process of the rank's session, 0 if there is none.
+  // Returns the process of the rank's session, or 0 if there is none.
   [[nodiscard]] pid_t pid() const { return pid_; }
 
   void open(Peer peer, pid_t pid);
   // Sets the process of an adopted job, which has no session.
   void know(pid_t pid) { pid_ = pid; }
   void add_other(Peer peer, pid_t pid);
-  // Makes the first of the others the rank's session. False: there is none.
+  // Makes the first of the other sessions the rank's session. Returns false if there is none.
   bool promote_other();
-  // Closes all sessions, when the program has ended. The owner is not notified.
+  // Closes all sessions after the program has ended. The owner is not notified.
   void close();
   void drop();
 
   void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
-  // Reads all that is there: the rank's last messages come before its end.
+  // Reads all available messages. The rank's last messages arrive before its end.
   void read();
   void read_other(std::size_t index);
 
-  // Returns why the sessions keep the job from a move. Empty: they do not.
+  // Returns the reason why the sessions prevent a move of the job. An empty string means that they do not.
   [[nodiscard]] std::string why_not_movable() const;
   void mark_not_movable(local::StateSummary& summary) const;
 

@@ -15,7 +15,7 @@ Result<Timer> Timer::create() {
 }
 
 void Timer::set(Nanos at_ns) {
-  const Nanos at = std::max<Nanos>(at_ns, 1);  // 0 would disarm it
+  const Nanos at = std::max<Nanos>(at_ns, 1);  // 0 would disarm the timer
   itimerspec spec{};
   spec.it_value.tv_sec = at / 1'000'000'000;
   spec.it_value.tv_nsec = at % 1'000'000'000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A one-shot timer on CLOCK_BOOTTIME whose descriptor is readable when it is due.
+// A one-shot timer on CLOCK_BOOTTIME. Its descriptor becomes readable when the timer expires.
 // Threads: none. Ownership: the descriptor. Errors: kIo.
 #pragma once
 
@@ -13,9 +13,9 @@ class Timer {
  public:
   static Result<Timer> create();
   [[nodiscard]] int fd() const { return fd_.get(); }
-  void set(Nanos at_ns);  // a past time is due at once
+  void set(Nanos at_ns);  // for a past time, the timer expires at once
   void clear();
-  // Returns true once after it came due.
+  // Returns true once after the timer expired.
   bool take_due();
 
  private:

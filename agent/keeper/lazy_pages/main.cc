@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-lazy-pages FOLDER PIDFILE: brings the memory of the processes that `criu restore --lazy-pages`
-// restores from FOLDER, its working folder, too. Returns 0 when it waits for that restore; what
-// goes on has its id in PIDFILE, and ends with 0 once nothing is missing. One line on standard error
-// otherwise.
+// gpumigrate-lazy-pages FOLDER PIDFILE: provides the memory of the processes that `criu restore --lazy-pages`
+// restores from FOLDER. FOLDER is also the working folder of that restore. The program returns 0 when it
+// waits for the restore. A process continues in the background, with its id in PIDFILE. That process ends
+// with 0 when no memory is missing. Otherwise it writes one line on standard error.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace ckpt::lazy_pages {
 namespace {
 
 constexpr int kExitUsage = 64;
-constexpr Nanos kMaxRestore = Nanos{3600} * 1'000'000'000;  // a keeper waits for one this long
+constexpr Nanos kMaxRestore = Nanos{3600} * 1'000'000'000;  // longest time that a keeper waits for a restore
 
 Result<void> write_pid(const std::string& path, pid_t pid) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -29,8 +29,9 @@ Result<void> write_pid(const std::string& path, pid_t pid) {
   return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// Keeps this process from the kernel's out-of-memory killer: the program dies with it, and it looks large,
-// since it maps the image. Without the right to do so it goes on.
+// Protects this process from the kernel's out-of-memory killer. The restored program ends with this process,
+// which appears large because it maps the image. Without the necessary right, the process continues
+// unprotected.
 void spare_from_oom_killer() {
   const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file) (void)!::write(file.get(), "-1000", 5);

@@ -7,7 +7,7 @@
 
 namespace ckpt::lazy_pages {
 
-// A range that has `address` inside becomes two.
+// Splits a range that contains `address` into two ranges.
 void MissingMemory::cut(std::uint64_t address) {
   auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return;

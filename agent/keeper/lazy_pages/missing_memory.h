@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The missing memory of one process: ranges of it, and where their bytes are. The program may move, discard
-// or unmap memory meanwhile, so ranges follow it.
-// Threads: values. Errors: none.
+// The missing memory of one process, as ranges with the locations of their bytes. The program may move,
+// discard or unmap memory in the meantime, and the ranges are updated.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,17 @@ class MissingMemory {
     const std::byte* from = nullptr;
   };
 
-  // Replaces the ranges that were missing there.
+  // Adds a range. It replaces the ranges that were missing at its addresses.
   void add(const Piece& piece);
   void drop(std::uint64_t address, std::uint64_t bytes);
-  // Handles mremap: memory that was missing at `from` is missing at `to`.
+  // Handles mremap. Memory that was missing at `from` is now missing at `to`.
   void move(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
 
   [[nodiscard]] bool is_empty() const { return ranges_.empty(); }
-  // Returns the range that has `address`, from there on, at most `most` bytes.
+  // Returns the part of the range that begins at `address`, with at most `most` bytes.
   [[nodiscard]] std::optional<Piece> at(std::uint64_t address, std::uint64_t most) const;
-  // Returns the first range from `address` on, else the first of all. There must be one.
+  // Returns the first range from `address` on, or else the first of all ranges. At least one range must
+  // exist.
   [[nodiscard]] Piece next(std::uint64_t address, std::uint64_t most) const;
 
  private:
@@ -38,7 +39,7 @@ class MissingMemory {
   };
   void cut(std::uint64_t address);
 
-  std::map<std::uint64_t, Range> ranges_;  // by begin; none overlap
+  std::map<std::uint64_t, Range> ranges_;  // ranges by their begin; they do not overlap
 };
 
 }  // namespace ckpt::lazy_pages

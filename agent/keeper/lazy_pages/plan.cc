@@ -11,7 +11,7 @@
 namespace ckpt::lazy_pages {
 namespace {
 
-constexpr std::uint64_t kPlanMagic = 0x314e'414c'504d'4c47;  // "GLMPLAN1"
+constexpr std::uint64_t kPlanMagic = 0x314e'414c'504d'4c47;  // the bytes "GLMPLAN1"
 constexpr std::uint32_t kPlanVersion = 1;
 constexpr std::size_t kMaxPlanBytes = std::size_t{512} << 20;
 

@@ -15,10 +15,12 @@
 namespace ckpt::lazy_pages {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 256 << 10;  // a waiting thread waits for one piece at most
-constexpr std::uint64_t kAroundBytes = 64 << 10;  // brought with a page for which a thread waits
-// A mapping that moves is not at its old place before the kernel reports it, which a thread of the process
-// does.
+constexpr std::uint64_t kPieceBytes = 256 << 10;  // size of a piece; a waiting thread waits for at most one
+                                                  // piece
+constexpr std::uint64_t kAroundBytes = 64 << 10;  // bytes that are copied together with a page for which a
+                                                  // thread waits
+// The time after which a moved mapping counts as settled. A mapping leaves its old place before the kernel
+// reports the move. A thread of the process makes the report.
 constexpr Nanos kSettled = Nanos{60} * 1'000'000'000;
 
 }  // namespace
@@ -78,7 +80,8 @@ Result<void> ProcessPages::bring_waiting() {
   return ok();
 }
 
-// The kernel copies into one mapping only, and the program may have cut one in two.
+// Copies a piece into the process. The kernel copies into one mapping only, and the program may have split a
+// mapping.
 Result<ProcessPages::Outcome> ProcessPages::copy(MissingMemory::Piece piece) {
   for (;;) {
     CKPT_TRY(outcome, try_copy(piece));
@@ -98,13 +101,13 @@ Result<ProcessPages::Outcome> ProcessPages::try_copy(const MissingMemory::Piece&
   return settle(piece, error);
 }
 
-// Decides what to do after a copy that brought nothing.
+// Decides how to continue after a copy that transferred nothing.
 Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& piece, int error) {
   switch (error) {
     case EAGAIN:
-    case ENOMEM:  // the process waits as for any memory
+    case ENOMEM:  // the process waits as for any memory allocation
       return Outcome::kLater;
-    case EEXIST:  // the process has that page
+    case EEXIST:  // the process already has the page
       missing_.drop(piece.address, kPageBytes);
       wake(piece.address);
       return Outcome::kDone;
@@ -133,7 +136,7 @@ Result<ProcessPages::Outcome> ProcessPages::zero(std::uint64_t address) {
     case ENOMEM:
       return Outcome::kLater;
     case EEXIST:
-    case ENOENT:  // unmapped meanwhile: the waiting thread finds that itself
+    case ENOENT:  // the page was unmapped in the meantime; the waiting thread detects this itself
       wake(address);
       return Outcome::kDone;
     case ESRCH:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the missing pages of one process: those for which it waits come at once, the others piece by piece.
-// By userfaultfd(2) the kernel reports what the process touches, moves, discards and forks. It refuses every
-// copy (EAGAIN) while it has reported a change that was not read yet.
-// Threads: one. Ownership: the userfaultfd; memory behind MissingMemory outlives it. Errors: kIo, errno: then
-// the process must not go on.
+// Provides the missing pages of one process. Pages for which the process waits come at once, and the other
+// pages come piece by piece. Through userfaultfd(2) the kernel reports what the process accesses, moves,
+// discards and forks. The kernel refuses every copy (EAGAIN) while a reported change is unread.
+// Threads: one. Ownership: the userfaultfd. The memory behind MissingMemory outlives this object. Errors:
+// kIo, errno. After an error the process must not continue.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ class ProcessPages {
       : faults_(std::move(faults)), missing_(std::move(missing)) {}
 
   [[nodiscard]] int fd() const { return faults_.get(); }
-  // True if nothing is missing, or the process has ended.
+  // Checks whether no page is missing, or the process has ended.
   [[nodiscard]] bool is_done() const { return has_ended_ || (missing_.is_empty() && waiting_.empty()); }
-  // True if some pages could not be brought yet.
+  // Checks whether some pages could not be copied yet.
   [[nodiscard]] bool is_behind() const { return !waiting_.empty() || is_stalled_; }
 
-  // Reads all events of the kernel. Children that the process has forked come into `forked`.
+  // Reads all events of the kernel. Children that the process has forked are added to `forked`.
   Result<void> read_events(std::vector<ProcessPages>& forked);
-  // Brings one piece that the process has not asked for.
+  // Copies one piece that the process has not requested.
   Result<void> bring_some();
-  // Brings the pages that a thread waits for and that a change has put off.
+  // Copies the pages for which a thread waits and that a change has delayed.
   Result<void> bring_waiting();
 
  private:
@@ -46,10 +46,10 @@ class ProcessPages {
 
   UniqueFd faults_;
   MissingMemory missing_;
-  std::vector<std::uint64_t> waiting_;       // pages that a thread waits for
-  std::uint64_t cursor_ = 0;                 // where bring_some() goes on
-  std::map<std::uint64_t, Nanos> unmapped_;  // pages that seem to have no mapping, and since when
-  bool is_stalled_ = false;                  // bring_some() could bring nothing
+  std::vector<std::uint64_t> waiting_;       // pages for which a thread waits
+  std::uint64_t cursor_ = 0;                 // address at which bring_some() continues
+  std::map<std::uint64_t, Nanos> unmapped_;  // pages that seem to have no mapping, with the time since then
+  bool is_stalled_ = false;                  // true if bring_some() could not copy a page
   bool has_ended_ = false;
 };
 

@@ -14,7 +14,7 @@
 namespace ckpt::lazy_pages {
 namespace {
 
-constexpr std::int32_t kFinished = 0x52535446;  // "RSTF"; no process has this id
+constexpr std::int32_t kFinished = 0x52535446;  // the bytes "RSTF"; no process has this id
 
 Result<void> wait_for_input(int fd, Nanos deadline) {
   for (;;) {
@@ -49,7 +49,7 @@ Result<RestoringCriu> RestoringCriu::accept(int listener, Nanos deadline) {
 }
 
 Result<std::optional<RestoringCriu::Process>> RestoringCriu::next() {
-  std::int32_t id = 0;  // of a process that has ended: negative
+  std::int32_t id = 0;  // id of a process; negative if the process has ended
   if (::recv(connection_.get(), &id, sizeof id, MSG_WAITALL) != sizeof id)
     return Error(ErrorCode::kProtocol, "CRIU's restore ended before all processes were restored");
   if (id == kFinished) return std::optional<Process>();

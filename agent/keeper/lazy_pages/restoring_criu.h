@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of `criu restore --lazy-pages` (criu/uffd.c of CRIU 4). For each process its id and its
-// userfaultfd come, then the report that all of them are restored.
-// Threads: one; it blocks until the deadline. Ownership: sockets. Errors: kProtocol, kTimedOut, errno.
+// The messages of `criu restore --lazy-pages` (criu/uffd.c of CRIU 4). For each process, CRIU sends the
+// process's id and its userfaultfd. CRIU then reports that all processes are restored.
+// Threads: one, which blocks until the deadline. Ownership: sockets. Errors: kProtocol, kTimedOut, errno.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@
 
 namespace ckpt::lazy_pages {
 
-// The socket's name in the restore's working folder, where CRIU looks for it.
+// The socket's name in the restore's working folder, where CRIU expects the socket.
 inline constexpr const char* kSocketName = "lazy-pages.socket";
 
-// The caller's working folder must be that folder: its path may be too long for an address.
+// Listens on the socket. The caller's working folder must be the restore's working folder, because the
+// folder's path may be too long for an address.
 Result<UniqueFd> listen_for_criu();
 
 class RestoringCriu {
  public:
-  // Waits for the one connection.
+  // Waits for CRIU's connection.
   static Result<RestoringCriu> accept(int listener, Nanos deadline);
 
   struct Process {
     std::uint32_t id = 0;
-    UniqueFd faults;  // none: a process that has ended
+    UniqueFd faults;  // userfaultfd of the process; invalid if the process has ended
   };
-  // Returns the process that has come when fd() is readable. None: all processes are restored.
+  // Returns the next process when fd() is readable. No value means that all processes are restored.
   Result<std::optional<Process>> next();
   [[nodiscard]] int fd() const { return connection_.get(); }
 

@@ -15,7 +15,7 @@
 namespace ckpt::lazy_pages {
 namespace {
 
-constexpr int kWaitForChangeMs = 1;  // while a page cannot be brought
+constexpr int kWaitForChangeMs = 1;  // pause while a page cannot be copied
 constexpr int kWaitForCriuMs = 1000;
 
 }  // namespace

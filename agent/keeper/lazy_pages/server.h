@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the missing memory of restored processes, from their restore until all of it is there.
-// Threads: one. Ownership: the mapped files of pages, the processes' userfaultfd. Errors: of the plan, of
-// CRIU, of the kernel: the processes must not go on then.
+// Provides the missing memory of restored processes, from their restore until all memory is present.
+// Threads: one. Ownership: the mapped files of pages, the processes' userfaultfd. Errors: errors of the plan,
+// of CRIU and of the kernel. After an error the processes must not continue.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +35,9 @@ class Server {
     std::uint64_t bytes = 0;
   };
   std::map<std::uint32_t, Mapping> files_;
-  std::map<std::uint32_t, MissingMemory> missing_;  // of processes that have not come yet
+  std::map<std::uint32_t, MissingMemory> missing_;  // missing memory of processes that CRIU has not sent yet
   std::list<ProcessPages> processes_;
-  bool is_restored_ = false;  // before it, mappings may not be there yet
+  bool is_restored_ = false;  // false while mappings may still be missing
 };
 
 }  // namespace ckpt::lazy_pages

@@ -20,7 +20,7 @@ std::string how_it_ends(int status) {
 
 void ArrivingMemory::begin(std::optional<LazyPages> pages) {
   pages_ = pages;
-  int status = 0;  // it may have changed before SIGCHLD was watched
+  int status = 0;  // the status may have changed before SIGCHLD was watched
   while (pages_ && ::waitpid(pages_->server(), &status, WNOHANG) == pages_->server())
     on_child_changed(pages_->server(), status);
 }

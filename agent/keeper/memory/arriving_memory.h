@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Knows whether the host memory of a restored program is whole. The program may run before that
-// (init/lazy_pages.h), but must not be dumped: the image would lack the missing memory.
-// Threads: one. Ownership: the trace of what brings it. Errors: a program whose memory cannot be brought is
-// killed. Requests that wait for the memory, then or later, are refused with the reason.
+// Tracks whether the host memory of a restored program is complete. The program may run before that
+// (init/lazy_pages.h). It must not be dumped, because the image would lack the missing memory.
+// Threads: one. Ownership: the trace of the process that provides the memory. Errors: a program whose memory
+// cannot be provided is killed. Present and later requests that wait for the memory are refused with the
+// reason.
 #pragma once
 
 #include <sys/types.h>
@@ -24,15 +25,15 @@ class ArrivingMemory {
 
   void begin(std::optional<LazyPages> pages);
   [[nodiscard]] bool is_whole() const { return !pages_.has_value() && why_never_.empty(); }
-  // Returns why the program was killed; empty: it was not.
+  // Returns the reason why the program was killed. An empty string means that it was not killed.
   [[nodiscard]] const std::string& loss() const { return loss_; }
 
-  // Answers with Done once the memory is whole. Refuses if it never will be: it was lost, or the program
-  // ended before.
+  // Answers with Done when the memory is complete. The request is refused if the memory was lost or the
+  // program ended before.
   void await(std::uint64_t request);
   void refuse_dump(std::uint64_t request);
 
-  void on_child_changed(pid_t child, int status);  // of waitpid
+  void on_child_changed(pid_t child, int status);  // status that waitpid reported
   void on_agent_gone() { waiting_.clear(); }
   void on_rank_exited();
 
@@ -43,8 +44,9 @@ class ArrivingMemory {
   AgentPort& agent_;
   std::optional<LazyPages> pages_;
   std::string loss_;
-  std::string why_never_;               // it is not whole and never will be; empty: it is or may be
-  std::vector<std::uint64_t> waiting_;  // the requests of await()
+  std::string why_never_;               // the reason why the memory will never be complete; empty if it is or
+                                        // may become complete
+  std::vector<std::uint64_t> waiting_;  // requests of await()
 };
 
 }  // namespace ckpt::keeper

@@ -9,7 +9,8 @@
 namespace ckpt::keeper {
 namespace {
 
-// Kept free for connections of peers, and for the descriptors of messages under way (64 each).
+// The number of descriptors that stay free for connections of peers, and for the descriptors of messages in
+// transit (64 each).
 constexpr rlim_t kReserve = 256;
 
 Result<UniqueFd> duplicate(int fd) {

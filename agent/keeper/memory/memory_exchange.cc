@@ -67,7 +67,7 @@ void MemoryExchange::handle_request(local::Received received) {
   }
 }
 
-// Answers a request for which the sets suffice. False: it is not such a request.
+// Answers a request that needs only the sets. Returns false for another kind of request.
 bool MemoryExchange::handle_set_request(local::Received& received) {
   const std::uint64_t request = received.message.request;
   const local::Body& body = received.message.body;
@@ -89,10 +89,10 @@ bool MemoryExchange::handle_set_request(local::Received& received) {
   }
 }
 
-// False if the request was answered here.
+// Checks whether a request may begin. Returns false if the function has already handled the request.
 bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
   if (pending_.type == type && pending_.asker == 0) {
-    pending_.asker = request;  // the same request of a later agent, which gets the answer
+    pending_.asker = request;  // a later agent repeats the request and gets the answer
     return false;
   }
   const Phase wanted = type == MessageType::kReattach ? Phase::kDumped : Phase::kPaused;
@@ -114,7 +114,7 @@ bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
 void MemoryExchange::finish(local::Body body, std::vector<UniqueFd> descriptors) {
   const Pending done = std::exchange(pending_, {});
   if (done.asker == 0)
-    return parts_.agent.send_status(0);  // the agent that is connected now learns that it is over
+    return parts_.agent.send_status(0);  // informs the currently connected agent of the end of the request
   parts_.agent.send({0, done.asker, std::move(body)}, std::move(descriptors));
 }
 
@@ -147,8 +147,8 @@ void MemoryExchange::replace(local::Received received) {
   parts_.agent.answer(request, local::Done{});
 }
 
-// Memory that a rank has mapped since its last Release, and has not gone on with, is in a set here. So the
-// rank may release it, whatever it has of it.
+// Releases the rank's memory. Memory that a rank has mapped since its last Release, without continuing, is
+// also in a set here. Therefore the rank may release it in any state.
 void MemoryExchange::release(std::uint64_t request) {
   if (memory_ == MemoryState::kReleased) return parts_.agent.answer(request, local::Released{released_ns_});
   const bool discard = memory_ == MemoryState::kMapping;
@@ -175,7 +175,8 @@ void MemoryExchange::map(std::uint64_t request, const local::Map& map) {
   send_map_batch();
 }
 
-// The next batch of the set that is being mapped; after the last one the order itself.
+// Sends the next batch of the set that is being mapped. After the last batch the function sends the order
+// itself.
 void MemoryExchange::send_map_batch() {
   const local::Map& map = mapping_.map;
   MemoryBank::Batch batch;
@@ -183,7 +184,7 @@ void MemoryExchange::send_map_batch() {
     const MemoryBank& set = map.set == MemorySet::kArrived ? sets_.arrived() : sets_.exported();
     Result<MemoryBank::Batch> next = set.batch_after(mapping_.last_id);
     if (!next.has_value()) {
-      memory_ = MemoryState::kMapping;  // what has been mapped stays until Release or another Map
+      memory_ = MemoryState::kMapping;  // mapped memory stays until Release or another Map
       return finish(to_failed(MessageType::kMap, next.error()));
     }
     batch = *std::move(next);
@@ -255,12 +256,12 @@ void MemoryExchange::handle_answer(local::Received received) {
   } else if (answers(MessageType::kMake, MessageType::kMade)) {
     finish(message.body, std::move(received.descriptors));
   } else if (answers(MessageType::kPrepareDump, MessageType::kDumpReady)) {
-    dump_ready_ = true;  // reported when its connection is closed
+    dump_ready_ = true;  // the readiness is reported when the rank's connection closes
   }
 }
 
-// kRefused: nothing was touched. After any other error the memory is incomplete, until Release or Map repairs
-// it.
+// Handles a failure. kRefused means that nothing was changed. After any other error the memory is incomplete
+// until Release or Map repairs it.
 bool MemoryExchange::on_failed(const local::Message& message) {
   if (is_idle() || message.request != pending_.request) return false;
   const auto& failed = std::get<local::Failed>(message.body);
@@ -308,7 +309,7 @@ void MemoryExchange::keep_exported(const local::Received& received) {
   }
 }
 
-// Drops the exported set, unless it is the job's only memory.
+// Drops the exported set, unless the set is the job's only memory.
 void MemoryExchange::drop_exported() {
   if (is_mapped() && pending_.type != MessageType::kRelease) sets_.exported().clear();
 }
@@ -334,7 +335,7 @@ void MemoryExchange::on_rank_gone(const std::string& why) {
   if (export_request_ != 0) parts_.agent.answer(export_request_, to_failed(MessageType::kExport, gone));
   export_request_ = 0;
   if (!is_idle()) finish(to_failed(pending_.type, gone));
-  memory_ = MemoryState::kMapped;  // a later session starts from nothing
+  memory_ = MemoryState::kMapped;  // a later session starts with no exported memory
   sets_.exported().clear();
 }
 

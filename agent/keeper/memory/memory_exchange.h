@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transparent rank's device memory while it moves: the agent's requests and the rank's answers. From
-// Release to Mapped the job's only memory is the sets that are held here, so they are not dropped then.
-// One request about the rank's memory (Release, Map, Make, PrepareDump, Reattach) is under way at a time. If
-// its agent goes away it goes on; a later agent that asks for the same gets the answer.
-// Threads: one. Ownership: the sets; arguments at construction outlive it. Errors: answered as Failed.
+// A transparent rank's device memory during a move: the agent's requests and the rank's answers. From Release
+// to Mapped, the sets here are the job's only memory, so they are not dropped during that time. One request
+// about the rank's memory (Release, Map, Make, PrepareDump, Reattach) is in progress at a time. If its agent
+// disconnects, the request continues, and a later agent with the same request gets the answer.
+// Threads: one. Ownership: the sets. The constructor's arguments outlive the object. Errors: answered as
+// Failed.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ class MemoryExchange {
     const RankLease& lease;
     RankLink& rank;
     AgentPort& agent;
-    bool is_transparent = false;  // false: the rank keeps its memory, and exports are only passed on
+    bool is_transparent = false;  // false: the rank keeps its memory, and exports are only forwarded
   };
   explicit MemoryExchange(Parts parts) : parts_(parts) {}
 
   // ---- from the agent ----
   void handle_request(local::Received received);
-  // Begins an export, which is passed to the rank if it has a session.
+  // Begins an export, which is forwarded to the rank if the rank has a session.
   void begin_export(std::uint64_t request);
   void stop_export();
   void release(std::uint64_t request);
@@ -45,37 +46,38 @@ class MemoryExchange {
 
   // ---- from the rank ----
   void handle_answer(local::Received received);
-  // Returns true if it was the answer to the request under way.
+  // Returns true if the message answers the request in progress.
   bool on_failed(const local::Message& message);
   // Returns false if the export was stopped.
   bool on_export(local::Received& received);
-  // Handles any refusal: an export that is refused is over.
+  // Handles any refusal. A refused export is over.
   void on_export_failed(const local::Message& message);
-  // Called when the connection has ended. True: it ended for a prepared dump, and the process is stopped.
+  // Handles the end of the connection. Returns true if the connection ended for a prepared dump, and the
+  // process is stopped.
   bool on_dumped();
-  // Called when the connection has ended, with its open request.
+  // Handles the end of the connection and of its open request.
   void on_rank_gone(const std::string& why);
-  // Called when the program has ended.
+  // Handles the end of the program.
   void on_exited();
-  // Called for a program that has come from an image: it has no device memory yet.
+  // Handles a program that was restored from an image, which has no device memory yet.
   void take_restored() { memory_ = local::MemoryState::kReleased; }
-  void on_called_back();  // the rank is back after Reattach
+  void on_called_back();  // called when the rank has reconnected after Reattach
 
   [[nodiscard]] bool is_idle() const { return pending_.type == local::MessageType{}; }
   [[nodiscard]] bool is_mapped() const { return memory_ == local::MemoryState::kMapped; }
   [[nodiscard]] local::MemoryState memory() const { return memory_; }
   [[nodiscard]] bool is_exporting() const { return export_request_ != 0; }
   [[nodiscard]] const MemorySets& sets() const { return sets_; }
-  // Returns the listener to which a dumped process connects when it is called back; null: none is called
-  // back.
+  // Returns the listener to which a dumped process connects when it is called back. Returns null if no
+  // process is called back.
   [[nodiscard]] local::Listener* reattach_listener() { return reattach_ ? &*reattach_ : nullptr; }
   [[nodiscard]] bool is_called_back() const { return reattach_.has_value(); }
 
  private:
   struct Pending {
-    local::MessageType type{};  // none: 0
-    std::uint64_t request = 0;  // the number that the rank received
-    std::uint64_t asker = 0;    // the request to answer; 0: its connection is gone
+    local::MessageType type{};  // type of the pending request; 0 if there is none
+    std::uint64_t request = 0;  // request number that the rank received
+    std::uint64_t asker = 0;    // number of the request to answer; 0 if its connection was closed
   };
   struct Mapping {
     local::Map map;
@@ -102,7 +104,7 @@ class MemoryExchange {
   MemorySets sets_;
   std::uint64_t export_request_ = 0;
   local::MemoryState memory_ = local::MemoryState::kMapped;
-  local::MemoryState memory_before_ = local::MemoryState::kMapped;  // the Release under way
+  local::MemoryState memory_before_ = local::MemoryState::kMapped;  // state before the Release in progress
   Pending pending_;
   Mapping mapping_;
   bool dump_ready_ = false;

@@ -9,7 +9,8 @@ namespace {
 
 using local::MemorySet;
 
-// A mover gets two descriptors for each, and a message has no more than kMaxDescriptors.
+// The limit for regions in one fetch. A mover gets two descriptors for each region, and a message has at most
+// kMaxDescriptors.
 constexpr std::size_t kMaxFetched = local::kMaxDescriptors / 2;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sets of device memory that a keeper holds for its rank. One is the memory that the rank has
-// exported, the other the memory that an agent has deposited for one migration. Requests that need no rank
-// are answered here.
-// Threads: one. Ownership: the descriptors of both sets. Errors: kRefused where there is no such set.
+// The two sets of device memory that a keeper holds for its rank. One set is the memory that the rank has
+// exported. The other set is the memory that an agent has deposited for one migration. This class answers
+// requests that do not need the rank.
+// Threads: one. Ownership: the descriptors of both sets. Errors: kRefused if the set does not exist.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class MemorySets {
   [[nodiscard]] const MemoryBank& exported() const { return exported_; }
   [[nodiscard]] const MemoryBank& arrived() const { return arrived_; }
   [[nodiscard]] std::uint64_t arrived_migration() const { return arrived_migration_; }
-  // Returns null for a migration of which nothing has arrived. kExported is always there.
+  // Returns a set, or null for a migration of which nothing has arrived. kExported always exists.
   [[nodiscard]] const MemoryBank* find(local::MemorySet set, std::uint64_t migration) const;
 
-  // Takes a deposit. Another migration's deposit replaces all that has arrived.
+  // Stores a deposit. Another migration's deposit replaces all arrived memory.
   Result<void> deposit(const local::Received& received);
   void withdraw(std::uint64_t migration);
   void withdraw_regions(const local::WithdrawRegions& gone);
-  // Puts memory that the rank has made in the place of a set's.
+  // Replaces the memory of a set with memory that the rank has created.
   Result<void> replace(const local::Received& received);
-  // The next part of a set, largest first: then no part holds more than the first region alone, which has to
-  // be there twice in any case. No records: that was all.
+  // The next part of a set, with the largest regions first. Therefore no part has more bytes than the first
+  // region, for which two copies must fit in any case. A part without records is the end.
   struct Part {
     local::Held held;
     std::vector<UniqueFd> descriptors;

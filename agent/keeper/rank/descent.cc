@@ -27,8 +27,8 @@ std::string proc(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid) + std::string(rest);
 }
 
-// The fields of a stat file from the third on, the state; the name before them may hold anything. Empty:
-// gone.
+// Returns the fields of a stat file from the third field (the state) on. The name before these fields may
+// contain any characters. An empty string means that the process no longer exists.
 std::string fields_after_name(const std::string& path) {
   const Result<std::string> stat = read_file(path, kMaxStat);
   if (!stat.has_value()) return {};
@@ -37,7 +37,7 @@ std::string fields_after_name(const std::string& path) {
   return stat->substr(name_end + 2);
 }
 
-// Returns its parent; 0: it is gone.
+// Returns the parent of a process, or 0 if the process no longer exists.
 pid_t parent_of(pid_t pid) {
   const std::string fields = fields_after_name(proc(pid, "/stat"));
   return fields.size() < 2 ? 0 : static_cast<pid_t>(std::strtol(fields.c_str() + 1, nullptr, 10));
@@ -53,8 +53,9 @@ std::vector<pid_t> ancestors_now(pid_t pid) {
   return line;
 }
 
-// A parent that is still the same number is still the same process: one that ends leaves its children to
-// another, and that is older than the process that gets the number next.
+// Checks whether a line of ancestors is still valid. A parent with the same number is still the same process.
+// If a parent ends, its children get another parent. That parent is older than the process that next gets the
+// number.
 bool is_still(const std::vector<pid_t>& line) {
   for (std::size_t i = 0; i + 1 < line.size(); ++i) {
     if (parent_of(line[i]) != line[i + 1]) return false;
@@ -67,7 +68,7 @@ bool thread_stands_still(const std::string& stat_path) {
   return fields.empty() || std::string_view("TtZXD").find(fields[0]) != std::string_view::npos;
 }
 
-// The numbers of one process, from this process's PID namespace down to its own.
+// Returns the numbers of one process, from this process's PID namespace down to the process's own.
 std::vector<pid_t> numbers_of(const std::string& status_path) {
   constexpr std::string_view kField = "\nNSpid:";
   std::vector<pid_t> numbers;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxStatus = 64 << 10;
 
-// Returns the tracer of a process; 0: none.
+// Returns the tracer of a process, or 0 if there is none.
 pid_t tracer_of(pid_t pid) {
   const Result<std::string> status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatus);
   if (!status.has_value()) return 0;

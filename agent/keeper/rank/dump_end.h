@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a dump whose program has been killed. CRIU traces the processes that it dumps. The kernel keeps
-// a killed process for as long as a tracer holds it, and CRIU waits for answers of processes that have ended.
-// So neither would end, and the keeper would never see its program's exit.
-// Threads: none. Ownership: none. Errors: none; a process that has ended meanwhile is no tracer.
+// The end of a dump whose program was killed. CRIU traces the processes that it dumps. The kernel keeps a
+// killed process as long as a tracer holds it, and CRIU waits for answers of processes that have ended.
+// Therefore neither would end, and the keeper would never see its program's exit.
+// Threads: none. Ownership: none. Errors: none. A process that has ended in the meantime is no tracer.
 #pragma once
 
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that CRIU restored lives in a time namespace. Its clocks go on from where they stood at the dump,
-// so its CLOCK_BOOTTIME is behind the node's. Times of a rank are brought to the node's clock with this.
-// Threads: any. Errors: kIo, kNotFound for a process that is gone.
+// Converts times of a rank to the node's clock. A process that CRIU restored runs in a time namespace. Its
+// clocks continue from their values at the dump, so its CLOCK_BOOTTIME is behind the node's.
+// Threads: any. Errors: kIo. kNotFound for a process that no longer exists.
 #pragma once
 
 #include <sys/types.h>
@@ -13,12 +13,12 @@
 
 namespace ckpt::keeper {
 
-// The node's CLOCK_BOOTTIME minus the process's. 0 outside of time namespaces, and on kernels
-// without them.
+// Returns the node's CLOCK_BOOTTIME minus the process's. The result is 0 outside time namespaces, and on
+// kernels without them.
 Result<Nanos> rank_clock_lag(pid_t pid);
 
-// Reads the lag from the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). 0 if there is no
-// such line.
+// Reads the lag from the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). Returns 0 if the
+// text has no such line.
 [[nodiscard]] Nanos lag_of_offsets(std::string_view text);
 
 }  // namespace ckpt::keeper

@@ -43,10 +43,11 @@ void RankLease::end() {
     is_over_ = true;
     parts_.page.set_gate(true);
     if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
-    // A dump leaves all processes stopped, and a hold leaves others stopped. Only stops of the program itself
-    // are remembered.
+    // A dump leaves all processes stopped, and a hold leaves other processes stopped. Only stops by the
+    // program itself are recorded.
     parts_.process.stop_all(phase != local::Phase::kDumped && !parts_.hold.is_held());
-    // The check waits a moment: the order that set the deadline is answered before the stop is reported.
+    // The check starts after a delay, because the order that set the deadline is answered before the stop is
+    // reported.
     parts_.timer.set(now_ns() + kStopCheckNs);
     return;
   }
@@ -65,12 +66,12 @@ void RankLease::on_stopped() {
 
 void RankLease::on_continued() {
   if (!is_over_) return;
-  stop_reported_ = false;  // another process's SIGCONT does not bring a lease back
+  stop_reported_ = false;  // a SIGCONT of another process does not restore the lease
   look_whether_stopped();
 }
 
-// A SIGCONT of another process may continue one that is not a child of this keeper, so the stop is repeated
-// for as long as the job has no lease.
+// Checks whether the job is stopped. Another process's SIGCONT may continue a process that is not a child of
+// this keeper. Therefore the stop is repeated as long as the job has no lease.
 void RankLease::look_whether_stopped() {
   const bool stopped = stand_still(parts_.process.members());
   if (!stopped) parts_.process.stop_all(false);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lease of a rank (SW-11). At its deadline the gate of the control page is closed and the rank stopped,
-// whether an agent is attached or not. A later deadline gives the lease back. A stop may get lost or be
-// undone, and it may not reach what has left the job's process group. So all of the job is looked at again
-// and again for as long as it has no lease, and what runs is stopped. What the job had stopped itself stays
-// so afterwards.
-// Threads: one. Ownership: the timer; arguments at construction outlive it. Errors: none.
+// The lease of a rank (SW-11). At the deadline the gate of the control page is closed and the rank is
+// stopped, whether or not an agent is attached. A later deadline restores the lease. A stop may get lost or
+// be undone, and may not reach processes outside the job's process group. Therefore all processes of the job
+// are checked repeatedly while the job has no lease, and running ones are stopped. Processes that the job had
+// stopped itself stay stopped afterwards.
+// Threads: one. Ownership: the timer. The constructor's arguments outlive the object. Errors: none.
 #pragma once
 
 #include "agent/keeper/io/agent_port.h"
@@ -27,12 +27,13 @@ class RankLease {
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;
-    bool is_transparent = false;  // then the rank gets a message, too
+    bool is_transparent = false;  // true: the rank also receives a message
   };
   explicit RankLease(Parts parts) : parts_(std::move(parts)) {}
 
-  // CLOCK_BOOTTIME, local::kNoDeadline: for ever. `may_continue`: a rank that was stopped by the end of its
-  // lease goes on; else it stays stopped although it has a lease again.
+  // Sets the deadline on CLOCK_BOOTTIME. local::kNoDeadline means no end. With `may_continue`, a rank that
+  // was stopped by the end of its lease continues. Otherwise the rank stays stopped although it has a lease
+  // again.
   void set_deadline(Nanos deadline_ns, bool may_continue);
   [[nodiscard]] Nanos deadline() const { return deadline_ns_; }
   [[nodiscard]] bool is_over() const { return is_over_; }
@@ -40,7 +41,7 @@ class RankLease {
 
   [[nodiscard]] int fd() const { return parts_.timer.fd(); }
   void on_timer();
-  // The kernel's reports of a child.
+  // Handles the kernel's report about a child.
   void on_stopped();
   void on_continued();
   void on_exited() { parts_.timer.clear(); }
@@ -53,7 +54,7 @@ class RankLease {
   Parts parts_;
   Nanos deadline_ns_ = local::kNoDeadline;
   bool is_over_ = false;
-  bool stop_reported_ = false;  // the agent knows that the rank is stopped because of it
+  bool stop_reported_ = false;  // true if the agent was notified that the missing lease has stopped the rank
 };
 
 }  // namespace ckpt::keeper

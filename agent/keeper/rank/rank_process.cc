@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kMaxStatusText = 1u << 16;
 
-// Returns the process's id in its innermost PID namespace, the last of "NSpid:	4711	3".
+// Returns the process's id in its innermost PID namespace, which is the last number of "NSpid:    4711    3".
 pid_t innermost_id_of(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatusText);
   const std::string text = status.has_value() ? *status : std::string();
@@ -46,7 +46,8 @@ struct Prepared {
   UniqueFd log;
 };
 
-// gpumigrate-init starts the program, and writes to `report` if it cannot.
+// Puts gpumigrate-init in front of the program. The init starts the program, and writes to `report` if the
+// start fails.
 void put_init_first(const Config& config, int report, Prepared& prepared) {
   prepared.init_words = {config.init, "--report", std::to_string(report), "--"};
   std::vector<char*> argv;
@@ -75,7 +76,7 @@ Result<Prepared> prepare(const Config& config, const std::string& socket_path, c
   prepared.env.push_back(nullptr);
   prepared.input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!prepared.input) return Error::from_errno("Cannot open /dev/null");
-  // A file, not a pipe: the program must not die or block because a reader went away.
+  // The log is a file and not a pipe, because the end of a reader must not kill or block the program.
   prepared.log.reset(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!prepared.log) return Error::from_errno("Cannot open " + log_path);
   return prepared;
@@ -90,7 +91,7 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The steps in the child after fork. The child reports the failed step to its parent, with errno.
+// The steps in the child after the fork. The child reports the failed step to its parent, with errno.
 enum class Step : int { kFolder = 1, kDescriptors, kExec, kOrphaned };
 struct Failure {
   Step step;
@@ -103,14 +104,14 @@ struct Failure {
     (void)!::write(report, &failure, sizeof failure);
     ::_exit(127);
   };
-  // A session from outside its PID namespace could not be dumped.
+  // CRIU cannot dump a session from outside the process's PID namespace.
   if (config.init.empty()) {
     ::setpgid(0, 0);
   } else {
     ::setsid();
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const pid_t parent = ::getppid();  // 0 in a PID namespace of its own
+  const pid_t parent = ::getppid();  // the parent's id is 0 in a separate PID namespace
   if (parent != keeper && (parent != 0 || config.init.empty())) give_up(Step::kOrphaned);
   reset_signals();
   if (::chdir(config.cwd.c_str()) != 0) give_up(Step::kFolder);
@@ -126,11 +127,11 @@ struct Failure {
   std::abort();
 }
 
-// Tells the errors apart the way that shells do. execvp looks for a name without '/' in the program's own
-// PATH.
+// Returns the error of a failed start. The errors are distinguished as in shells. execvp searches the
+// program's own PATH for a name without '/'.
 Error cannot_start(const std::string& program, int error_number) {
   const bool missing = error_number == ENOENT || error_number == ENOTDIR;
-  // A script whose interpreter is missing is there itself.
+  // A script whose interpreter is missing exists itself.
   const bool is_there = program.find('/') != std::string::npos && ::access(program.c_str(), F_OK) == 0;
   if (missing && !is_there) return program_error(kProgramNotFound, program + ": not found");
   const std::string why = missing ? "its interpreter is not found" : std::strerror(error_number);
@@ -163,7 +164,7 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
   if (child < 0) return Error::from_errno("Cannot start a process for the job");
   if (child == 0) become_program(config, prepared, write_end.get(), keeper);
   if (config.init.empty())
-    ::setpgid(child, child);  // parent and child both do it, so it is done when start() returns
+    ::setpgid(child, child);  // parent and child both set the group, so it is set when start() returns
   write_end.reset();
   Failure failure{};
   ssize_t got = 0;
@@ -174,7 +175,7 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
     ::waitpid(child, nullptr, 0);
     return to_error(failure, config);
   }
-  int error_number = 0;  // the init's report about the program
+  int error_number = 0;  // errno from the init's report about the program
   if (got == static_cast<ssize_t>(sizeof error_number)) {
     std::memcpy(&error_number, &failure, sizeof error_number);
     ::waitpid(child, nullptr, 0);
@@ -203,8 +204,8 @@ std::vector<pid_t> RankProcess::roots() const {
   return roots;
 }
 
-// True for a child that the keeper inherited from the rank. The keeper's own children are its helper and
-// those in its process group.
+// Checks for a child that the keeper inherited from the rank. The keeper's own children are its helper and
+// the processes in its process group.
 bool RankProcess::is_orphan(pid_t child) const {
   return child != helper_ && ::getpgid(child) != ::getpgrp();
 }
@@ -222,7 +223,8 @@ bool RankProcess::contains(pid_t pid) const {
   return keeper != line.begin() && keeper != line.end() && is_orphan(*std::prev(keeper));
 }
 
-// Stopped processes fork no more, so each list has fewer that are new; the last one has none.
+// Stops processes until a list has no new one. Stopped processes do not fork, so each list has fewer new
+// processes.
 void RankProcess::stop_each(const std::function<void(pid_t)>& before) const {
   std::set<pid_t> reached;
   for (bool has_grown = true; has_grown;) {
@@ -252,7 +254,7 @@ void RankProcess::remember_stopped(const std::vector<pid_t>& in_namespace) {
 
 void RankProcess::continue_all() {
   const std::vector<pid_t> list = members();
-  // Children first: none of them is to meet a parent that saw them stopped.
+  // Children come first, so that no child finds a parent that saw the children stopped.
   for (auto pid = list.rbegin(); pid != list.rend(); ++pid) {
     const auto before = stopped_before_.find(*pid);
     if (before == stopped_before_.end() || before->second != start_ticks_of(*pid)) ::kill(*pid, SIGCONT);
@@ -271,7 +273,7 @@ void RankProcess::terminate_all() const {
 }
 
 Result<void> RankProcess::kill_all() const {
-  // The end of a namespace's init is the end of all in it.
+  // The end of a namespace's init ends all processes in the namespace.
   if (!has_namespace_ || is_foreign_) {
     stop_each([](pid_t) {});
     for (const pid_t pid : members()) ::kill(pid, SIGKILL);

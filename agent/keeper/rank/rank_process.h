@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a job and what descends from it, in whatever session or process group: the job's processes.
-// It is started with clean descriptors in a process group of its own. The kernel kills the program if the
-// keeper dies. In a PID namespace of its own orphans stay with its init. Else they come to the keeper, a
-// subreaper, which leaves its own process group to itself and its helpers.
-// Threads: one. Ownership: the processes end with kill_all() or by themselves; the destructor does nothing.
+// The program of a job and its descendants, in any session or process group: the job's processes. The program
+// is started with clean descriptors in its own process group. The kernel kills the program if the keeper
+// ends. In a separate PID namespace, orphans stay with the namespace's init. Otherwise they become children
+// of the keeper, which is a subreaper. The keeper's own process group contains only the keeper and its
+// helpers.
+// Threads: one. Ownership: the processes end with kill_all() or on their own. The destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once
 
@@ -23,36 +24,38 @@ namespace ckpt::keeper {
 
 class RankProcess {
  public:
-  // Standard input is /dev/null, output and errors are appended to `log_path`.
-  // With `config.init` the keeper has made its next child the first process of a new PID namespace
+  // Starts the program. Standard input is /dev/null. Output and errors are appended to `log_path`. With
+  // `config.init`, the caller must first make its next child the first process of a new PID namespace
   // (enter_new_pid_namespace).
   static Result<RankProcess> start(const Config& config, const std::string& socket_path,
                                    const std::string& log_path);
-  // Takes a child of this process that was restored from an image: the init of its PID namespace.
+  // Takes over a child of this process that was restored from an image. The child is the init of its PID
+  // namespace.
   static RankProcess adopt(pid_t pid);
-  // Takes a process that was not started by gpumigrate (adopted_process.h), on this node or another. Its
-  // orphans go to another parent.
+  // Takes over a process that gpumigrate did not start (adopted_process.h), on this node or another. The
+  // process's orphans get another parent.
   static RankProcess foreign(pid_t pid);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::uint64_t start_ticks() const { return start_ticks_; }
-  // Names a child of the keeper in a process group of its own that is not one of the job's processes.
+  // Excludes a child of the keeper, in its own process group, from the job's processes.
   void leave_out(pid_t helper) { helper_ = helper; }
-  // True if `pid` is one of the job's processes. The process must not be able to end meanwhile.
+  // Checks whether `pid` is one of the job's processes. The process must not be able to end during the call.
   [[nodiscard]] bool contains(pid_t pid) const;
-  // Lists the living processes, parents before children.
+  // Returns the living processes, parents before children.
   [[nodiscard]] std::vector<pid_t> members() const;
 
-  // Stops all processes. With `remembers_stopped`, a process that was stopped before stays so in
-  // continue_all().
+  // Stops all processes. With `remembers_stopped`, continue_all() leaves processes stopped that were stopped
+  // before.
   void stop_all(bool remembers_stopped);
   // Adds processes that a restored job had stopped itself, by their ids in its PID namespace. continue_all()
-  // leaves them stopped.
+  // leaves these processes stopped.
   void remember_stopped(const std::vector<pid_t>& in_namespace);
   void continue_all();
-  // Sends SIGTERM. An init then ends after all others.
+  // Sends SIGTERM to all processes. An init ends after all other processes.
   void terminate_all() const;
-  // Sends SIGKILL. kIo: not even the program could be killed, although it has not been reaped.
+  // Sends SIGKILL to all processes. kIo means that even the program could not be killed, although it was not
+  // reaped.
   [[nodiscard]] Result<void> kill_all() const;
 
  private:
@@ -68,10 +71,11 @@ class RankProcess {
   bool has_namespace_;
   bool is_foreign_ = false;
   pid_t helper_ = 0;
-  std::map<pid_t, std::uint64_t> stopped_before_;  // start ticks, by process
+  std::map<pid_t, std::uint64_t> stopped_before_;  // start ticks of the stopped processes, by process id
 };
 
-// The next child is process 1 of a new PID namespace. Needs root; kNotSupported without.
+// Makes the next child process 1 of a new PID namespace. The function needs root. Without root the error is
+// kNotSupported.
 Result<void> enter_new_pid_namespace();
 
 }  // namespace ckpt::keeper

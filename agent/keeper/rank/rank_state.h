@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's state of its rank: its phase, the incarnation that it runs as, its end.
-// Threads: one. Each field names the class that changes it; every part of the keeper reads it.
+// The keeper's state of its rank: the phase, the incarnation and the end.
+// Threads: one. Each field names the class that changes the field. Every part of the keeper reads the fields.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,18 @@ namespace ckpt::keeper {
 
 struct RankState {
   local::Phase phase = local::Phase::kStarting;
-  // Execution: the last incarnation that it ran as; before it runs, the one that it was started for.
+  // Execution: the last incarnation that the rank ran as. Before the rank runs, this is the incarnation that
+  // the rank was started for.
   std::uint64_t incarnation = 0;
-  Nanos resumed_ns = 0;        // Execution: when it went on the last time; 0: it never ran under this keeper
-  Nanos barrier_entry_ns = 0;  // Execution: of the last pause
-  Nanos quiesced_ns = 0;       // Execution
-  Nanos clock_lag = 0;         // Keeper: of a restored rank's clock (rank_clock.h)
-  bool restored = false;       // its context may have come back by a restore
-  bool ended_by_keeper = false;  // Termination
-  bool moved = false;            // Termination
-  int wait_status = 0;           // Keeper
+  Nanos resumed_ns = 0;          // Execution: the time at which the rank last continued; 0 if it never ran
+                                 // under this keeper
+  Nanos barrier_entry_ns = 0;    // Execution: time of the barrier entry at the last pause
+  Nanos quiesced_ns = 0;         // Execution: time of the quiesced state at the last pause
+  Nanos clock_lag = 0;           // Keeper: lag of a restored rank's clock (rank_clock.h)
+  bool restored = false;         // true if a restore may have recreated the rank's context
+  bool ended_by_keeper = false;  // only Termination changes this field
+  bool moved = false;            // only Termination changes this field
+  int wait_status = 0;           // Keeper: the program's wait status
 };
 
 }  // namespace ckpt::keeper

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxStatusBytes = 64 << 10;
 
-// The driver gets the process id of this namespace.
+// Makes later children of this process start in its own PID namespace. The driver receives the process id in
+// this namespace.
 Result<void> stay_in_own_pid_namespace() {
   const UniqueFd own(::open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC));
   if (!own) return Error::from_errno("Cannot open this keeper's PID namespace");

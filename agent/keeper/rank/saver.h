@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving a process's GPU context by a program of its own (`gpumigrate-context --save PID`), since a keeper
-// makes no driver call. withstands() returns whether a signal would kill a process with its context.
+// Saves a process's GPU context through a separate program (`gpumigrate-context --save PID`), because a
+// keeper makes no driver call. withstands() checks whether a signal would kill a process with its context.
 // Threads: any. Ownership: the saver is a child of the caller, which reaps it. Errors: kIo, kNotSupported.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace ckpt::keeper {
 
-// Starts the saver, whose standard error is this process's. It ends with 0 once the context is saved. It runs
-// in this process's PID namespace, and so do all later children. kNotSupported: this process may not leave
-// the job's PID namespace.
+// Starts the saver, whose standard error is this process's. The saver ends with 0 when the context is saved.
+// The saver runs in this process's PID namespace, and so do all later children. kNotSupported means that this
+// process may not leave the job's PID namespace.
 Result<pid_t> start_saver(const std::string& program, pid_t rank);
 
-// True if the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
-// it.
+// Checks whether the signal alone does not end the process. The process has a handler for the signal, ignores
+// the signal, or waits for it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
 }  // namespace ckpt::keeper

@@ -25,7 +25,7 @@ constexpr Nanos kStopLimitNs = 1'000 * kNanosPerMs;
 constexpr std::chrono::microseconds kStopLook{100};
 constexpr std::size_t kMaxStat = 4096;
 
-// True if the thread is in a trace stop, or gone.
+// Checks whether the thread is in a trace stop or has ended.
 bool stands(pid_t thread) {
   const auto stat = read_file("/proc/" + std::to_string(thread) + "/stat", kMaxStat);
   if (!stat) return true;
@@ -74,7 +74,8 @@ Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nano
   return ok();
 }
 
-// A thread of a stopped process may not have stopped yet, and a SIGCONT before it has would let it run.
+// Stops all held threads. A thread of a stopped process may not have stopped yet, and an early SIGCONT would
+// let it run.
 Result<void> ThreadHold::stop_all() {
   for (const pid_t thread : threads_) ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
   const Nanos limit = now_ns() + kStopLimitNs;
@@ -113,7 +114,7 @@ void ThreadHold::release() {
   held_pid_ = 0;
 }
 
-// A thread that cannot be detached has ended.
+// Detaches all held threads. A thread that cannot be detached has ended.
 void ThreadHold::detach_all() {
   for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
   threads_.clear();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds a restored program while its context and its memory come back: only the threads that do that work
-// run. So none of its own code has run here if that fails and the source goes on (ADR 25).
-// The other threads of that process are traced: a SIGCONT does not continue them. The kernel kills them if
-// this keeper ends first. Other processes of the tree stay stopped as CRIU left them.
-// A thread may be held while it owns a lock that the work needs. So there is a limit, after which all go on.
-// Threads: one, always the same, as ptrace(2) asks. Ownership: the traces; the destructor does nothing.
-// Errors: of ptrace; kNotFound for a thread that is to work and is not there; kTimedOut for one that does not
-// stop.
+// Holds a restored program while its context and its memory are restored. Only the threads that do this work
+// run. Therefore none of the program's own code has run here if the work fails and the source continues (ADR
+// 25). The other threads of the process are traced, so a SIGCONT does not continue them. The kernel kills the
+// threads if this keeper ends first. Other processes of the tree stay stopped as CRIU left them. A held
+// thread may own a lock that the work needs. Therefore a limit exists, after which all threads continue.
+// Threads: one, always the same, as ptrace(2) requires. Ownership: the traces. The destructor does nothing.
+// Errors: errors of ptrace. kNotFound for a worker thread that does not exist. kTimedOut for a thread that
+// does not stop.
 #pragma once
 
 #include <sys/types.h>
@@ -24,13 +24,14 @@ class ThreadHold {
  public:
   ThreadHold(RankProcess& process, Timer limit) : process_(process), limit_(std::move(limit)) {}
 
-  // Holds `pid`, a stopped process of the job, without its threads `workers`. On failure nothing is held.
+  // Holds `pid`, a stopped process of the job, except its threads `workers`. After a failure no thread is
+  // held.
   [[nodiscard]] Result<void> take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
-  // Lets the job run; while it is held only the workers do.
+  // Lets the job run. While it is held, only the workers run.
   void go_on();
-  // Ends the hold. All run at once with `may_run`, else at the next go_on().
+  // Ends the hold. All threads run at once with `may_run`, or else at the next go_on().
   void end(bool may_run);
-  // Called when nothing is left to hold.
+  // Handles the end of the program, after which nothing is left to hold.
   void on_exited();
 
   [[nodiscard]] bool is_held() const { return held_pid_ != 0; }
@@ -45,12 +46,12 @@ class ThreadHold {
 
   RankProcess& process_;
   Timer limit_;
-  pid_t held_pid_ = 0;  // 0: none
+  pid_t held_pid_ = 0;  // id of the held process; 0 if there is none
   bool is_ending_ = false;
-  std::vector<pid_t> threads_;  // traced
+  std::vector<pid_t> threads_;  // ids of the traced threads
 };
 
-// Returns the ids of a process's threads; empty if it is gone.
+// Returns the ids of a process's threads. The result is empty if the process no longer exists.
 [[nodiscard]] std::vector<pid_t> threads_of(pid_t pid);
 
 }  // namespace ckpt::keeper

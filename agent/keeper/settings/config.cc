@@ -14,7 +14,7 @@ Error bad(const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, "keeper.json: " + what);
 }
 
-// No NUL: it would cut the text when it becomes a C string.
+// Checks for a string without a NUL character, which would end the text when it becomes a C string.
 bool is_text(const Json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
 }

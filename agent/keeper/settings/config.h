@@ -54,14 +54,14 @@ struct Config {
     std::vector<std::string> command;
     std::string pid_file;
     std::chrono::milliseconds timeout{60000};
-    std::vector<std::string> lazy_pages;  // a command; empty: none
+    std::vector<std::string> lazy_pages;  // command that starts the page server; empty if there is none
     std::string lazy_pages_pid_file;
     std::vector<pid_t>
-        stopped;  // processes that the program had stopped itself, as its PID namespace counts them
+        stopped;  // processes that the program had stopped itself, by their ids in its PID namespace
   };
   std::optional<Restore> restore;
-  bool gang = false;     // one of several ranks: its barriers are counted
-  bool adopted = false;  // then `way` is kTransparent
+  bool gang = false;     // true for one of several ranks; its barriers are counted
+  bool adopted = false;  // true for an adopted process; `way` is then kTransparent
   struct Adopt {
     pid_t pid = 0;
     std::uint64_t start_ticks = 0;

@@ -56,7 +56,7 @@ void BystanderSession::attach() {
   listener_ = job_->listen([this](const local::Body& body) {
     const auto* exited = std::get_if<local::RankExited>(&body);
     if (exited == nullptr) return;
-    // A rank that has gone on needs nothing more of the move.
+    // A rank that has continued needs nothing more from the move.
     if (orders_ > 0 && is_clean_end(*exited)) return;
     emit_(gang::InstanceDied(wire::Reason(has_ended())));
   });

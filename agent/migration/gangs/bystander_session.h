@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of a rank that stays where it is while others of its gang move. It gets new communicators, is
-// paused at the common barrier, and goes on. Each order returns at once; its result is an event.
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed; it also
-// reports a pause that fails, since the rank cannot be held then. The order to go on is repeated for as long
-// as the rank lives.
+// The effects for a rank that stays in place while other ranks of its gang move. The rank gets new
+// communicators, is paused at the common barrier, and continues. Each order returns at once, and its result
+// is an event.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed. It also
+// reports a failed pause, because the rank cannot be held then. The order to continue is repeated as long as
+// the rank runs.
 #pragma once
 
 #include <functional>
@@ -18,21 +19,21 @@ namespace ckpt::agent {
 class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
  public:
   using Emit = std::function<void(gang::BystanderEvent)>;
-  // Reports a rank that goes on with its new communicators: when it came to its barrier and when it went on,
-  // by this node's clock, and how long the communicators took.
+  // Reports a rank that continues with its new communicators. The arguments are the times at which the rank
+  // reached its barrier and continued, by this node's clock, and the time that the communicators took.
   using Measured = std::function<void(Nanos stood_since, Nanos went_on, Nanos groups)>;
   BystanderSession(MigrationContext& context, gang::StayingRank rank, std::uint64_t epoch, Emit emit,
                    Measured measured);
   ~BystanderSession();
 
-  // Admits the rank to the move: nothing else stops it from here on. Emits RankReady.
+  // Admits the rank to the move. From now on nothing else stops the rank. Emits RankReady.
   void admit();
-  // Makes new communicators with these tickets; none: the rank has no group with a moved member. It must be
-  // admitted before.
+  // Creates new communicators with `tickets`. Without tickets, the rank has no group with a moved member. The
+  // rank must be admitted first.
   void join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   void discard();
   void pause_at(std::uint64_t barrier);
-  // Lets the rank go on with the new communicators, or with the old ones.
+  // Continues the rank with the new communicators, or with the old ones.
   void go_on(bool with_new);
   void end();
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
@@ -52,14 +53,15 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const Measured measured_;
   bool is_admitted_ = false;
   Nanos groups_took_ = 0;
-  Nanos stood_since_ = 0;  // 0: it is not known to stand still
+  Nanos stood_since_ = 0;  // time since which the rank stands still; 0 if it is not known to stand still
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::unique_ptr<KeeperLink::Exchange> pausing_;
-  std::uint64_t orders_ = 0;  // number of orders to go on; only the last one counts
+  std::uint64_t orders_ = 0;  // number of orders to continue; only the last order counts
 };
 
-// Converts tickets to an order of the rank's library. kInvalidArgument: a ticket does not fit there.
+// Converts tickets to an order of the rank's library. kInvalidArgument means that a ticket does not fit into
+// the order.
 [[nodiscard]] Result<local::JoinGroups> to_order(const std::vector<gang::GroupTicket>& tickets,
                                                  std::uint64_t epoch);
 

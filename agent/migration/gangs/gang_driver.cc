@@ -96,7 +96,8 @@ Result<runner::Step<gang::Batch>> GangDriver::step(wire::MigrationId /*migration
   return runner::as_step(parties_.on_event(own.key, own.event, now_ns()));
 }
 
-// If the disk is full the party is not made: the coordinator asks again, and gives up in the end.
+// Handles a message. If the disk is full, the party is not created. The coordinator then repeats its request,
+// and finally aborts the move.
 Result<runner::Step<gang::Batch>> GangDriver::take_message(const wire::CommitMessage& message) {
   const bool is_new = message.info && parties_.find({message.migration, message.to}) == nullptr;
   if (!is_new) return runner::as_step(hand_over(message));
@@ -108,7 +109,8 @@ Result<runner::Step<gang::Batch>> GangDriver::take_message(const wire::CommitMes
       return Batches();
     }
     CKPT_TRY(batches, hand_over(message));
-    // A move begins once the one before it is over everywhere, so nobody asks about the earlier one.
+    // A move begins after the previous move has ended on all nodes. Therefore no node queries the earlier
+    // move.
     forget([gang = message.job, now = message.migration](const gang::GangInfo& info) {
       return info.gang == gang && info.migration < now;
     });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's driver of moves of ranks (libckpt/protocol/gang): the machines of all parties on this node, and
-// their journal, on a MachineRunner. All are in one queue, since a later move of a rank ends the machines of
-// an earlier one.
+// The agent's driver of moves of ranks (libckpt/protocol/gang). It runs the state machines of all parties on
+// this node and their journal, on a MachineRunner. All parties share one queue, because a later move of a
+// rank ends the machines of an earlier move.
 //
-// Records of bystanders survive this process but no power cut: their ranks do not survive that either.
-// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
-// driver owns machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
+// Records of bystanders survive this process but no power failure, which their ranks do not survive either.
+// Threads: the event loop. The disk thread accesses the journal, one call at a time. Ownership: the driver
+// owns machines, journal and timers. Errors: those of the runner (libckpt/runner/machine_runner.h).
 #pragma once
 
 #include <chrono>
@@ -22,16 +22,17 @@
 
 namespace ckpt::agent {
 
-// The outside world of the machines. Every call returns at once and is idempotent.
+// The environment of the machines. Every call returns at once and is idempotent.
 class GangEffects {
  public:
   virtual ~GangEffects() = default;
   virtual void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) = 0;
-  // Asks the coordinator to describe the move, after a message for an unknown party.
+  // Requests a description of the move from the coordinator, after a message for an unknown party.
   virtual void ask_for_info(const wire::CommitMessage& message) = 0;
-  // Called when the party has sent all of its records to a coordinator that lost its own record of the move.
+  // Handles the end of a party's report. The party has sent all its records to a coordinator that lost its
+  // own record of the move.
   virtual void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) = 0;
-  // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
+  // Performs all actions except WriteRecord, ArmTimer and DisarmTimer.
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };
 
@@ -58,16 +59,17 @@ class GangDriver : private runner::Protocol<GangTypes> {
   };
   GangDriver(Machines machines, GangEffects& effects);
 
-  // Rebuilds the machines and executes their actions. Called once, before anything else.
+  // Rebuilds the machines and executes their actions. Call this function once, before all other functions.
   Task<Result<void>> restore();
-  // Takes a message of the coordinator or of a peer. It may be dropped when too many wait: it is sent again.
+  // Handles a message of the coordinator or of a peer. The message may be dropped when too many wait, because
+  // the sender repeats it.
   void on_message(wire::CommitMessage message);
   void on_own_message(wire::CommitMessage message);
   void on_event(const gang::PartyKey& key, gang::PartyEvent event);
   void set_lease_term(std::uint32_t term_ms) { parties_.set_lease_term(term_ms); }
-  // Sends unanswered messages at once, since the coordinator can be reached again.
+  // Sends unanswered messages at once, because the coordinator can be reached again.
   void ask_again();
-  // Removes machines and records of closed moves for which this is true.
+  // Removes machines and records of closed moves for which `which` returns true.
   void forget(std::function<bool(const gang::GangInfo&)> which);
 
   [[nodiscard]] const gang::GangParties& parties() const noexcept { return parties_; }
@@ -75,7 +77,7 @@ class GangDriver : private runner::Protocol<GangTypes> {
  private:
   using Step = runner::Step<gang::Batch>;
 
-  // runner::Protocol.
+  // Implements runner::Protocol.
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
   Result<Step> step(wire::MigrationId migration, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;

@@ -18,7 +18,7 @@ using gang::Role;
 constexpr std::uint32_t kTicketsMs = 30'000;
 constexpr std::size_t kKeptMembers = 64;
 
-// Returns an action that the machines of one rank have, too; nothing for any other.
+// Returns the action if the machines of one rank also have it. Returns nothing for any other action.
 std::optional<migration::Action> to_session(const gang::Action& action) {
   return std::visit(
       [](const auto& what) -> std::optional<migration::Action> {
@@ -149,7 +149,7 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
     held = std::make_shared<HeldBystander>(member.bystander, driver_, key);
   }
   member.stop = std::make_shared<RankStop>(context_.executor, std::move(held));
-  // The rank may stand at the common barrier already, after a restart of the agent.
+  // After a restart of the agent, the rank may already be at the common barrier.
   const gang::PartyState* state = driver_.parties().find(key);
   const bool stands =
       state != nullptr && (gang::phase_name(*state) == "BARRIER" || gang::phase_name(*state) == "HELD" ||
@@ -242,7 +242,7 @@ Task<> GangMoves::end_rank(std::shared_ptr<Job> job) {
   if (job) co_await job->destroy();
 }
 
-// `beside` is further time, until the other ranks take part.
+// Creates the communicators. `beside` is additional time until the other ranks take part.
 Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<TargetSession> session,
                                                  Milliseconds beside) {
   const Member* known = find(key);
@@ -265,7 +265,8 @@ Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<T
       .caused_by(std::move(joined).error());
 }
 
-// Nothing is copied before they are made: a move that could not be finished costs nothing then.
+// Creates the communicators of a standby. Nothing is copied before that, so a move that cannot be completed
+// then has no cost.
 Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload) {
   const Nanos begin = now_ns();
   auto made = co_await make_communicators(key, std::move(session), Milliseconds(0));
@@ -277,7 +278,8 @@ Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> sess
     emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(made.error()))));
 }
 
-// The standby waits for the ranks that stay, which take part once they are held.
+// Creates the communicators in the pause. The standby waits for the ranks that stay, which take part after
+// they are held.
 Task<> GangMoves::join_in_pause(PartyKey key, std::shared_ptr<TargetSession> session) {
   auto made = co_await make_communicators(key, session, hold_timeout_);
   if (!made) co_return emit(key, gang::TargetEvent(gang::CommunicatorsFailed(reason_of(made.error()))));
@@ -337,7 +339,7 @@ void GangMoves::on_event(migration::SwitchKey key, migration::TargetEvent event)
                      join_standby(of, known.target, std::move(ready->payload)));
       return;
     }
-    if (std::holds_alternative<migration::InstanceRuns>(event)) return;  // open_gate() states it
+    if (std::holds_alternative<migration::InstanceRuns>(event)) return;  // open_gate() reports this event
     if (std::holds_alternative<migration::InstanceStopped>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
       return;
@@ -421,7 +423,7 @@ Result<void> GangMoves::set_limits(const wire::SetLimits& limits) {
                "Migration " + wire::migration_text(limits.migration) + " has no source on this node");
 }
 
-// ---- what moves say about jobs ----
+// ---- reports of moves about jobs ----
 
 bool GangMoves::sends(wire::MigrationId migration) const {
   return std::any_of(members_.begin(), members_.end(), [&](const auto& at) {
@@ -458,7 +460,8 @@ bool GangMoves::has_promised(wire::MigrationId migration) const {
   });
 }
 
-// The sessions of some closed ones stay: their measurements are sent again when the coordinator was away.
+// Releases closed moves. The sessions of some closed moves stay, because their measurements are sent again
+// after the coordinator was disconnected.
 void GangMoves::tidy() {
   for (const auto& [id, plan] : plans_) {
     const auto is_open_party = [this, move = id](const auto& at) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The effects of all moves of ranks on this node: the session for each action, and the route of each message.
-// Also the coordinator's orders to ranks: where they stop, and which groups they have.
+// The class also handles the coordinator's orders to ranks, which concern their stops and their groups.
 //
-// A rank that moves has the sessions of a job of one rank, with its own migration id and plan
-// (gang::MovedRank). Their events come here by that id. Numbers: what the machines call n+i is for a rank its
+// A moved rank has the sessions of a job of one rank, with its own migration id and plan (gang::MovedRank).
+// The events of these sessions arrive here by that id. Numbers: the value n+i of the machines means a rank's
 // own incarnation and i.
 // Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none
-// leave this class; a failure becomes an event of the machine that it concerns.
+// leave this class. A failure becomes an event of the machine that it concerns.
 #pragma once
 
 #include <map>
@@ -30,53 +30,53 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
   GangMoves(MigrationContext& context, GangPort& link, PeerLinks& peers, GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
-  // Takes a message from another agent. False: that node has no such rank in this move.
+  // Handles a message from another agent. Returns false if that node has no such rank in this move.
   bool take_of_peer(const std::string& node, const wire::CommitMessage& message);
-  // Takes an order to a rank that takes part in a move.
+  // Executes an order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
   Task<> answer_groups(gang::AskGroups request);
   Result<void> set_limits(const wire::SetLimits& limits);
-  // Repeats reports to a coordinator that is back.
+  // Repeats reports after the coordinator has reconnected.
   void restate();
   void forget(wire::JobId job);
 
-  // Reports for a coordinator that may have lost its records: the moves that are not over here, the newest
-  // known id, and the description of a move (null: not known).
+  // Returns reports for a coordinator that may have lost its records. The functions return the moves that are
+  // open here, the newest known id, and the description of a move (null if unknown).
   [[nodiscard]] std::vector<wire::OpenSwitch> open_switches() const;
   [[nodiscard]] wire::MigrationId newest() const;
   [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
-  // Releases what moves that are over still hold here.
+  // Releases what closed moves still use on this node.
   void tidy();
-  // True if the move is open and this node is its source.
+  // Checks whether the move is open and this node is its source.
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
 
-  // GangEffects.
+  // Implements GangEffects.
   void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
   void ask_for_info(const wire::CommitMessage& message) override;
   void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) override;
   void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
 
-  // RankParties.
+  // Implements RankParties.
   [[nodiscard]] bool may_run_freely(const Job& job) const override;
   [[nodiscard]] bool is_open(wire::JobId job) const override;
   [[nodiscard]] bool has_promised(wire::MigrationId migration) const override;
 
  private:
-  // One party here, with its session.
+  // One party on this node, with its session.
   struct Member {
     std::shared_ptr<const gang::GangPlan> plan;
     std::uint64_t epoch = 0;
-    bool overlaps = true;  // gang::GangInfo::overlaps
+    bool overlaps = true;  // value of gang::GangInfo::overlaps
     wire::Incarnation gang_base = 0;
     wire::JobId gang = 0;
     std::uint32_t rank = 0;
     wire::JobId job = 0;
-    migration::SwitchInfo info;  // of a moved rank
+    migration::SwitchInfo info;  // handover facts of a moved rank
     std::shared_ptr<SourceSession> source;
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
     std::shared_ptr<RankStop> stop;
-    Nanos groups_took = 0;  // making the communicators of a standby, ahead of the pause
+    Nanos groups_took = 0;  // time to create the communicators of a standby, before the pause
   };
   // SessionPort: the events of the sessions of moved ranks.
   void on_event(migration::SwitchKey key, migration::SourceEvent event) override;
@@ -88,7 +88,8 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
   void add_sessions(const gang::PartyKey& key, Member& member);
   void emit(const gang::PartyKey& key, gang::PartyEvent event) { driver_.on_event(key, std::move(event)); }
   [[nodiscard]] wire::Incarnation own(const Member& member, wire::Incarnation k) const;
-  // Returns the incarnation about which a party decides. A later one has been restored from images since.
+  // Returns the incarnation about which a party decides. A later incarnation has since been restored from
+  // images.
   [[nodiscard]] wire::Incarnation last_incarnation(const Member& member, gang::Role role) const;
 
   void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);
@@ -113,7 +114,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
   PeerLinks& peers_;
   const Milliseconds hold_timeout_;
   std::map<gang::PartyKey, Member> members_;
-  std::map<wire::MigrationId, std::shared_ptr<const gang::GangPlan>> plans_;  // by the move's id
+  std::map<wire::MigrationId, std::shared_ptr<const gang::GangPlan>> plans_;  // plans by the move's id
   GangDriver driver_;
 };
 

@@ -33,7 +33,8 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   const Member* sender = member(key, info);
   const std::string node = sender == nullptr ? "" : node_of(*sender->plan, what.to);
   if (node == context_.config.node) return driver_.on_own_message(std::move(message));
-  // Messages go by the coordinator and directly: one of the two connections may be cut.
+  // Messages are sent through the coordinator and directly, because one of the two connections may be
+  // interrupted.
   if (!node.empty()) peers_.send(node, message);
   link_.tell(message);
 }
@@ -45,8 +46,9 @@ bool GangMoves::take_of_peer(const std::string& node, const wire::CommitMessage&
   return true;
 }
 
-// Keeps connections to the nodes with which a party decides: all with the lead, a source with its target. A
-// source frees once a bystander is gone.
+// Keeps connections to the nodes with which a party decides. All parties connect to the lead, and a source
+// connects to its target. A source frees its memory only after a bystander is GONE, so a bystander also
+// connects to the sources.
 void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
   for (const gang::MovedRank& moved : plan.moved) {
     const auto own = wire::decode_plan(moved.plan);
@@ -72,7 +74,7 @@ void GangMoves::ask_for_info(const wire::CommitMessage& message) {
 void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
   wire::CommitMessage answer(info, key.party, Party(), gang::Query{});
   answer.info = info;
-  answer.info->plan.clear();  // it was described before
+  answer.info->plan.clear();  // the plan was already described
   link_.tell(answer);
 }
 
@@ -104,7 +106,8 @@ const gang::GangInfo* GangMoves::description_of(wire::MigrationId move) const {
   return nullptr;
 }
 
-// The coordinator makes its report when it receives the outcome: the measurements go ahead of it.
+// Sends the measurements before the outcome, because the coordinator creates its report when it receives the
+// outcome.
 void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) {
   const Member* known = find(key);
   if (known == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends messages of moves of ranks to the coordinator: those of the machines, and answers to its orders.
-// Threads: the event loop. Errors: none; false if the coordinator is away.
+// Threads: the event loop. Errors: none. The functions return false if the coordinator is not connected.
 #pragma once
 
 #include "libckpt/base/result.h"

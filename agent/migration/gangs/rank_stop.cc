@@ -79,7 +79,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
   co_return answer;
 }
 
-// Gives up if no order comes: a coordinator that went away may not come back.
+// Reports a failure if no order arrives, because a disconnected coordinator may not return.
 Task<> RankStop::watch_orders() {
   auto self = shared_from_this();
   Signal changed(executor_);

@@ -32,16 +32,17 @@ class HeldRank {
 
 class RankStop : public std::enable_shared_from_this<RankStop> {
  public:
-  // The barrier of a rank that stands at one, if a restarted agent does not know which.
+  // The value for a rank that stands at a barrier whose number a restarted agent does not know.
   static constexpr std::uint64_t kUnknownBarrier = ~std::uint64_t{0};
   RankStop(asio::any_io_executor executor, std::shared_ptr<HeldRank> rank)
       : executor_(std::move(executor)), rank_(std::move(rank)) {}
 
   void want();
   void is_held();
-  // Answers all that wait, because the rank goes on or its party has left.
+  // Answers all waiting requests, because the rank continues or its party has left.
   void end();
-  // Returns when it was last ordered to stop at a barrier, by this node's clock; 0: never.
+  // Returns the time of the last order to stop at a barrier, by this node's clock. The result is 0 if there
+  // was no order.
   [[nodiscard]] Nanos told_at() const noexcept { return told_at_; }
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
 
@@ -55,9 +56,9 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   bool is_wanted_ = false;
   bool is_over_ = false;
   bool is_watching_ = false;
-  std::uint64_t barrier_ = 0;  // at which it is paused
-  std::uint64_t attempt_ = 0;  // the number of the attempt to agree on a barrier
-  Nanos told_at_ = 0;          // the first time in this attempt
+  std::uint64_t barrier_ = 0;  // barrier at which the rank is paused
+  std::uint64_t attempt_ = 0;  // number of the attempt to agree on a barrier
+  Nanos told_at_ = 0;          // time of the first order in this attempt
   std::chrono::steady_clock::time_point ordered_;
   std::list<Signal*> watchers_;
 };

@@ -25,7 +25,7 @@
 namespace ckpt::agent {
 namespace {
 
-// The number under which the keeper passes the namespace on (agent/keeper/init/restored.h).
+// The descriptor number under which the keeper passes the namespace on (agent/keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
 
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
@@ -205,7 +205,7 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
 }
 
 Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
-  if (stays_) co_return;  // the process is the target's now
+  if (stays_) co_return;  // the process now belongs to the target
   remove_image_folder(context_, operation_, "source");
   auto named = co_await find_all_named(context_, job);
   co_await job->leave();
@@ -297,7 +297,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // begins before what is made for it
+  JobRecord record = standby_record(operation_);  // created before the resources of the record
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
@@ -346,8 +346,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   co_return job;
 }
 
-// kAborted is returned only if the process has not been continued: then the source, which still has
-// everything, may go on.
+// Runs the instance. The function returns kAborted only if the process was not continued. The source still
+// has all state in that case, and may continue.
 Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");

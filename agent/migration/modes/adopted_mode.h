@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mode of an adopted process (docs/adr/0007): nothing of ours is in it, so nothing is copied while it
-// runs. In the pause the driver saves its context with all of its device memory in the process itself.
-// Between two GPUs of this node it is restored on the other one (AdoptedSwap...). Between two nodes CRIU
-// takes the process along (AdoptedProcess...), into a PID namespace of its own. The keeper holds phase and
-// lease. The driver's state is queried. Which GPU the context is on stands in the job's record. So saving and
-// going back may be repeated, by another agent, too, and one undoes half of the other. The engine has no
-// region of it: rounds are empty, and the image is the host state.
+// The mode of an adopted process (docs/adr/0007). The process contains none of our libraries, so nothing is
+// copied while it runs. In the pause the driver saves the context, with all its device memory, in the process
+// itself. Between two GPUs of this node, the context is restored on the other GPU (AdoptedSwap...). Between
+// two nodes, CRIU moves the process (AdoptedProcess...) into its own PID namespace. The keeper holds phase
+// and lease. The driver's state is queried, and the job's record contains the GPU of the context. Therefore
+// saving and going back may be repeated, even by another agent, and each undoes a half-finished call of the
+// other. The engine has no region of the process. Its rounds are empty, and the image is the host state.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 
@@ -25,14 +25,14 @@
 
 namespace ckpt::agent {
 
-// The time at which its context was on the GPU, and whether the process goes on with it.
+// The time at which the context was on the GPU, and whether the process continues with it.
 struct AdoptedPlace {
   Nanos restored_ns = 0;
   Result<void> runs = ok();
 };
 
-// The driver puts device memory into the process's own, and the process goes with it unless it `stays` on
-// this node.
+// Returns the work of a pause. The driver saves device memory in the process's own memory. The process moves
+// with it unless the process `stays` on this node.
 [[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
 
 class AdoptedSource final : public SourceMode {
@@ -41,7 +41,7 @@ class AdoptedSource final : public SourceMode {
       : context_(context),
         operation_(std::move(operation)),
         stays_(operation_.pause_kind() == PauseKind::kAdoptedSwap) {}
-  // True even if the process stays: the saved state is all there is to send.
+  // Returns true even if the process stays, because the saved state is all that is sent.
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
@@ -59,13 +59,14 @@ class AdoptedSource final : public SourceMode {
 
   MigrationContext& context_;
   const JobOperation operation_;
-  const bool stays_;  // on this node
+  const bool stays_;  // true if the process stays on this node
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
-  host::FileList listed_;  // encoded: files_
+  host::FileList listed_;  // the list that files_ contains in encoded form
   host::FileRules rules_;
   host::TreeSize size_;
-  Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
+  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, by its size
+                                            // before the pause
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;
@@ -101,15 +102,15 @@ class AdoptedTarget final : public TargetMode {
   std::optional<host::Criu> criu_;
   HostState image_;
   host::CheckedFiles checked_;   // result of compare()
-  host::TaskSettings settings_;  // from the image
+  host::TaskSettings settings_;  // settings from the image
   MadeResources made_;
-  std::set<pid_t> stopped_;  // by the program itself (stopped_processes.h)
-  host::TreeSize size_;      // of the processes, once they run here
+  std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)
+  host::TreeSize size_;      // size of the processes after they run here
   std::uint64_t image_bytes_ = 0;
 };
 
-// Puts the job back if it is held, whatever an earlier agent has begun with it. Its context is then on that
-// GPU of this node, and the process goes on.
+// Puts the job back if it is held, independent of the steps of an earlier agent. Afterwards the context is on
+// that GPU of this node, and the process continues.
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
                                     host::ConnectionRepair repair = {});
 

@@ -16,7 +16,8 @@ std::string host_state_path(const Job& job) {
   return job.folder() + "/host_state";
 }
 
-// The keeper or its rank has answered: the standby has not run, and the keeper ends it.
+// Checks for an error with which the keeper or its rank has answered. In these cases the standby has not run,
+// and the keeper ends it.
 bool is_misfit(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kTimedOut:
@@ -34,7 +35,7 @@ Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
   co_return ok();
 }
 
-// An older agent would start the job's own program again and report success.
+// Checks the target's abilities. An older agent would start the job's own program again and report success.
 Result<void> CooperativeSource::check_target(const EndpointPayload& target) {
   if (operation_.new_argv().empty() || target.starts_programs) return ok();
   return Error(ErrorCode::kRefused,
@@ -64,7 +65,7 @@ std::shared_ptr<Job> CooperativeTarget::find() {
 }
 
 Task<Result<std::shared_ptr<Job>>> CooperativeTarget::start() {
-  // An instance of the same incarnation that a given-up migration has left gives its memory back first.
+  // An aborted migration may have left an instance of the same incarnation, which releases its memory first.
   if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
     co_await context_.jobs.remove(old);
   co_return co_await context_.jobs.start(standby_record(operation_));
@@ -109,7 +110,7 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
     host_state = std::move(host_state_);
   }
   const Nanos sent_ns = now_ns();
-  const auto keeper = job->keeper();  // the instance may have ended meanwhile
+  const auto keeper = job->keeper();  // the instance may have ended in the meantime
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was resumed");
   auto resumed = co_await keeper->resume(resume, std::move(host_state));
   if (!resumed && is_misfit(resumed.error()))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cooperative mode: the target's instance is a standby that waits in ckpt_ready with its tensors
-// allocated; host state is what the program names. The host state that arrived is put into the instance's
-// folder before COMMITTED can be written. So an agent that is restarted in between can still start the
-// instance. The page cache is enough: the standby's memory does not survive its node either.
-// Threads, ownership, errors: see mode.h.
+// The cooperative mode. The target's instance is a standby that waits in ckpt_ready with its tensors
+// allocated. The host state is the data that the program names. The arrived host state is written into the
+// instance's folder before COMMITTED can be written. Therefore an agent that restarts in between can still
+// start the instance. The page cache is sufficient, because the standby's memory does not survive its node
+// either. Threads, ownership, errors: see mode.h.
 #pragma once
 
 #include <string>
@@ -55,7 +55,7 @@ class CooperativeTarget final : public TargetMode {
   UniqueFd host_state_;
 };
 
-// The host state's memory file as bytes of a file, and back. Used across an agent's restart.
+// Writes the host state's memory file to a file, or reads it back. An agent uses the file after its restart.
 Result<void> save_host_state(int memory_file, std::uint64_t bytes, const std::string& path);
 Result<UniqueFd> load_host_state(const std::string& path);
 

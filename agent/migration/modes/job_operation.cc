@@ -24,9 +24,9 @@ PauseKind pause_kind_of(MigrationMode mode, bool within_node) {
   }
 }
 
-// Returns a number later than those of an earlier agent.
+// Returns a number that is later than the numbers of earlier agents.
 wire::MigrationId next_restore_number() {
-  static std::uint64_t last = 0;  // of the event loop
+  static std::uint64_t last = 0;  // used on the event loop only
   last = std::max<std::uint64_t>(last + 1, static_cast<std::uint64_t>(wall_clock_ms()));
   return kRestoreBit | last;
 }

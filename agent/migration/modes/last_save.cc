@@ -14,15 +14,15 @@ struct LastSave {
   Signal done;
 };
 
-// A pause that another operation has requested stays that operation's. Then only the steps that need no pause
-// are taken.
+// Pauses the rank. A pause that another operation has requested continues to belong to that operation. In
+// that case only the steps that need no pause follow.
 Task<> pause_rank(const std::shared_ptr<KeeperLink>& keeper) {
   const auto exchange = keeper->begin_pause();
   (void)co_await keeper->finish_pause(*exchange);
 }
 
-// A rank releases only memory that its keeper holds, so all of it is exported for as long as `exchange`
-// lives. A pause that is under way is another operation's, and is sufficient.
+// Exports all memory, because a rank releases only memory that its keeper holds. The export lasts as long as
+// `exchange` exists. A pause in progress belongs to another operation, and is sufficient.
 Task<Result<void>> export_all(KeeperLink::Exchange& exchange) {
   for (;;) {
     CKPT_CO_TRY(answer, co_await exchange.next(kMaxLastSave));
@@ -53,7 +53,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   const auto keeper = job->keeper();
   if (!keeper) co_return ok();
   CKPT_CO_TRY(status, co_await keeper->attach());
-  // A process that was dumped, or has not come back from a dump, has its context saved.
+  // A process that was dumped, or that was not yet called back after a dump, has already saved its context.
   if (status.session_pid == 0 || status.phase == local::Phase::kDumped) co_return ok();
   if (status.stopped != 0)
     co_return Error(ErrorCode::kRefused, "The process is stopped because its lease has ended");

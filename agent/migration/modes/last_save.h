@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a kill. A context may have come back by a restore. Some drivers hang the GPU, or the host, if a
-// process is killed while it has such a context. So the rank is paused, lets go of its memory, and its
-// context is locked and saved.
-// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (calls under way end with the process), else
-// those of the keeper or the driver. The caller kills in each case, and reports it.
+// Saves a context before a kill. A restore may have recreated the context. Some drivers hang the GPU, or the
+// host, if a process with such a context is killed. Therefore the rank is paused and releases its memory, and
+// its context is locked and saved.
+// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (calls in progress end with the process), or
+// else errors of the keeper or the driver. The caller kills the rank in each case, and reports the error.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of a growing log, from the thread that fills it to the loop. Growth before the loop has passed on
-// the last report is joined to one report. However small the pieces are, no more than one report waits.
-// Threads: the function may be called by any. Ownership: shared by its copies. Errors: none.
+// Passes reports about a growing log from the thread that fills it to the event loop. Growth before the loop
+// has handled the last report is combined into one report. Therefore at most one report waits, independent of
+// the size of the pieces.
+// Threads: any thread may call the function. Ownership: shared by its copies. Errors: none.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@
 
 namespace ckpt::agent {
 
-// `tell` is called on the loop, with the latest size.
+// Returns a function that calls `tell` on the loop, with the latest size.
 [[nodiscard]] inline std::function<void(std::uint64_t)> latest_growth(
     asio::any_io_executor loop, std::function<void(std::uint64_t)> tell) {
   struct Report {

@@ -13,10 +13,11 @@ namespace {
 
 constexpr int kMaxRounds = 12;
 constexpr std::uint64_t kFew = std::uint64_t{4}
-                               << 20;  // as many take no longer in the pause than a dump's other work
-constexpr double kHelps = 0.7;         // a round helps if it reads less than this share of the round before
-// So many bytes may be unsent when a round counts as sent. Some pieces wait for more of the log, and others
-// take less time than a report of them.
+                               << 20;  // amount of memory that takes no longer in the pause than a dump's
+                                       // other work
+constexpr double kHelps = 0.7;  // a round is useful if it reads less than this share of the previous round
+// The bytes that may be unsent when a round counts as sent. Some pieces wait until the log grows, and other
+// pieces take less time than a report about them.
 constexpr std::uint64_t kUnsent = std::uint64_t{16} << 20;
 constexpr Nanos kFresh = 300 * kNanosPerMs;
 constexpr Milliseconds kLook{1000};

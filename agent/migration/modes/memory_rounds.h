@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounds in which the memory of a job's processes leaves ahead of the pause (EarlyPages), beside the
-// rounds of device memory. A round begins once what the one before it has read was sent.
-// Threads: the event loop; rounds run on the pool. Ownership: shared by the mode and the coroutine of the
-// rounds.
-// Errors: a round that fails ends the rounds and is logged: the pause then reads what was not.
+// The rounds that send the memory of a job's processes before the pause (EarlyPages). They run in parallel
+// with the rounds of device memory. A round begins after the bytes of the previous round were sent.
+// Threads: the event loop. Rounds run on the pool. Ownership: shared by the mode and the coroutine of the
+// rounds. Errors: a failed round ends the rounds and is logged. The pause then reads the remaining memory.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +22,23 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
 
   [[nodiscard]] host::EarlyPages& pages() noexcept { return *pages_; }
 
-  // Starts the rounds, once. `grew` is called at each growth of the log, on the loop.
+  // Starts the rounds. Call this function once. `grew` is called at each growth of the log, on the loop.
   void start(HostGrowth grew);
-  // Reports how much of the log was given to the network.
+  // Reports how much of the log was passed to the network.
   void sent(std::uint64_t bytes);
-  // The first round has all memory to read. Later only bytes are left that were read and not sent yet.
+  // Returns the progress. In the first round all memory must be read. Later, only bytes that were read but
+  // not sent remain.
   [[nodiscard]] HostProgress progress() const;
-  // Returns the bytes that the pause has to read: those that the last round found written.
+  // Returns the bytes that the pause must read. These are the bytes that the last round found written.
   [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
-  // The bytes that are in the log and need not be in the image, once the rounds have settled.
+  // Returns the bytes that are in the log and need not be in the image, after the rounds have settled.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return has_settled() ? pages_->held_bytes() : 0; }
-  // Waits until few pages have been written since they were read, or more rounds do not help.
+  // Waits until few pages were written since they were read, or until more rounds are not useful.
   Task<> settle();
-  // Stops the rounds: none is under way after it, and none begins.
+  // Stops the rounds. Afterwards no round is in progress and none begins.
   Task<> stop();
-  // Lets go of the processes and of the log, which takes milliseconds. Called after stop(), by any thread.
+  // Releases the processes and the log, which takes milliseconds. Any thread may call this function after
+  // stop().
   void close() { pages_.reset(); }
   // Returns the function that finish() calls to report growth on the loop. Any thread may call it.
   [[nodiscard]] host::EarlyPages::Growth growth() const;
@@ -53,10 +54,10 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   Turn turn_;
   Signal changed_;
   std::uint64_t sent_ = 0;
-  std::uint64_t last_read_ = 0;  // by the last round
-  bool has_read_all_ = false;    // and sent it
-  Nanos settled_ns_ = 0;         // 0: not yet
-  bool is_over_ = false;         // stopped, or a round failed or was cut
+  std::uint64_t last_read_ = 0;  // bytes that the last round read
+  bool has_read_all_ = false;    // true after all memory was read and sent
+  Nanos settled_ns_ = 0;         // time at which the rounds settled; 0 before that
+  bool is_over_ = false;         // true after the rounds were stopped, or after a round failed or ended early
 };
 
 }  // namespace ckpt::agent

@@ -25,8 +25,8 @@ namespace ckpt::agent {
 struct MigrationContext {
   const Config& config;
   asio::any_io_executor executor;
-  // Runs work on host images and reads of processes. That is gigabytes, so the journal has a thread of its
-  // own.
+  // The pool for work on host images and for reading processes. This work handles gigabytes, so the journal
+  // has a separate thread.
   asio::thread_pool& images;
   JobTable& jobs;
   ContextHelper& contexts;
@@ -37,16 +37,20 @@ struct MigrationContext {
   CoordinatorPort& reports;
 };
 
-// The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its
-// node (none: it does not know).
+// The payload of the target's Prepared. It contains the addresses of the target's mover, and the cost of each
+// term of a pause at the target's node. Without costs, the target does not know them.
 struct EndpointPayload {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   std::vector<std::string> addresses;
-  std::vector<wire::CostLine> costs;  // by PauseTerm
-  bool reads_memory_log = false;      // host memory may come ahead of the pause (memory_index.h)
-  bool restores_connections = false;  // of a program to itself (connections.h)
-  bool starts_programs = false;       // other than the job's own (MigrateOptions::new_argv)
-  std::uint64_t max_mappings = 0;     // of a process there (vm.max_map_count); 0: not known
+  std::vector<wire::CostLine> costs;  // cost lines by PauseTerm
+  bool reads_memory_log = false;      // true if the target can receive host memory before the pause
+                                      // (memory_index.h)
+  bool restores_connections = false;  // true if the target restores a program's connections to itself
+                                      // (connections.h)
+  bool starts_programs = false;       // true if the target can start programs other than the job's own
+                                      // (MigrateOptions::new_argv)
+  std::uint64_t max_mappings = 0;     // limit of mappings for a process at the target (vm.max_map_count); 0
+                                      // if unknown
   template <class A>
   decltype(auto) fields(A& a) {
     return a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The migration modes (docs/design.md §3) as the sessions of a migration, a snapshot or a restore see them
-// (job_operation.h). A mode handles the state beside device memory at the source, and the instance that goes
-// on at the target. cooperative_mode.h: a standby that has started already, and host state that the program
-// names. swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the
-// process goes, too. adopted_mode.h: a process that gpumigrate has not started.
-// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its mode.
-// The job is the session's and is passed in, since an agent that was restarted finds it again. Errors: the
-// reason why the step did not happen; each may be repeated.
+// The migration modes (docs/design.md §3), as the sessions of a migration, a snapshot or a restore use them
+// (job_operation.h). A mode handles the state other than device memory at the source, and the instance that
+// continues at the target. cooperative_mode.h uses a standby that has already started, and host state that
+// the program names. swap_mode.h keeps the process, and the driver saves and restores its context.
+// process_mode.h also moves the process. adopted_mode.h handles a process that gpumigrate has not started.
+// Threads: the event loop, one call at a time, except leave() and free(). Ownership: a session owns its mode.
+// The session also owns the job and passes it in, because a restarted agent finds the job again. Errors: the
+// reason why the step failed. Each step may be repeated.
 #pragma once
 
 #include <functional>
@@ -23,25 +23,26 @@
 
 namespace ckpt::agent {
 
-// Host state that travels with the final round; empty if there is none.
+// Host state that travels with the final round. It is empty if there is none.
 struct HostState {
   HostState() = default;
   HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
   UniqueFd file;
   std::uint64_t bytes = 0;
-  Nanos paused_ns = 0;  // at a target: when its mover learnt of the pause; 0: there is none
+  Nanos paused_ns = 0;  // at a target, the time at which its mover received the pause; 0 if there is no pause
 };
 
-// Host state that is written into a memory file while it is sent.
+// Host state that is sent while it is written into a memory file.
 struct GrowingHostState {
   UniqueFd file;
   std::uint64_t most = 0;
   std::uint64_t expected = 0;
 };
-// `filled` is the number of bytes that are there; `whole`: these are all. Called on the loop.
+// Reports growth on the loop. `filled` is the number of available bytes. `whole` means that the state is
+// complete.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
-// The progress of host state that leaves ahead of the pause: the bytes to send so far, and those sent.
+// The progress of host state that is sent before the pause: the total bytes so far, and the sent bytes.
 struct HostProgress {
   std::uint64_t total_bytes = 0;
   std::uint64_t done_bytes = 0;
@@ -50,46 +51,48 @@ struct HostProgress {
 class SourceMode {
  public:
   virtual ~SourceMode() = default;
-  // Returns growing host state, after check(). The final round then begins beside save(), which returns no
-  // bytes but reports its progress to the callback. The state may grow before the pause, if the target reads
-  // a memory log.
+  // Returns growing host state, after check(). The final round then begins in parallel with save(). save()
+  // returns no bytes in that case, but reports its progress to the callback. The state may grow before the
+  // pause if the target reads a memory log.
   virtual std::optional<GrowingHostState> growing_host_state(HostGrowth, bool /*target_reads_log*/) {
     return std::nullopt;
   }
-  // Reports how much of the host state was given to the network.
+  // Reports how much of the host state was passed to the network.
   virtual void host_state_sent(std::uint64_t /*bytes*/) {}
   [[nodiscard]] virtual HostProgress host_progress() const { return {}; }
-  // Waits, before the pause, until the rest of the host state is short, or gets no shorter.
+  // Waits, before the pause, until the rest of the host state is short, or does not get shorter.
   virtual Task<> settle_host_state() { co_return; }
-  // True if the final round carries the result of save(), and so waits for it. Else both run at once, and the
-  // manifest waits.
+  // Returns true if the final round contains the result of save(), and so waits for it. Otherwise both run at
+  // once, and the manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;
-  // Checks that the job can be moved in this mode, before anything is touched. kRefused otherwise.
+  // Checks that the job can be moved in this mode, before anything is changed. The error is kRefused
+  // otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
-  // Checks that the target can take the job, after check() and before anything is paused. kRefused otherwise.
+  // Checks that the target can receive the job, after check() and before anything is paused. The error is
+  // kRefused otherwise.
   virtual Result<void> check_target(const EndpointPayload&) { return ok(); }
-  // Returns the work of a pause here and at the target beside the copy of device memory, after check(). After
-  // settle_host_state() it counts how much the job writes.
+  // Returns the work of a pause here and at the target, except the copy of device memory. Call this function
+  // after check(). After settle_host_state() the result includes how much the job writes.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // Returns the payload for compare() at the target, after check().
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
-  // Returns the needs that a target must meet (check_needs()), after check().
+  // Returns the requirements that a target must meet (check_needs()), after check().
   [[nodiscard]] virtual wire::MoveNeeds needs() const { return {}; }
-  // Saves the state of the paused rank. The target then has all it needs but device memory. Measurements go
-  // into `report`.
+  // Saves the state of the paused rank. The target then has all state except device memory. Measurements are
+  // stored in `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                        wire::SourceReport& report) = 0;
-  // Prepares the rank to be resumed here, even if save() failed in the middle, was never called, or was
-  // called by an earlier agent.
+  // Prepares the rank to be resumed here. The function works even if save() failed in the middle, was never
+  // called, or was called by an earlier agent.
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
-  // Releases memory kept for sending: the migration sends nothing more, and no call of save() is under way.
-  // Idempotent.
+  // Releases memory that was kept for sending. The migration must send nothing more, and no call of save()
+  // may be in progress. Idempotent.
   virtual Task<> let_go() { co_return; }
-  // Ends the rest of the job here, once it runs at the target. Idempotent.
+  // Ends the rest of the job here after it runs at the target. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
-// The end of the lease of an order. All copies see a renewal, since an order may take longer than its lease.
+// The end of an order's lease. All copies see a renewal, because an order may take longer than its lease.
 class LeaseEnd {
  public:
   LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
@@ -102,53 +105,55 @@ class LeaseEnd {
 
 struct RunOrder {
   wire::Incarnation k = 0;
-  bool has_run = false;  // it has run as k, and a pause that holds it is ended by another operation
+  bool has_run = false;  // true if the instance has already run as k; another operation then ends a pause
+                         // that holds it
   LeaseEnd deadline;
 };
 
 class TargetMode {
  public:
   virtual ~TargetMode() = default;
-  // Returns the instance of an earlier agent's preparation, or null.
+  // Returns the instance from an earlier agent's preparation, or null.
   virtual std::shared_ptr<Job> find() = 0;
-  // Starts and returns the instance, or null: there is none before bring().
+  // Starts and returns the instance. Returns null if there is none before bring().
   virtual Task<Result<std::shared_ptr<Job>>> start() = 0;
-  // Waits until the instance can take memory.
+  // Waits until the instance can receive memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
-  // Checks that the source's description of the job fits this node, beside the rounds and before anything is
-  // paused. kRefused otherwise.
+  // Checks that the source's description of the job fits this node. The check runs in parallel with the
+  // rounds, before anything is paused. The error is kRefused otherwise.
   virtual Task<Result<void>> compare(wire::Bytes payload);
-  // Makes the instance from the kept host state, if there is none after COMMITTED. kAborted: that is
-  // impossible.
+  // Creates the instance from the stored host state, if there is none after COMMITTED. kAborted means that
+  // this is impossible.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
-  // True if the instance has memory of its own, which the mover attaches. Else the mover makes it and
-  // take_memory() gets it.
+  // Checks whether the instance has its own memory, which the mover attaches. Otherwise the mover creates the
+  // memory, and take_memory() receives it.
   [[nodiscard]] virtual bool has_memory() const = 0;
   virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                          std::vector<UniqueFd> descriptors) = 0;
-  // Drops regions of take_memory() that the job has freed since: nothing here holds them afterwards.
+  // Drops regions of take_memory() that the job has freed since. Afterwards nothing here holds these regions.
   virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
-  // Keeps verified host state for an agent that is started after COMMITTED.
+  // Stores verified host state for an agent that is started after COMMITTED.
   virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
-  // Runs the instance as `order.k`. kAborted: it never will run here. The report's points are set where they
-  // are reached for the first time (`report` may be null).
+  // Runs the instance as `order.k`. kAborted means that it will never run here. The report's times are set
+  // when they are reached for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
-  // Replaces run() for a rank of a gang: it takes its state over and waits behind its gate. `epoch` is that
-  // of its groups. Repeated without harm. kAborted: it never will here.
+  // Replaces run() for a rank of a gang. The rank takes over its state and waits behind its gate. `epoch` is
+  // the epoch of its groups. The call can be repeated safely. kAborted means that the rank will never reach
+  // its gate here.
   virtual Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch);
-  // Returns the work that run() did here.
+  // Returns the work that run() did on this node.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
-  // Clean up after the migration's end: first the instance, if it is this migration's own, then the rest of
-  // it here. Idempotent.
+  // Cleans up after the migration's end. end() ends the instance, if it is this migration's own. free() then
+  // releases the rest on this node. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
-// The work that a pause has in every mode.
+// Returns the work that a pause has in every mode.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
-// Returns the lines that this node knows at this moment.
+// Returns the lines that this node currently knows.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
-// The record of the instance that the operation makes, before it has run.
+// Returns the record of the instance that the operation creates, before the instance has run.
 [[nodiscard]] JobRecord standby_record(const JobOperation& operation);
 std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOperation operation);
 std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, JobOperation operation);

@@ -7,7 +7,7 @@
 namespace ckpt::agent {
 namespace {
 
-// Counts faults of the processes' identity: only adopted processes can have any.
+// Counts faults of the processes' identity. Only adopted processes can have such faults.
 std::uint32_t count_strange(pid_t root, const wire::JobSpec& spec) {
   std::uint32_t found = host::check_credentials(root, spec.uid, spec.gid) ? 0 : 1;
   const auto processes = host::processes_of(root);

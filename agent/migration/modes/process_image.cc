@@ -11,10 +11,11 @@
 namespace ckpt::agent {
 namespace {
 
-// A dump with its links takes parts of a second. The pause waits meanwhile.
+// The time to wait for another dump's links. A dump with its links takes parts of a second, and the pause
+// waits in the meantime.
 constexpr Nanos kLongestLinks = 5'000 * kNanosPerMs;
 constexpr std::chrono::milliseconds kLinksPause{5};
-constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own, beside those of the process
+constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own mappings, in addition to those of the process
 
 }  // namespace
 

@@ -26,15 +26,17 @@
 namespace ckpt::agent {
 namespace {
 
-// Space for memory that a process gains meanwhile, and for its other images.
+// Space for memory that a process allocates in the meantime, and for its other images.
 constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxHostState = engine::kMaxHostState;
-// The length that older movers take. A longer file is announced only if it is needed.
+// The length that older movers accept. A longer file is announced only if necessary.
 constexpr std::uint64_t kUsualHostState = std::uint64_t{4} << 30;
-// The least that a dump reads of memory that was copied ahead: written since, or read at the end anyway.
+// The minimum that a dump reads of memory that was copied ahead. This memory was written since, or is read at
+// the end anyway.
 constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
-// The rates of pages that CRIU does not keep, in bytes a nanosecond. It writes them for nobody (0.12 s for
-// 1 GiB), or leaves them out; then both it and the agent still look at them (0.03 s for 1 GiB).
+// The rates for pages that CRIU does not keep, in bytes per nanosecond. CRIU writes such pages to a
+// discarding file (0.12 s for 1 GiB), or leaves them out. In the second case, both CRIU and the agent still
+// check the pages (0.03 s for 1 GiB).
 constexpr std::uint64_t kDrainedPerNano = 9;
 constexpr std::uint64_t kLookedAtPerNano = 32;
 
@@ -91,7 +93,7 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
     work.add(PauseTerm::kFinal, bytes).save_beside_copy();
   } else {
     work.add(PauseTerm::kFinal, bytes, 0,
-             static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+             static_cast<Nanos>(bytes));  // 1 ns per byte, because all bytes are sent after the dump
   }
   if (!imports) work.add(PauseTerm::kFill, region_bytes);
   return work;
@@ -99,8 +101,8 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
 
 namespace {
 
-// Returns the most that the file may hold. Unused length costs nothing. The size of a saved context is known
-// only after its save, and pages that are written again are in a log twice.
+// Returns the maximum size of the file. Unused length costs nothing. The size of a saved context is known
+// only after its save. A log contains pages twice that are written again.
 std::uint64_t longest_state(std::uint64_t expected) {
   return std::max(kUsualHostState, expected + expected / 2 + kSpareBytes);
 }
@@ -119,7 +121,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
-  const auto keeper = job->keeper();  // the job may have ended meanwhile
+  const auto keeper = job->keeper();  // the job may have ended in the meantime
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const Milliseconds limit = co_await time_limit_of(context_, static_cast<pid_t>(status.rank_pid));
@@ -151,8 +153,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   co_return co_await open_stream(root, context + named_bytes_);
 }
 
-// Gets the stream's memory before the pause, which would else wait for the kernel to find and clear so much
-// memory.
+// Allocates the stream's memory before the pause. Otherwise the pause would wait while the kernel finds and
+// clears so much memory.
 Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_bytes) {
   if (operation_.copies_ahead()) {
     const bool follows = co_await follow_memory(root, beside_bytes);
@@ -167,7 +169,7 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_b
   co_return ok();
 }
 
-// Returns false if host memory is read in the pause.
+// Starts to copy host memory ahead. Returns false if host memory is read in the pause.
 Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes) {
   if (!can_stream(size_.private_bytes)) co_return false;
   const auto follow = [root, context_bytes, most = longest_state(size_.private_bytes)] {
@@ -195,7 +197,7 @@ PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summa
 }
 
 std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth grew, bool target_reads_log) {
-  if (rounds_ && !target_reads_log) {  // an older node: all of it comes in the pause
+  if (rounds_ && !target_reads_log) {  // an older target receives all host memory in the pause
     asio::post(context_.images, [unused = std::exchange(rounds_, nullptr)] { unused->close(); });
   }
   if (!rounds_ && !stream_) return std::nullopt;
@@ -214,7 +216,7 @@ const host::MemoryLog& ProcessSource::log() const {
   return rounds_ ? rounds_->pages().log() : stream_->log();
 }
 
-// The progress of the stream's thread is reported to the mover on the loop.
+// Begins the reports of pages. The progress of the stream's thread is reported to the mover on the loop.
 Result<void> ProcessSource::begin_pages(const std::string& folder, const host::DumpEstimate& estimate) {
   if (rounds_) return rounds_->pages().begin_dump(folder, estimate);
   const auto grew =
@@ -236,7 +238,7 @@ HostProgress ProcessSource::host_progress() const {
 }
 
 Task<> ProcessSource::settle_host_state() {
-  const auto rounds = rounds_;  // it may be let go of meanwhile
+  const auto rounds = rounds_;  // copied, because rounds_ may be released in the meantime
   if (rounds) co_await rounds->settle();
 }
 
@@ -262,7 +264,7 @@ Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedStat
   co_return state;
 }
 
-// The rank is paused, so it gives no more memory to devices.
+// Ends the rounds. The rank is paused, so it gives no more memory to devices.
 Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
   const auto rounds = rounds_;
   if (!rounds) co_return ok();
@@ -301,7 +303,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     pages = std::move(placed);
   }
   options.images = folder.path();
-  options.work = folder.path();  // of root alone
+  options.work = folder.path();  // only root may access this folder
   options.timeout = host::criu_timeout(estimate.bytes);
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);
@@ -324,7 +326,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   notes.connections = options.connections;
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
-  // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
+  // The arguments are named and passed by reference, because g++ 12 destroys captures of a lambda inside
+  // co_await twice.
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
   CKPT_CO_TRYV(co_await save_switch(context_, root, folder.path(), listed_, rules_));
   links.release();
@@ -375,7 +378,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   co_return ok();
 }
 
-// Frees the log beside the loop: that takes milliseconds.
+// Frees the log in a thread other than the event loop, because this takes milliseconds.
 Task<> ProcessSource::let_go() {
   grew_ = {};
   auto stream = std::exchange(stream_, nullptr);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transparent mode between two nodes: the process itself moves. At the source its context is saved, then
-// CRIU dumps it into a folder in memory. The folder travels as the migration's host state. The process stays
-// stopped until the protocol lets it go. At the target, after COMMITTED, a keeper takes it from the image,
-// and it goes on as in a swap. Until the instance has its keeper this agent holds the memory that arrived. If
-// the agent ends in between, the instance counts as dead. Then the source goes on from its barrier, and the
-// target has never run.
-// Threads, ownership, errors: see mode.h.
+// The transparent mode between two nodes, in which the process itself moves. At the source the context is
+// saved, then CRIU dumps the process into a folder in memory. The folder travels as the migration's host
+// state. The process stays stopped until the protocol releases it. At the target, after COMMITTED, a keeper
+// restores the process from the image, and the process continues as in a swap. Until the instance has its
+// keeper, this agent holds the arrived memory. If the agent ends in between, the instance counts as dead.
+// Then the source continues from its barrier, and the target has never run. Threads, ownership, errors: see
+// mode.h.
 #pragma once
 
 #include <map>
@@ -29,36 +29,36 @@
 
 namespace ckpt::agent {
 
-// The time on a common server for each item: CRIU stops, queries and starts each thread, opens each file and
-// maps each piece of memory by itself. A node's own factor is learnt (pause_costs.h).
+// Returns the time for all items on a typical server. CRIU stops, queries and starts each thread, opens each
+// file and maps each piece of memory separately. A node's own factor is measured (pause_costs.h).
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
-// The bytes of a context that a driver saves into its process's host memory: code, stacks and heaps (518 MiB
-// on an H100 with driver 580.159.04). Memory that is copied apart is not among them: `region_bytes` of it.
-// 0 where the driver does not count.
+// Returns the bytes of a context that a driver saves into its process's host memory: code, stacks and heaps.
+// A driver 580.159.04 saves 518 MiB on an H100. The result does not include `region_bytes`, the memory that
+// is copied separately. The result is 0 if the driver does not count.
 [[nodiscard]] std::uint64_t context_bytes(const MigrationContext& context, const host::TreeSize& tree,
                                           std::uint64_t region_bytes);
 
-// The work of such a pause on host memory, in bytes.
+// The work of a pause on host memory, in bytes.
 struct HostMemoryWork {
-  std::uint64_t read = 0;      // by the dump; it is sent and verified
-  std::uint64_t restored = 0;  // before the process goes on
-  Nanos scan = 0;              // of pages that are at the target already
+  std::uint64_t read = 0;      // bytes that the dump reads; they are sent and verified
+  std::uint64_t restored = 0;  // bytes that are restored before the process continues
+  Nanos scan = 0;              // time to scan pages that are already at the target
 };
 // Returns the work if nothing was copied ahead. `named_bytes` is the part of size.private_bytes in named
-// memory and files of caches. Device memory that a mover copies (`region_bytes`) is no host memory, though
-// the driver may keep it in the process.
+// memory and cache files. Device memory that a mover copies (`region_bytes`) is no host memory, although the
+// driver may store it in the process.
 [[nodiscard]] HostMemoryWork host_memory_work(const host::TreeSize& size, std::uint64_t region_bytes,
                                               std::uint64_t named_bytes);
 // Returns the work if `ahead` of the bytes were copied ahead, of which `rest` were written since.
-// `leaves_out`: CRIU leaves the others out (left_out_pages.h).
+// `leaves_out` means that CRIU leaves out the other bytes (left_out_pages.h).
 [[nodiscard]] HostMemoryWork copied_ahead(HostMemoryWork work, std::uint64_t ahead, std::uint64_t rest,
                                           bool leaves_out);
-// `streams`: pages are sent while they are dumped.
+// Returns the work of a process move. `streams` means that pages are sent during the dump.
 [[nodiscard]] PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
                                      std::uint64_t region_bytes, bool streams, bool imports);
-// True if this node has memory to stream so much, even for a target on the same node.
+// Checks whether this node has enough memory to stream so many bytes, even for a target on the same node.
 [[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
 
 class ProcessSource final : public SourceMode {
@@ -87,19 +87,21 @@ class ProcessSource final : public SourceMode {
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
   Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);
   Result<host::PlacedPages> finish_pages(const std::string& folder);
-  // The log of the rounds or of the stream, one of which there is.
+  // Returns the log of the rounds or of the stream. Exactly one of the two exists.
   [[nodiscard]] const host::MemoryLog& log() const;
   Result<void> begin_pages(const std::string& folder, const host::DumpEstimate& estimate);
 
   MigrationContext& context_;
   const JobOperation operation_;
-  std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
+  std::optional<host::Criu> criu_;  // found during the preparation, not in the downtime
   host::TreeSize size_;
-  Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
-  host::FileList listed_;                   // what the process has open
-  wire::Bytes files_;                       // the same, encoded
-  std::uint64_t named_bytes_ = 0;           // of memory in /dev/shm and files of caches, among them
-  // One of them, with its memory before the pause; neither: the pages are sent once all are there.
+  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, by its size
+                                            // before the pause
+  host::FileList listed_;                   // open files of the process
+  wire::Bytes files_;                       // listed_ in encoded form
+  std::uint64_t named_bytes_ = 0;  // bytes of memory in /dev/shm and of cache files, which size_ includes
+  // One of these has its memory before the pause. If neither exists, the pages are sent after all pages are
+  // dumped.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
   host::FileRules rules_;
@@ -140,16 +142,16 @@ class ProcessTarget final : public TargetMode {
   std::optional<host::Criu> criu_;
   bool restores_lazily_ = false;
   HostState image_;
-  bool is_held_ = false;  // nothing of the program has run here
+  bool is_held_ = false;  // true while the program is held and has not run here
   std::uint64_t image_bytes_ = 0;
-  host::TreeSize size_;           // of the processes, once they run here
-  std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
-  host::CheckedFiles checked_;    // by compare()
-  host::TaskSettings settings_;   // of the image
+  host::TreeSize size_;           // size of the processes after they run here
+  std::uint64_t lazy_bytes_ = 0;  // bytes that restore() lets follow the running process
+  host::CheckedFiles checked_;    // result of compare()
+  host::TaskSettings settings_;   // settings from the image
   MadeResources made_;
-  std::set<pid_t> stopped_;  // stopped_processes.h
+  std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
-      memory_;  // by region, until it is the keeper's
+      memory_;  // memory by region, until the keeper owns it
 };
 
 }  // namespace ckpt::agent

@@ -21,8 +21,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::hours kLongestArrival{
-    1};  // a later arrival of the memory that follows is not reported
+constexpr std::chrono::hours kLongestArrival{1};  // limit for a report about memory that follows
 
 Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire::TargetReport report) {
   const Nanos began = now_ns();
@@ -106,7 +105,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // begins before what is made for it
+  JobRecord record = standby_record(operation_);  // created before the resources of the record
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder,
                        most_eager = restores_lazily_ ? host::kMaxEagerBytes
@@ -157,7 +156,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   co_return job;
 }
 
-// The restored process has its memory with its keeper, and no more rights than the job.
+// Accepts the restored process. Its memory is with its keeper, and it has no more rights than the job.
 Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await deposit(job));
   const auto keeper = job->keeper();
@@ -169,7 +168,7 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   co_return co_await apply_settings(context_, root, settings_);
 }
 
-// Deposits the memory with the keeper: from then on it outlives this agent.
+// Deposits the memory with the keeper. From then on the memory outlives this agent.
 Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
   while (!memory_.empty()) {
     std::vector<local::RegionRecord> records;
@@ -209,7 +208,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
       .caused_by(std::move(resumed).error());
 }
 
-// An earlier agent may have ended right after the resume.
+// Keeps a running instance running. An earlier agent may have ended right after the resume.
 Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   co_return co_await keeper->withdraw(operation_.number());
@@ -231,7 +230,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
-  // This is the last check: from its next instruction on, the process is the job.
+  // This is the last check. From its next instruction on, the process is the job.
   if (is_held_) {
     CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
   }
@@ -247,7 +246,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }
-  // The process has the memory: a second holder would keep memory that it frees.
+  // The process has the memory. A second holder would keep memory that the process frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
     spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();
@@ -276,7 +275,7 @@ Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
   remove_image_folder(context_, operation_, "target");
   if (!job) co_return;
   if (!job->record().ran) co_return co_await context_.jobs.remove(job);
-  // Withdraws the keeper's second hold of the memory, once the job has it.
+  // Withdraws the keeper's second hold of the memory after the job has the memory.
   if (job->keeper()) (void)co_await job->keeper()->withdraw(operation_.number());
 }
 

@@ -12,13 +12,14 @@
 namespace ckpt::agent {
 namespace {
 
-// A thin context takes half a second; a larger one takes a second for some GB.
+// The time limit of a hold. A thin context takes half a second. A larger context takes a second for some GB.
 constexpr std::uint64_t kHoldMs = 5000;
 constexpr std::uint64_t kBytesPerMs = 1 << 20;
-constexpr Nanos kTooLong = 10;  // times the expected duration
+constexpr Nanos kTooLong = 10;  // factor of the expected duration that counts as too long
 constexpr Milliseconds kLeastRestore{5000};
 
-// Returns the restore thread of the tree's first process that uses a GPU; 0: the driver names none.
+// Returns the restore thread of the tree's first process that uses a GPU. The result is 0 if the driver names
+// no thread.
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
   const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;

@@ -6,7 +6,7 @@
 namespace ckpt::agent {
 namespace {
 
-// All of the process's device memory is copied meanwhile.
+// The time limit for the driver, which copies all device memory of the process in this time.
 constexpr Milliseconds kDriverTime{300000};
 constexpr int kAttempts = 20;
 
@@ -68,14 +68,14 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
   co_return ok();
 }
 
-// A helper that died at the order may have executed it. The process's host threads run already, so the
-// restore is tried again as long as it can succeed.
+// Restores the context. A helper that ended during the order may have executed it. The process's host threads
+// already run, so the restore is repeated as long as it can succeed.
 Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs) {
   auto restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {
     const ErrorCode code = restored.error().code();
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) break;
-    auto state = co_await context_.contexts.state(pid_);  // asks the next helper, once it serves
+    auto state = co_await context_.contexts.state(pid_);  // queries the next helper after it has started
     if (!state) continue;
     if (*state != context::ProcessState::kCheckpointed) {
       if (*state == context::ProcessState::kFailed) break;
@@ -90,7 +90,7 @@ Task<Result<void>> SavedContext::unlock() {
   if (state_ == context::ProcessState::kRunning) co_return ok();
   auto unlocked = co_await context_.contexts.unlock(pid_, kDriverTime);
   for (int attempt = 1; !unlocked && attempt < kAttempts; ++attempt) {
-    auto state = co_await context_.contexts.state(pid_);  // asks the next helper, once it serves
+    auto state = co_await context_.contexts.state(pid_);  // queries the next helper after it has started
     if (!state) continue;
     state_ = *state;
     if (state_ == context::ProcessState::kRunning) co_return ok();

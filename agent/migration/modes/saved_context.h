@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's GPU context in the driver's hands: locked, saved in the process, restored on this GPU or
-// another, unlocked. The driver is queried for its state (look()). Which GPU it is or was on is in the job's
-// record. So each step may be repeated, by another agent, too.
-// Threads: the event loop; one object at a time for a job (Job::thin_turn). Errors: the driver's; kDevice for
-// a context that it has lost.
+// A process's GPU context in the driver: locked, saved in the process, restored on this GPU or another,
+// unlocked. The driver is queried for its state (look()). The job's record contains the context's current or
+// last GPU. Therefore each step may be repeated, even by another agent.
+// Threads: the event loop. A job has one object at a time (Job::thin_turn). Errors: the driver's errors.
+// kDevice if the driver has lost the context.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@
 
 namespace ckpt::agent {
 
-// Returns the GPU of the job's context or, if `state` is kCheckpointed, the GPU on which it was saved. It
-// corrects the record (job_record.h) if an earlier agent ended between the driver's restore and the record of
-// it.
+// Returns the GPU of the job's context or, if `state` is kCheckpointed, the GPU on which the context was
+// saved. The function corrects the record (job_record.h) if an earlier agent ended between the driver's
+// restore and the update of the record.
 Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
                                      context::ProcessState state);
 
@@ -24,15 +24,17 @@ class SavedContext {
   SavedContext(MigrationContext& context, std::shared_ptr<Job> job)
       : context_(context), job_(std::move(job)) {}
 
-  // Finds the process and the driver's state of it. Called first.
+  // Finds the process and the driver's state for it. Call this function first.
   Task<Result<void>> look(std::shared_ptr<KeeperLink> keeper);
-  // Locks the process: none of its calls is in the driver, and nothing is in flight. kTimedOut: it runs on.
+  // Locks the process. Afterwards none of its calls is in the driver, and nothing is in flight. After
+  // kTimedOut the process continues to run.
   Task<Result<void>> lock(Milliseconds timeout);
   Task<Result<void>> save();
-  // Brings the context to `gpu`, wherever it was. It is locked then, unless it was running there already.
+  // Restores the context on `gpu`, wherever it was. The context is then locked, unless it was already running
+  // there.
   Task<Result<void>> restore(GpuUuid gpu);
-  // Unlocks the process, and repeats until the driver reports that it runs: whether it runs must be known. An
-  // error does not prove that it does not.
+  // Unlocks the process. The function repeats the unlock until the driver reports that the process runs,
+  // because this must be known. An error does not prove that the process does not run.
   Task<Result<void>> unlock();
 
  private:

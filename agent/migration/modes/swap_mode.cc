@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 namespace {
 
-// The rank must stand at its barrier: a running one must not lose its memory.
+// Checks that the rank is at its barrier, because a running rank must not lose its memory.
 bool is_held(const Job& job) {
   return job.phase() == local::Phase::kPaused;
 }
@@ -50,7 +50,7 @@ Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   co_return co_await job->moved_to(index);
 }
 
-// The process is the target's now. Its old memory goes with the end of the export.
+// Does nothing, because the process now belongs to the target. The end of the export frees its old memory.
 Task<> SwapSource::leave(std::shared_ptr<Job>) {
   co_return;
 }
@@ -112,7 +112,7 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
   }
   auto resumed = co_await resume(job, order, report);
   if (resumed) co_return ok();
-  // The source still has all of it, so it goes on there.
+  // The source still has all memory, so the job continues there.
   co_return Error(ErrorCode::kAborted, "The job cannot go on at the target GPU")
       .caused_by(std::move(resumed).error());
 }
@@ -135,7 +135,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }
-  // The process has the memory: a second holder would keep memory that it frees.
+  // The process has the memory. A second holder would keep memory that the process frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
     spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();

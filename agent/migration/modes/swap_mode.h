@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transparent mode between two GPUs of this node (hot card swap): the same process, the same keeper and
-// folder. From the release of its memory until the migration is closed the keeper holds two sets of
-// descriptors. One is the source's, the other the one that the target's mover made. So either side can go on
-// even if this agent ends.
-// Threads, ownership, errors: see mode.h.
+// The transparent mode between two GPUs of this node (hot card swap), with the same process, keeper and
+// folder. From the release of the memory until the migration is closed, the keeper holds two sets of
+// descriptors. One set is the source's, and the target's mover created the other. Therefore either side can
+// continue even if this agent ends. Threads, ownership, errors: see mode.h.
 #pragma once
 
 #include <map>
@@ -14,7 +13,7 @@
 
 namespace ckpt::agent {
 
-// `imports`: memory comes back for nothing (remap.h).
+// Returns the work of a swap. `imports` means that the rank imports memory, which costs no time (remap.h).
 [[nodiscard]] PauseWork swap_work(std::uint64_t region_bytes, bool imports);
 
 class SwapSource final : public SourceMode {
@@ -56,7 +55,8 @@ class SwapTarget final : public TargetMode {
 
   MigrationContext& context_;
   const JobOperation operation_;
-  std::map<std::uint64_t, std::uint64_t> generations_;  // of what the keeper was given, by region
+  std::map<std::uint64_t, std::uint64_t> generations_;  // generations of the regions that the keeper
+                                                        // received, by region
 };
 
 }  // namespace ckpt::agent

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMaxSwitchBytes = 64u << 20;
 constexpr std::uint64_t kMaxReadInPause = std::uint64_t{32} << 20;
 constexpr std::chrono::milliseconds kMaxReadTimeInPause{200};
-constexpr std::uintmax_t kEmptyImage = 8;  // an image of CRIU without a record
+constexpr std::uintmax_t kEmptyImage = 8;  // size of a CRIU image without a record
 const std::string kSwitchFile = "/files-at-switch.img";
 const std::string kLocksImage = "/filelocks.img";
 
@@ -34,12 +34,12 @@ bool travels(const std::string& path, const host::FileRules& rules) {
          host::is_cache_file(path, rules.cache_folders);
 }
 
-// Its content at the time of the check proves nothing after a write.
+// Adds the files that were written. After a write, the content at the time of the check proves nothing.
 void add_changed(const host::FileList& listed, const host::FileRules& rules, host::FileSystems& systems,
                  host::FileList& now) {
   for (const host::FileFact& fact : listed.files) {
     struct stat facts {};
-    const bool has_identity = fact.identity.inode != 0;  // else its length alone is compared
+    const bool has_identity = fact.identity.inode != 0;  // without an identity, only the length is compared
     if (!host::has_content(fact.use) || !has_identity || fact.kernels_own || travels(fact.path, rules) ||
         ::lstat(fact.path.c_str(), &facts) != 0)
       continue;
@@ -52,7 +52,8 @@ void add_changed(const host::FileList& listed, const host::FileRules& rules, hos
   }
 }
 
-// A file that was opened since the check may be mapped, too. Then it would be memory of the program.
+// Adds the files that were opened. A file that was opened since the check may also be mapped. Then it would
+// be memory of the program.
 void add_opened(const std::vector<host::OpenFile>& open, const host::FileRules& rules,
                 std::set<std::string>& known, host::FileSystems& systems, host::FileList& now) {
   for (const host::OpenFile& file : open) {

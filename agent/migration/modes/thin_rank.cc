@@ -43,7 +43,7 @@ class Placing {
     co_return ok();
   }
 
-  // True if its context was restored: a driver may then refuse the import of memory.
+  // Checks whether the context was restored. A driver may then refuse to import memory.
   [[nodiscard]] bool was_restored() const { return !job_->record().context_gpu.empty(); }
 
   Task<Result<void>> save() {
@@ -61,7 +61,7 @@ class Placing {
     co_return ok();
   }
 
-  // Brings a saved context to `gpu`; one on another GPU is saved first.
+  // Restores a saved context on `gpu`. A context on another GPU is saved first.
   Task<Result<void>> restore(GpuUuid gpu) {
     if (on_ != gpu) {
       CKPT_CO_TRYV(co_await save());
@@ -93,7 +93,7 @@ class Placing {
     co_return ok();
   }
 
-  // Gives the rank memory of its own instead, with the same content.
+  // Gives the rank its own memory with the same content.
   Task<Result<void>> fill(GpuUuid gpu, MemoryChoice memory) {
     CKPT_CO_TRY(mover, mover_on(gpu));
     FillOrder order(keeper_, mover);
@@ -115,8 +115,8 @@ class Placing {
   std::shared_ptr<Job> job_;
   std::shared_ptr<KeeperLink> keeper_;
   pid_t pid_ = 0;
-  // The driver unmaps, saves and restores meanwhile, and works on pages of the process; a thin context takes
-  // a second at most.
+  // The time limit of each step. In that time the driver unmaps, saves and restores, and works on pages of
+  // the process. A thin context takes at most a second.
   Milliseconds step_time_ = host::kStuckAfter;
   local::MemoryState memory_ = local::MemoryState::kMapped;
   context::ProcessState state_ = context::ProcessState::kRunning;
@@ -143,13 +143,13 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   co_return ok();
 }
 
-// Memory for a rank that has none, by the method that this driver supports. The next Release repairs a call
-// that failed in the middle.
+// Gives memory to a rank that has none, by the method that this driver supports. The next Release repairs a
+// call that failed in the middle.
 Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {
     auto mapped = co_await rank.map(gpu, memory);
-    // Going back tries both ways: the rank has nowhere else to go.
+    // Going back tries both methods, because the rank can continue at no other place.
     const bool may_make =
         rank.was_restored() && (context.remap.is_free() || memory.set == local::MemorySet::kExported);
     if (mapped || !may_make || mapped.error().code() == ErrorCode::kUnavailable) co_return mapped;

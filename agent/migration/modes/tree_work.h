@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over the processes of a job in a move. Each reads files of /proc for every process, so it is done on
-// the pool. A job of hundreds of processes would hold up the loop, and with it every other job of the node.
+// Walks over the processes of a job in a move. Each function reads files of /proc for every process, so it
+// runs on the pool. Otherwise a job of hundreds of processes would block the loop, and with it every other
+// job of the node.
 // Threads: the event loop. Ownership: none. Errors: those of process_tree.h.
 #pragma once
 

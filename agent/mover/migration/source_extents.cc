@@ -26,8 +26,8 @@ Result<std::optional<image::Plan>> SourceExtents::next_plan(const Regions& regio
   return std::optional(std::move(plan));
 }
 
-// A region freed meanwhile is either not there, or dropped after it has been added: the caller holds the
-// lock.
+// Adds the regions of a plan. The caller holds the lock. Therefore a region that was freed is either already
+// missing, or is dropped after it was added.
 Result<void> SourceExtents::add(const image::Plan& plan, const Regions& regions, engine::Sender& sender) {
   for (const image::Extent& extent : plan.extents) {
     const auto it = regions.find(extent.region);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a rank as its source sends it. It is sent while it is being made, where the agent gave a
-// file for that (HostStateFile, HostGrew). Else it is sent whole, out of the file of the order for the final
-// round.
+// The host state of a rank as its source sends it. If the agent provided a file for this (HostStateFile,
+// HostGrew), the state is sent while it is created. Otherwise the whole state is sent from the file of the
+// order for the final round.
 //
-// Threads: open_file(), grew(), tell(), announce() and leaves_ahead() hold one lock of the session's.
-// run_final() and what follows belong to its thread, and come after the last open_file(). Ownership: outlives
-// the sender, which reads it. Errors: kInvalidArgument where the agent's messages do not fit together, or do
-// not fit the file.
+// Threads: open_file(), grew(), tell(), announce() and leaves_ahead() hold a lock of the session. run_final()
+// and the following functions belong to the session's thread, and are called after the last open_file().
+// Ownership: the object outlives the sender, which reads it. Errors: kInvalidArgument if the agent's messages
+// do not match one another or the file.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,24 @@ class SourceHostState {
   using Params = std::shared_ptr<const track::FingerprintParams>;
 
   Result<void> open_file(const wire::mover::HostStateFile& request, UniqueFd file, Params params);
-  // `sender` may be null; tell() informs it once there is one.
+  // Records growth. `sender` may be null, and tell() then informs the sender later.
   Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
   void tell(engine::Sender& sender) const;
-  // Announces the file that the agent gave, once: the target gets memory for it, and filled bytes leave
-  // beside the rounds.
+  // Announces the file that the agent provided. Call this function once. The target allocates memory for the
+  // file, and filled bytes are sent in parallel with the rounds.
   void announce(engine::Sender& sender);
   [[nodiscard]] bool is_announced() const noexcept { return announced_; }
-  // True if some of it is filled before the pause, and shares the link with the rounds.
+  // Checks whether some bytes are filled before the pause and share the link with the rounds.
   [[nodiscard]] bool leaves_ahead() const { return announced_ && stream_->extent().filled > 0; }
 
-  // Runs the final round. `file` is the order's, unless the host state grows in a file of its own.
+  // Runs the final round. `file` is the order's file, unless the host state grows in its own file.
   Result<engine::RoundReport> run_final(const wire::mover::FinalRound& order, UniqueFd file, Params params,
                                         engine::Sender& sender);
-  // Available after run_final().
+  // Returns the number of bytes of the host state. Call this function after run_final().
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  // Returns the bytes of these that were sent before the final round.
+  // Returns the bytes of the host state that were sent before the final round.
   [[nodiscard]] std::uint64_t ahead_bytes() const noexcept { return ahead_bytes_; }
-  [[nodiscard]] track::Fingerprint fingerprint();  // waits for it; once
+  [[nodiscard]] track::Fingerprint fingerprint();  // waits for the result; call it once
 
  private:
   std::unique_ptr<HostStream> stream_;

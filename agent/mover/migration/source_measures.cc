@@ -10,7 +10,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr std::uint64_t kReadRateBytes = std::uint64_t{256}
-                                         << 20;  // the most that is read to measure the read rate
+                                         << 20;  // limit for the bytes that are read to measure the read rate
 
 std::uint64_t rate(std::uint64_t bytes, Nanos time) {
   return time <= 0 ? 0
@@ -36,7 +36,7 @@ Result<void> SourceMeasures::measure_memory(const Device& device,
                                             std::shared_ptr<const track::FingerprintParams> params,
                                             std::vector<track::ChunkRange> ranges) {
   if (ranges.empty()) return ok();
-  // Long runs first: a launch over many small ones measures its list rather than the memory.
+  // Long runs come first. A launch over many small runs measures its list and not the memory.
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const auto measure = [&]() -> Result<std::uint64_t> {
     CKPT_TRY(kernels, track::TrackKernels::create(device, std::move(params)));
@@ -71,7 +71,7 @@ void SourceMeasures::count_final(const engine::RoundReport& report, std::uint64_
     link_rate_ = std::max(link_rate_, rate(report.wire_bytes, report.end_ns - report.first_copy_ns));
 }
 
-// No bound may rest on a rate that the move itself has surpassed.
+// Counts a round. A bound must not use a rate that the move itself has exceeded.
 void SourceMeasures::count(const engine::RoundReport& report) {
   ++rounds_;
   state_bytes_ = report.state_bytes;
@@ -80,8 +80,8 @@ void SourceMeasures::count(const engine::RoundReport& report) {
   link_rate_ = std::max(link_rate_, static_cast<std::uint64_t>(report.drain_bytes_per_second));
 }
 
-// The answer itself comes while the target releases memory and starts a process. The job does not wait for
-// it.
+// Returns the time of the verification. The answer itself arrives while the target releases memory and starts
+// a process, and the job does not wait for that.
 Nanos SourceMeasures::verified_ns(const engine::Verdict& verdict) const {
   if (!has_clock_) return verdict.heard_ns;
   return std::clamp(verdict.compared_ns - clock_.offset, verdict.sent_ns, verdict.heard_ns);

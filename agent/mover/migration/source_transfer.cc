@@ -165,7 +165,8 @@ void SourceTransfer::tick() {
   send_progress();
 }
 
-// Called with order_mutex_ held, after each round, too, since a round may be shorter than a tick.
+// Sends progress. Called with order_mutex_ held, also after each round, because a round may be shorter than a
+// tick.
 void SourceTransfer::send_progress() {
   if (!sender_ || !convergence_ || ending_ || finished_) return;
   const engine::RoundProgress now = sender_->progress();
@@ -180,7 +181,8 @@ void SourceTransfer::send_progress() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  // The job's write rate is unknown until the second round is over: the first takes at least the rest of it.
+  // The job's write rate is unknown until the second round has ended. The first round takes at least the time
+  // for its remaining bytes.
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();
@@ -263,8 +265,8 @@ Result<void> SourceTransfer::stop_copy() {
   return ok();
 }
 
-// Gets memory for host state at the target before the pause, however long that takes. False: the final round
-// was ordered meanwhile.
+// Allocates memory for host state at the target before the pause, however long this takes. Returns false if
+// the final round was ordered in the meantime.
 Result<bool> SourceTransfer::wait_for_host_memory() {
   announce_host_state();
   {
@@ -333,7 +335,7 @@ Result<void> SourceTransfer::send_new_tensors(bool at_last) {
   return ok();
 }
 
-// Measures under the lock: a region that is freed meanwhile is released after it.
+// Measures under the lock. A region that is freed during the measurement is released afterwards.
 Result<void> SourceTransfer::measure_memory() {
   auto params = chunk_params();
   const std::lock_guard lock(mutex_);
@@ -358,7 +360,8 @@ bool SourceTransfer::shares_link() {
   return host_state_.leaves_ahead();
 }
 
-// Rates of rounds that share the link are too low to give up for. The agent decides once host state is there.
+// Checks whether the pause may still become short enough. Rates of rounds that share the link are too low to
+// justify an abort. The agent decides after host state was sent.
 bool SourceTransfer::may_yet_fit() {
   const std::lock_guard lock(order_mutex_);
   return host_state_.leaves_ahead() && convergence_->fits_without_copy();
@@ -395,8 +398,8 @@ Result<void> SourceTransfer::precopy() {
   return ok();
 }
 
-// The target scans beside it. Its times tell more of a pause only where the rounds before have shared the
-// link.
+// Runs a last round while the target scans. The round's times are useful for the estimate of the pause only
+// if the earlier rounds shared the link.
 Result<void> SourceTransfer::last_round() {
   const bool shared = shares_link();
   CKPT_TRY(report, run_round());
@@ -405,8 +408,9 @@ Result<void> SourceTransfer::last_round() {
   return ok();
 }
 
-// The target's scan runs beside a last round, if one is left, before the job is paused: at the barrier it
-// would only hold up the source's where both share a memory, and it would not find more.
+// Lets the target verify before the job is paused, in parallel with a last round if one is left. At the
+// barrier, the target's scan would find nothing more. It would only delay the source's scan if both share a
+// memory.
 Result<void> SourceTransfer::verify_ahead() {
   std::uint32_t most_rounds = 0;
   {
@@ -461,7 +465,7 @@ bool SourceTransfer::wait_for_order(Nanos timeout) {
   return true;
 }
 
-// Keeps the target fresh between the decision and the pause, while the job runs to its next barrier.
+// Updates the target between the decision and the pause, while the job runs to its next barrier.
 Result<void> SourceTransfer::keep_fresh() {
   const double duty = duty_of(request_.options.slowdown_permille);
   while (!wait_for_order(fresh_pause(measures_.last_round_time(), duty))) {

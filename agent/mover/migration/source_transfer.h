@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source's side of a session: builds the plan, runs rounds until they pay no more, then the final one.
+// The source's side of a session. It builds the plan, runs rounds as long as they are useful, and then runs
+// the final round.
 //
-// Threads: see session.h; one thread per session drives the sender (run()), the control loop leaves orders
-// for it.
+// Threads: see session.h. One thread per session drives the sender (run()), and the control loop leaves
+// orders for that thread.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +35,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   void attached() override;
   void on_mismatch(const engine::MismatchEvent& event) override;
 
-  // The control loop's.
+  // Handles orders. The control loop calls these functions.
   void start(const messages::StartSource& request);
   void set_limits(const messages::MoverLimits& limits);
   void final_round(const messages::FinalRound& request, UniqueFd host_state);
@@ -42,14 +43,14 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<void> host_grew(const messages::HostGrew& request);
   void send_progress();
   void drop_from_sender(const std::vector<std::uint64_t>& extents);
-  // The session's thread.
+  // Runs the session's thread.
   void run();
   Result<void> move();
   Result<void> open_sender();
   Result<void> send_new_tensors(bool at_last = false);
   Result<void> precopy();
   Result<engine::RoundReport> run_round();
-  Result<bool> refresh();  // a round after the decision; false: it was cut
+  Result<bool> refresh();  // runs a round after the decision; returns false if the round was interrupted
   Result<void> verify_ahead();
   Result<void> last_round();
   void report_advice(engine::Advice advice);
@@ -60,17 +61,18 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<std::vector<std::byte>> manifest();
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();
-  [[nodiscard]] bool shares_link();  // true: host state leaves ahead of the pause
+  [[nodiscard]] bool shares_link();  // returns true if host state is sent before the pause
   [[nodiscard]] bool may_yet_fit();
-  bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
+  bool wait_for_order(Nanos timeout);  // waits for the final round's order or the end; returns false after
+                                       // the timeout
   Result<void> stop_copy();
-  Nanos estimate();  // the estimated pause; 0: none yet
+  Nanos estimate();  // returns the estimated pause; 0 if there is none yet
   messages::SourceCounters counters();
 
   messages::StartSource request_;
   std::thread thread_;
 
-  std::mutex order_mutex_;  // orders, host_state_, sender_ while it is made, convergence_
+  std::mutex order_mutex_;  // guards orders, host_state_, sender_ while it is created, convergence_
   std::condition_variable ordered_;
   std::optional<messages::FinalRound> final_order_;
   UniqueFd final_file_;
@@ -78,15 +80,15 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Nanos final_received_ns_ = 0;
   bool manifest_released_ = false;
   bool ending_ = false;
-  bool finished_ = false;  // the target has verified
+  bool finished_ = false;  // true after the target has verified
   std::shared_ptr<engine::Sender> sender_;
   std::optional<engine::Convergence> convergence_;
   WireRate wire_rate_;
   std::uint64_t bandwidth_ = 0;
 
-  SourceExtents extents_;  // Session::mutex_
+  SourceExtents extents_;  // guarded by Session::mutex_
 
-  // Only the session's thread uses it.
+  // Only the session's thread uses this field.
   SourceMeasures measures_;
 };
 

@@ -13,7 +13,7 @@ namespace ckpt::mover {
 
 TargetTransfer::~TargetTransfer() {
   reclaims_->end();
-  receiver_.reset();  // its threads use everything else
+  receiver_.reset();  // destroyed first, because its threads use all other fields
 }
 
 bool TargetTransfer::handle(messages::Packet& packet) {
@@ -45,8 +45,8 @@ Result<void> TargetTransfer::start(const messages::StartTarget& request) {
   return ok();
 }
 
-// A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no
-// more.
+// Releases the receiver. A standby frees no memory while it waits. A resumed standby may free memory, and no
+// longer needs the receiver.
 void TargetTransfer::let_go(std::uint64_t region) {
   if (receiver_ && !verified_.load())
     receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));
@@ -101,8 +101,8 @@ Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_
   return matched;
 }
 
-// They are received and verified as all others are, into memory of their own, which is given back with the
-// session.
+// Creates memory for dropped extents. They are received and verified like all others, but into separate
+// memory, which is released with the session.
 Result<void> TargetTransfer::place_dropped(const std::vector<image::Extent>& dropped,
                                            engine::PlanPlaces& places) {
   if (dropped.empty()) return ok();
@@ -121,7 +121,7 @@ Result<void> TargetTransfer::place_dropped(const std::vector<image::Extent>& dro
   return ok();
 }
 
-// The plan's tensors are then matched as a standby's would be.
+// Creates the memory of the plan. The plan's tensors are then matched in the same way as those of a standby.
 Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
   CKPT_TRY(made, make_once_there_is_memory(plan));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
@@ -146,7 +146,8 @@ Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
   return ok();
 }
 
-// Tries again: memory that the job has freed at the source may still be held here by others, for moments.
+// Creates the memory, and repeats attempts that fail. Other processes may briefly hold memory here that the
+// job has freed at the source.
 Result<std::vector<MadeRegion>> TargetTransfer::make_once_there_is_memory(const image::Plan& plan) {
   for (;;) {
     auto made = make_regions(gpu_, plan, reclaims_);
@@ -213,7 +214,7 @@ Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const
   sum.bytes = host_state.bytes;
   sum.fingerprint = host_fingerprint_ ? host_fingerprint_->finish(host_state.bytes)
                                       : track::fingerprint(*chunk_params(), {});
-  host_fingerprint_.reset();  // it holds the memory
+  host_fingerprint_.reset();  // reset here, because the fingerprint's thread holds the memory
   return image::check_manifest(manifest, root, sum);
 }
 

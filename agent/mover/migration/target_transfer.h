@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's side of a session: matches the source's plan with the standby's tensors (or makes the memory
-// for it), receives into it, verifies.
-// Threads: see session.h; the delegate's calls come from the receiver's threads.
+// The target's side of a session. It matches the source's plan with the standby's tensors (or creates the
+// memory for the plan), receives data into that memory, and verifies it.
+// Threads: see session.h. The receiver's threads call the delegate.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   Result<image::PlanMatch> match(const image::Plan& plan, bool is_first);
   Result<void> place_dropped(const std::vector<image::Extent>& dropped, engine::PlanPlaces& places);
 
-  // engine::ReceiverDelegate
+  // Implements engine::ReceiverDelegate.
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
   void on_first_chunk() override;
   void on_dropped(std::uint64_t extent) override;
@@ -48,16 +48,17 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   void on_failed(const Error& error) override { fail(error); }
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
 
-  const bool makes_memory_;  // there is no standby
+  const bool makes_memory_;  // true if there is no standby
   const bool is_new_program_;
   const std::uint8_t allowed_differences_;
   std::atomic<bool> verified_{false};
-  std::map<std::uint64_t, std::uint64_t> made_;  // Session::mutex_; the region that was made for an extent
+  std::map<std::uint64_t, std::uint64_t> made_;  // region that was created for each extent; guarded by
+                                                 // Session::mutex_
   const std::shared_ptr<ReclaimTracker> reclaims_ = std::make_shared<ReclaimTracker>();
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;
   std::uint64_t tensor_count_ = 0;
-  std::unique_ptr<track::FingerprintFollower> host_fingerprint_;  // of the first lane's thread
+  std::unique_ptr<track::FingerprintFollower> host_fingerprint_;  // used by the first lane's thread
   std::unique_ptr<engine::Receiver> receiver_;
 };
 

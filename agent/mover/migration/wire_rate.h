@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast bytes go onto the wire, over the last second or so. Threads: one owner. No clock; no function
-// fails.
+// Measures how fast bytes are sent, over roughly the last second.
+// Threads: one owner. The class uses no clock, and no function fails.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace ckpt::mover {
 
 class WireRate {
  public:
-  // `bytes`: all that have been sent by `now`. Bytes per second; 0 until a tenth of a second has been
-  // observed.
+  // Records `bytes`, the total number of bytes sent by `now`. Returns the rate in bytes per second, or 0
+  // until a tenth of a second has been observed.
   std::uint64_t observe(std::uint64_t bytes, Nanos now);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's end of the socket to its agent. Threads: send() from any; receiving is the control loop's
-// alone. An agent that is gone is seen by the control loop; sends to it vanish.
+// The mover's end of the socket to its agent.
+// Threads: any thread may call send(). Only the control loop receives. The control loop detects a
+// disconnected agent, and messages to such an agent are discarded.
 #pragma once
 
 #include <mutex>

@@ -10,7 +10,7 @@ namespace {
 constexpr double kFreshShare = 0.2;
 constexpr Nanos kMinFreshPause = 20'000'000;
 
-// "MemAvailable:   16106392 kB"
+// Returns the number of free bytes from a line such as "MemAvailable:   16106392 kB".
 std::uint64_t available_bytes(std::string_view meminfo) {
   constexpr std::string_view kField = "MemAvailable:";
   std::size_t at = meminfo.find(kField);
@@ -44,7 +44,7 @@ double duty_of(std::uint32_t slowdown_permille) noexcept {
 }
 
 Nanos fresh_pause(Nanos round, double duty) noexcept {
-  // The round's own pauses count: it was busy for round * duty.
+  // The round's own pauses count, because the GPU was busy for round * duty.
   const double rest = static_cast<double>(round) * (duty / kFreshShare - 1);
   return std::max(kMinFreshPause, static_cast<Nanos>(std::max(rest, 0.0)));
 }

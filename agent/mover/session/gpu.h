@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, a transport for
-// each address of each network. Made at start, since a full or faulty GPU gives none later. A network that
-// cannot be used fails the sessions that ask for it, and no other. Threads: immutable once made; the parts
-// have their own rules.
+// A mover's GPU resources for its lifetime: context, pinned staging memory, and a transport for each address
+// of each network. They are allocated at start, because a full or faulty GPU provides none later. An unusable
+// network fails only the sessions that request it.
+// Threads: immutable after creation. The parts have their own rules.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,9 @@ struct Gpu {
   static Result<std::unique_ptr<Gpu>> create(const wire::mover::Configure& configure);
   Result<wire::mover::MoverReady> describe() const;
   // Returns a transport for lanes over `paths` addresses of the network in turn, from the `first` on. An
-  // empty `name` is the first network. The transport must be destroyed before this object. kNotFound: there
-  // is no such network or address. kUnavailable, and why: one of the addresses cannot be used.
+  // empty `name` means the first network. The transport must be destroyed before this object. kNotFound means
+  // that there is no such network or address. kUnavailable contains the reason why one of the addresses
+  // cannot be used.
   Result<std::unique_ptr<transport::Transport>> lanes_over(const std::string& name, std::uint32_t first,
                                                            std::uint32_t paths) const;
 
@@ -30,7 +31,8 @@ struct Gpu {
   std::unique_ptr<engine::StagingPool> staging;
   struct Path {
     std::string address;
-    Result<std::unique_ptr<transport::Transport>> transport;  // or why it cannot be used
+    Result<std::unique_ptr<transport::Transport>> transport;  // the transport, or the reason why it cannot be
+                                                              // used
   };
   struct Network {
     std::string name;

@@ -17,7 +17,7 @@ std::future<track::Fingerprint> begin_fingerprint(std::span<const std::byte> byt
   const auto compute = [bytes, params = std::move(params)] { return track::fingerprint(*params, bytes); };
   try {
     return std::async(std::launch::async, compute);
-  } catch (const std::system_error&) {  // no thread available: it is computed on request
+  } catch (const std::system_error&) {  // without an available thread, the fingerprint is computed on request
     return std::async(std::launch::deferred, compute);
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a paused rank as the source's mover reads it: mapped where the file cannot shrink under
-// the reader, else copied. Its fingerprint, which the manifest needs once all has been sent, is computed
-// meanwhile.
-// Threads: a value of one owner, with a thread of its own while the fingerprint is computed. Errors:
-// kInvalidArgument for a file shorter than stated.
+// The host state of a paused rank as the source's mover reads it. The state is mapped if the file cannot
+// shrink during the read, and is copied otherwise. Its fingerprint, which the manifest needs after all bytes
+// were sent, is computed in parallel.
+// Threads: a plain value of one owner, with a separate thread while the fingerprint is computed. Errors:
+// kInvalidArgument for a file that is shorter than stated.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class HostStateView {
     return mapping_ != nullptr ? std::span(static_cast<const std::byte*>(mapping_), mapped_bytes_)
                                : std::span<const std::byte>(copy_);
   }
-  // Returns the fingerprint of bytes(), and waits for it. Called once.
+  // Returns the fingerprint of bytes() after waiting for it. Call this function once.
   [[nodiscard]] track::Fingerprint fingerprint() { return fingerprint_.get(); }
 
  private:
@@ -40,7 +40,7 @@ class HostStateView {
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   std::vector<std::byte> copy_;
-  std::future<track::Fingerprint> fingerprint_;  // its thread reads bytes()
+  std::future<track::Fingerprint> fingerprint_;  // the fingerprint's result; its thread reads bytes()
 };
 
 }  // namespace ckpt::mover

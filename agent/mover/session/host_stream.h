@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host state that the agent writes while it is being sent: a memory file that fills from its front. Its
-// fingerprint, which the manifest needs, is computed as it grows.
-// Threads: grew() belongs to the control loop, the rest to the session's thread; the follower's computes.
-// Errors: kInvalidArgument for a file that is shorter than stated, or may shrink under its reader, and for a
-// growth that adds nothing.
+// Host state that the agent writes while it is sent: a memory file that fills from its beginning. Its
+// fingerprint, which the manifest needs, is computed as the file grows.
+// Threads: the control loop calls grew(). The session's thread calls the other functions. The follower's
+// thread computes the fingerprint. Errors: kInvalidArgument for a file that is shorter than stated or may
+// shrink during the read, and for a growth that adds nothing.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class HostStream {
   static Result<std::unique_ptr<HostStream>> open(UniqueFd file, std::uint64_t most, std::uint64_t expected,
                                                   std::shared_ptr<const track::FingerprintParams> params);
 
-  // All of the file; only its filled part may be read.
+  // Returns the whole file. Only its filled part may be read.
   [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
 
@@ -33,7 +33,7 @@ class HostStream {
     bool whole = false;
   };
   [[nodiscard]] Extent extent() const;
-  // Returns the fingerprint of the whole host state, and waits for it.
+  // Returns the fingerprint of the whole host state after waiting for it.
   [[nodiscard]] track::Fingerprint fingerprint();
 
  private:

@@ -11,7 +11,7 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::chrono::seconds kLongestWait{30};  // until another process releases freed memory
+constexpr std::chrono::seconds kLongestWait{30};  // time limit for another process to release freed memory
 
 }  // namespace
 

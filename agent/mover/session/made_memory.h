@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's memory where no standby has any (transparent mode). There is one new exportable allocation for
-// each region of the source's plan, under the same id. So the process that gets the descriptors knows the
-// address of each.
-// Threads: none inside; ReclaimTracker: any. Ownership: the allocations live while their `mapping` or a
-// descriptor does. Errors: kOutOfMemory with the amount that was wanted; kRefused for a plan whose regions
-// are not moved whole.
+// The target's memory if no standby has memory (transparent mode). Each region of the source's plan has one
+// new exportable allocation under the same id. Therefore the process that gets the descriptors knows the
+// address of each allocation.
+// Threads: none inside. Any thread may use ReclaimTracker. Ownership: an allocation exists as long as its
+// `mapping` or a descriptor exists. Errors: kOutOfMemory with the requested amount. kRefused for a plan whose
+// regions are not moved completely.
 #pragma once
 
 #include <condition_variable>
@@ -19,21 +19,22 @@
 namespace ckpt::mover {
 
 struct MadeRegion {
-  messages::RegionInfo info;  // bytes as allocated
+  messages::RegionInfo info;  // region with its allocated size in bytes
   AttachedRegion region;
   UniqueFd descriptor;
 };
 
-// Counts the regions that a session has made, and those that the job has freed since. An allocation that
-// finds no memory waits until these are released: here, where copies into them may be under way, and in each
-// process that has a descriptor.
+// Counts the regions that a session has created, and the regions that the job has freed since. An allocation
+// that finds no memory waits until the freed regions are released. This node must release them, because
+// copies into them may be in progress. Each process that has a descriptor must also release them.
 class ReclaimTracker {
  public:
-  void made(std::uint64_t regions);          // the job has them now
-  void dropped();                            // the job has freed one
-  void let_go_elsewhere(std::uint64_t all);  // all freed regions so far that no other process holds
-  void end();                                // every wait() returns
-  // Waits until something has changed; false: there is nothing to wait for.
+  void made(std::uint64_t regions);          // records regions that the job now has
+  void dropped();                            // records a region that the job has freed
+  void let_go_elsewhere(std::uint64_t all);  // records the number of freed regions that no other process
+                                             // holds, in total
+  void end();                                // makes every wait() return
+  // Waits until something has changed. Returns false if there is nothing to wait for.
   bool wait();
 
  private:
@@ -43,14 +44,14 @@ class ReclaimTracker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;
-  std::uint64_t allocations_ = 0;  // number of existing ones
-  std::uint64_t kept_ = 0;         // number of those that the job has
+  std::uint64_t allocations_ = 0;  // number of existing allocations
+  std::uint64_t kept_ = 0;         // number of allocations that the job has
   std::uint64_t dropped_ = 0;
   std::uint64_t let_go_ = 0;
   bool ending_ = false;
 };
 
-// Makes memory with undefined content (the engine writes all of it, zeroes too).
+// Creates memory with undefined content. The engine writes all of it, including zeroes.
 Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
                                              const std::shared_ptr<ReclaimTracker>& reclaims);
 

@@ -7,7 +7,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr Nanos kMaxLife = 30'000'000'000;
-constexpr Nanos kLook = 1'000'000'000;  // wake() ends a wait before
+constexpr Nanos kLook = 1'000'000'000;  // maximum duration of a wait; wake() ends it earlier
 
 }  // namespace
 
@@ -23,7 +23,8 @@ class NetworkCheck::End : public transport::LaneHandler {
     check_.fail(Error(ErrorCode::kProtocol, "A lane for a check carried a message"));
   }
   void on_sent(std::uint64_t) override {}
-  // The listening side stays until its peer has left: what it sent last may be on the way.
+  // Reports the end of the lane. The listening side stays until its peer has left, because its last message
+  // may be in transit.
   void on_closed(const Error& error) override {
     if (reached_ == 0) return check_.fail(error);
     if (side_ == Side::kListens) report();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session without memory, which tries whether this mover and another reach each other over a network. One
-// lane with the session's token, on a thread of its own; it carries nothing. PeerReached comes from the
-// source's side when the lane is open, from the target's when its peer has left again. A lane that ends
-// before is a failure. A thread ends with its session, or after kMaxLife.
-// Threads: the mover's for all calls. Errors: SessionFailed with the lane's.
+// A session without memory, which tests whether this mover and another can reach each other over a network.
+// It uses one lane with the session's token on a separate thread, and transfers no data. The source's side
+// sends PeerReached when the lane is open. The target's side sends it when the peer has left again. A lane
+// that ends earlier is a failure. A thread ends with its session, or after kMaxLife.
+// Threads: the mover's thread makes all calls. Errors: SessionFailed with the lane's error.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class NetworkCheck final : public Session {
   void drive();
 
   std::unique_ptr<End> end_;
-  std::unique_ptr<transport::Lane> lane_;  // belongs to the thread once that runs
+  std::unique_ptr<transport::Lane> lane_;  // used by the check's thread alone while that thread runs
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

@@ -105,7 +105,7 @@ void Session::fail(const Error& error) {
   failed.failure = messages::Failure(error);
   agent_.send(failed);
   if (error.code() != ErrorCode::kDevice) return;
-  // The context is lost for every session of this process: a new mover is needed.
+  // The context is lost for every session of this process, so a new mover is needed.
   messages::MoverFailed lost;
   lost.failure = messages::Failure(error);
   agent_.send(lost);

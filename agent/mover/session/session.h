@@ -2,9 +2,9 @@
 // One rank of one migration on this GPU: the job's imported memory and tensors, and the common part of the
 // two sides.
 //
-// Threads: the handle_*() calls come from the control loop; sessions run their engine on threads of their
-// own. Ownership: a session holds the job's memory until it is destroyed, or until drop_regions() of it; then
-// nothing is mapped any more (ENG-7).
+// Threads: the control loop calls the handle_*() functions. Sessions run their engine on separate threads.
+// Ownership: a session holds the job's memory until it is destroyed, or until drop_regions() of the memory.
+// Afterwards nothing is mapped any more (ENG-7).
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct SessionSecrets {
 };
 Result<SessionSecrets> secrets_of(const messages::OpenSession& open);
 
-// Memory of another process, mapped here while a `mapping` is held.
+// Memory of another process that is mapped here while a `mapping` is held.
 struct AttachedRegion {
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
@@ -55,38 +55,40 @@ class Session {
   void drop_regions(const messages::DropRegions& request);
   virtual void attach_tensors(const messages::AttachTensors& request);
   virtual void drop_tensors(const messages::DropTensors& request);
-  // Handles a message that only one of the sides knows. False: this side does not.
+  // Handles a message that only one of the sides knows. Returns false if this side does not know it.
   virtual bool handle(messages::Packet& packet) = 0;
-  // Sets why the session ends, if the migration is not over. Called before it is destroyed.
+  // Sets the reason for the end of the session, if the migration is not over. Call this before the session is
+  // destroyed.
   void ends_because(std::string reason) { end_reason_ = std::move(reason); }
-  // Called a few times a second.
+  // Does the session's periodic work. The control loop calls it a few times a second.
   virtual void tick() {}
-  // Called when the agent needs the session no more. It is destroyed once is_over() returns true, which then
-  // takes no time.
+  // Ends the session's work when the agent no longer needs the session. The session is destroyed after
+  // is_over() returns true, and its destruction then takes no time.
   virtual void wind_up() {}
   [[nodiscard]] virtual bool is_over() const { return true; }
-  // Reports once; later calls do nothing.
+  // Reports the first failure. Later calls do nothing.
   void fail(const Error& error);
 
  protected:
-  // Called after the region has left regions_, without the lock: release everything that uses it.
+  // Releases everything that uses the region. The region was already removed from regions_, and the caller
+  // does not hold the lock.
   virtual void let_go(std::uint64_t region) = 0;
-  virtual void attached() = 0;  // crash point
+  virtual void attached() = 0;  // provides a crash point
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
-  // Makes the transport. Called before the lanes are made, which end before the session.
+  // Creates the transport. Call this before the lanes are created, which end before the session.
   Result<void> use_network();
 
   Gpu& gpu_;
   AgentLink& agent_;
   const messages::SessionKey key_;
-  // The network and the paths of its lanes: messages::OpenSession.
+  // The network and the paths of the session's lanes, from messages::OpenSession.
   const std::string network_;
   const std::uint32_t first_path_;
   const std::uint32_t paths_;
-  std::unique_ptr<transport::Transport> transport_;  // set by use_network()
+  std::unique_ptr<transport::Transport> transport_;  // created by use_network()
   const SessionSecrets secrets_;
   const engine::SessionIdentity identity_;
-  std::mutex mutex_;  // regions_, tensors_, failed_
+  std::mutex mutex_;  // guards regions_, tensors_, failed_
   std::map<std::uint64_t, AttachedRegion> regions_;
   std::vector<wire::TensorInfo> tensors_;
 

@@ -9,9 +9,10 @@
 namespace ckpt::mover {
 namespace {
 
-// The most jobs with kept fingerprints: the next snapshot of another job copies everything.
+// The maximum number of jobs with stored fingerprints. The next snapshot of another job copies everything.
 constexpr std::size_t kMaxKept = 64;
-// The most jobs with kept scans: the next snapshot of another job first makes streams and lists.
+// The maximum number of jobs with stored scans. The next snapshot of another job first creates streams and
+// lists.
 constexpr std::size_t kMaxScans = 4;
 
 }  // namespace
@@ -44,7 +45,7 @@ std::unique_ptr<LastSnapshot> LastSnapshots::take(const Key& key) {
 }
 
 void LastSnapshots::put(const Key& key, std::unique_ptr<LastSnapshot> last) {
-  // Evicted records are destroyed without the lock: the driver takes its time.
+  // Evicted records are destroyed without the lock, because the driver is slow.
   std::list<Kept> evicted;
   std::vector<std::unique_ptr<WideScan>> idle;
   const std::lock_guard lock(mutex_);

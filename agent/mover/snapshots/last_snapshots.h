@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprints of each job's memory in its last version, of snapshots that this mover has taken. So the
-// next snapshot copies and writes only chunks that differ. Fingerprints are under a key of the job's own that
-// never leaves this process. A mover that is started again knows nothing. The next snapshot copies
-// everything, and content that the vault has already is not written again (it compares names). The records of
-// a job are dropped when it leaves the GPU. Scans hold streams and pinned memory, so only the jobs with the
-// newest snapshots keep theirs.
-// Threads: all calls from any; a record that was taken belongs to its taker. Ownership: the Device outlives
-// it. Errors: the driver's.
+// The fingerprints of each job's memory in the last version, from snapshots that this mover has taken.
+// Therefore the next snapshot copies and writes only chunks that differ. Fingerprints use a key of the job
+// that never leaves this process. A restarted mover has no fingerprints. The next snapshot then copies
+// everything, but does not write content again that the checkpoint store already has (the store compares
+// names). The records of a job are dropped when it leaves the GPU. Scans hold streams and pinned memory, so
+// only the jobs with the newest snapshots keep theirs.
+// Threads: any thread may make all calls. A record from take() belongs to the caller. Ownership: the Device
+// outlives it. Errors: the driver's errors.
 #pragma once
 
 #include <compare>
@@ -24,7 +24,7 @@
 
 namespace ckpt::mover {
 
-// A stretch of a job's memory, for as long as it is the same.
+// A part of a job's memory, valid as long as the memory is the same.
 struct MemoryPlace {
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
@@ -34,22 +34,22 @@ struct MemoryPlace {
 };
 
 struct KnownExtent {
-  std::uint64_t id = 0;  // in the vault
+  std::uint64_t id = 0;  // id in the checkpoint store
   std::vector<track::Fingerprint> fingerprints;
 };
 
 struct LastSnapshot {
   wire::JobId job = 0;
   std::uint64_t incarnation = 0;
-  std::uint64_t version = 0;  // 0: nothing is known
+  std::uint64_t version = 0;  // version in the checkpoint store; 0 if nothing is known
   std::uint64_t next_id = 1;
   std::map<MemoryPlace, KnownExtent> extents;
   std::shared_ptr<const track::FingerprintParams> params;
-  std::unique_ptr<WideScan> scan;  // null if it was not used for long
+  std::unique_ptr<WideScan> scan;  // null if it was unused for a long time
 
-  // Forgets everything, and makes a new key.
+  // Creates an empty record with a new key.
   static Result<std::unique_ptr<LastSnapshot>> create(const Device& device);
-  // Makes a scan if there is none, under the same key.
+  // Creates a scan if there is none, under the same key.
   Result<void> prepare_scan(const Device& device);
   void forget() {
     version = 0;
@@ -59,12 +59,13 @@ struct LastSnapshot {
 
 class LastSnapshots {
  public:
-  using Key = std::pair<std::string, std::string>;  // folder of the vault, name of the job in it
-  // Takes a record. Null: there is none, or another session has it.
+  using Key = std::pair<std::string, std::string>;  // folder of the checkpoint store, and name of the job in
+                                                    // that store
+  // Takes a record. Returns null if there is none, or if another session has it.
   std::unique_ptr<LastSnapshot> take(const Key& key);
-  // Keeps a record, and drops the oldest beyond the limits.
+  // Stores a record, and drops the oldest records beyond the limits.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);
-  // Forgets a job that has left this GPU. Returns the number of versions released.
+  // Removes the records of a job that has left this GPU. Returns the number of released versions.
   std::size_t forget(wire::JobId job);
 
  private:
@@ -73,7 +74,7 @@ class LastSnapshots {
     std::unique_ptr<LastSnapshot> last;
   };
   std::mutex mutex_;
-  std::list<Kept> all_;  // oldest first
+  std::list<Kept> all_;  // stored records, oldest first
 };
 
 }  // namespace ckpt::mover

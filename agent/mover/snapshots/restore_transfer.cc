@@ -49,7 +49,7 @@ void RestoreTransfer::start(const messages::StartRestore& request) {
   thread_ = std::thread([this] { run(); });
 }
 
-// A standby gives no memory back while it waits.
+// Ends the restore, because a standby frees no memory while it waits.
 void RestoreTransfer::let_go(std::uint64_t) {
   ending_.store(true);
 }
@@ -113,7 +113,8 @@ Result<void> RestoreTransfer::begin(const vault::Version& version) {
   return find_places(version, stored);
 }
 
-// Makes the plan's memory. Regions made for an earlier, damaged version are used again where they fit.
+// Creates the plan's memory. Regions that were created for an earlier, damaged version are used again where
+// they fit.
 Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
   drop_made(plan);
   image::Plan missing = plan;
@@ -170,7 +171,7 @@ Result<void> RestoreTransfer::find_places(const vault::Version& version, const i
   chunk_bytes_ = version.chunk_bytes;
   places_.assign(found.size(), Place());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    // Regions are in the plan's order, which is the version's.
+    // The regions are in the plan's order, which is also the version's order.
     const auto region = regions_.find(found[i].region);
     if (region == regions_.end() || found[i].offset > region->second.bytes ||
         found[i].bytes > region->second.bytes - found[i].offset)
@@ -226,7 +227,7 @@ Result<void> RestoreTransfer::compare() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     for (std::size_t chunk = 0; chunk < places_[i].written.size(); ++chunk, ++now) {
       if (*now == places_[i].written[chunk]) continue;
-      // The code is not kCorrupt, since an older version would fail as well.
+      // The code is not kCorrupt, because an older version would fail as well.
       return Error(ErrorCode::kIo, "The GPU's memory does not hold what was written to it: region " +
                                        std::to_string(i) + ", chunk " + std::to_string(chunk) +
                                        "; the image is whole, restore it on another GPU");

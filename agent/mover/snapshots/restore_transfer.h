@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's part of a restore: a target without a source. A version of a vault is read into a standby's
-// memory, or into memory made for it. Each chunk's bytes are compared with its name in the vault. Once all is
-// written, the device's memory is compared with the fingerprints of the version.
+// The mover's part of a restore: a target without a source. A version in a checkpoint store is read into a
+// standby's memory, or into memory created for it. Each chunk's bytes are compared with the chunk's name in
+// the store. After all chunks are written, the device's memory is compared with the fingerprints of the
+// version.
 //
-// Threads: see session.h; one thread per session, and the vault's readers. Errors: kRefused: the version is
-// not for this standby, naming the tensor; kNotFound: there is none; kCorrupt: all versions are damaged.
+// Threads: see session.h. Each session has one thread, and also the store's readers. Errors: kRefused names
+// the tensor if the version does not fit this standby. kNotFound if there is no version. kCorrupt if all
+// versions are damaged.
 #pragma once
 
 #include <atomic>
@@ -34,7 +36,7 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
     std::shared_ptr<const void> mapping;
-    std::vector<track::Fingerprint> written;  // of each chunk
+    std::vector<track::Fingerprint> written;  // fingerprint of each chunk
   };
 
   void let_go(std::uint64_t region) override;
@@ -49,7 +51,7 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
   Result<void> compare();
   Result<void> read_host_state(vault::VersionReader& reader);
 
-  // vault::RestoreTarget
+  // Implements vault::RestoreTarget.
   Result<void> begin(const vault::Version& version) override;
   Result<void> chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes) override;
   Result<void> zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) override;
@@ -61,10 +63,10 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
   std::thread thread_;
   std::atomic<bool> working_{false}, ending_{false};
 
-  // Only the session's thread uses these, and its readers while it waits for them.
+  // Only the session's thread uses these fields, and also its readers while it waits for them.
   std::shared_ptr<const track::FingerprintParams> params_;
   std::uint64_t chunk_bytes_ = 0;
-  std::vector<Place> places_;  // of the version's regions
+  std::vector<Place> places_;  // places of the version's regions
   UniqueFd host_file_;
   std::uint64_t host_bytes_ = 0;
 };

@@ -7,11 +7,11 @@ namespace ckpt::mover {
 namespace {
 
 constexpr std::uint32_t kNoSlot = 0xffff'ffff;
-constexpr std::uint32_t kZeroSlot = 0xffff'fffe;  // nothing is staged for zeroes
-// Scanned and copied at once: a job that frees memory waits for the end of a piece.
+constexpr std::uint32_t kZeroSlot = 0xffff'fffe;  // slot for zero chunks, which are not staged
+// The amount that is scanned and copied at once. A job that frees memory waits for the end of a piece.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kPieceChunks = 8192;
-constexpr std::uint32_t kSampledOf = 16;  // chunks
+constexpr std::uint32_t kSampledOf = 16;  // one chunk in so many is sampled
 
 bool has_memory(std::uint32_t slot) {
   return slot != kNoSlot && slot != kZeroSlot;
@@ -103,7 +103,7 @@ Result<void> SnapshotMemory::run_round(const image::Plan& plan, bool final) {
     for (std::uint32_t i = 0; i < extent->chunks; ++i) {
       piece.push_back({extent, i});
       bytes += options_.chunk_bytes;
-      // A job that stands still frees nothing, and each gap costs it time.
+      // A stopped job frees no memory, and each gap would extend its pause.
       if (final || (bytes < kPieceBytes && piece.size() < kPieceChunks)) continue;
       CKPT_TRYV(run());
     }
@@ -111,8 +111,8 @@ Result<void> SnapshotMemory::run_round(const image::Plan& plan, bool final) {
   return run();
 }
 
-// Takes the extents of the plan in its order. Extents that have left the plan give their places in staging
-// back.
+// Takes the extents of the plan in their order. Extents that are no longer in the plan release their places
+// in staging.
 Result<void> SnapshotMemory::line_up(const image::Plan& plan) {
   order_.clear();
   for (const auto& [place, extent] : all_) extent->in_plan = false;
@@ -154,11 +154,11 @@ SnapshotMemory::Extent& SnapshotMemory::enter(const MemoryPlace& place, const st
   return *extent;
 }
 
-// Called under source_.hold().
+// Uses mapped regions, so the caller must hold source_.hold().
 Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
   ranges_.clear();
   const Extent* extent = nullptr;
-  std::optional<FoundRegion> found;  // the extent's region
+  std::optional<FoundRegion> found;  // region of the extent
   for (const Chunk& chunk : piece) {
     if (chunk.extent != extent) found = source_.find(chunk.extent->place.region);
     extent = chunk.extent;
@@ -222,7 +222,7 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   CKPT_TRYV(copy(placed));
   for (const Chunk& chunk : placed) {
     staged_bytes_ += bytes_of(chunk);
-    // The bytes stand still at the barrier, so check() compares when the job runs again.
+    // The bytes do not change at the barrier, so check() compares them after the job runs again.
     chunk.extent->staged[chunk.index] =
         final ? chunk.extent->scanned[chunk.index] : track::fingerprint(*last_.params, bytes(chunk));
   }
@@ -230,7 +230,7 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   return ok();
 }
 
-// Called under source_.hold().
+// Uses mapped regions, so the caller must hold source_.hold().
 Result<void> SnapshotMemory::copy(std::span<const Chunk> chunks) {
   const ContextScope scope(device_);
   for (std::size_t from = 0; from < chunks.size();) {
@@ -261,7 +261,7 @@ Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
   const auto held = source_.hold();
   std::vector<Chunk> now = waiting_;
   CKPT_TRYV(stage(now, true));
-  // The chunks at the front are staged.
+  // The staged chunks are those at the front.
   const auto placed = static_cast<std::ptrdiff_t>(waiting_.size() - now.size());
   if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory to stage a snapshot in");
   std::vector<Chunk> staged(waiting_.begin(), waiting_.begin() + placed);

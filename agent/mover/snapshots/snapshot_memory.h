@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory of a snapshot: finds chunks that differ from the version before by fingerprints, and
-// copies that into host memory. Rounds run ahead while the job runs. A staged chunk counts only if the
-// barrier's scan finds the same bytes still there. The copy's own fingerprint is compared, never a scan's: a
-// chunk may change between scan and copy, and change back.
+// The device memory of a snapshot. The class finds chunks that differ from the previous version by
+// fingerprints, and copies them into host memory. Some rounds run ahead while the job runs. A staged chunk
+// counts only if the scan at the barrier finds the same bytes. The copy's own fingerprint is compared, never
+// a scan's, because a chunk may change between scan and copy, and change back.
 //
 //   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
 //   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
@@ -11,10 +11,10 @@
 //   while (memory->waits()) ... CKPT_TRY(refs, memory->stage_waiting());   // the job stands still for what
 //                                                                          // staging cannot hold
 //
-// Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership:
-// Device, LastSnapshot and MemorySource outlive it. Errors: the driver's. kAborted after cancel(), and where
-// memory of the plan was freed meanwhile (a round ahead is done again, then). kCorrupt: a copy differs from
-// the scanned chunk.
+// Threads: one. Any thread may call cancel(), and also bytes() and check() when no other function runs.
+// Ownership: Device, LastSnapshot and MemorySource outlive it. Errors: the driver's errors. kAborted after
+// cancel(), and if memory of the plan was freed in the meantime (a round ahead is then repeated). kCorrupt if
+// a copy differs from the scanned chunk.
 #pragma once
 
 #include <atomic>
@@ -37,12 +37,12 @@ struct FoundRegion {
   std::uint64_t bytes = 0;
 };
 
-// The job's memory as it is mapped here.
+// The job's memory as this process has mapped it.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // A region of find() stays mapped until this is released. Release it soon: a job that frees memory waits
-  // for it.
+  // Returns a lock. While the lock is held, regions from find() stay mapped. Release the lock soon, because a
+  // job that frees memory waits for it.
   virtual std::unique_lock<std::mutex> hold() = 0;
   virtual std::optional<FoundRegion> find(std::uint64_t region) = 0;
 };
@@ -60,9 +60,9 @@ class SnapshotMemory {
     std::string name;
     std::uint32_t chunks = 0;
     const KnownExtent* known = nullptr;
-    std::vector<track::Fingerprint> scanned;  // of the last round
-    std::vector<track::Fingerprint> staged;   // of the staged copies
-    std::vector<std::uint32_t> slots;         // in the arena
+    std::vector<track::Fingerprint> scanned;  // result of the last round
+    std::vector<track::Fingerprint> staged;   // fingerprints of the staged copies
+    std::vector<std::uint32_t> slots;         // slots in the arena
     bool in_plan = false;
   };
   struct Chunk {
@@ -77,15 +77,15 @@ class SnapshotMemory {
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
-  // Estimates how much differs from the version before, by a scan of a few chunks in each hundred. Extents
-  // that the version lacks count in full.
+  // Estimates how many bytes differ from the previous version, by a scan of a few chunks in each hundred.
+  // Extents that the version lacks count completely.
   Result<std::uint64_t> estimate_dirty(const image::Plan& plan);
-  // Makes staging for so much, before it is needed.
+  // Allocates `bytes` of staging memory before it is needed.
   void reserve(std::uint64_t bytes) { arena_.reserve(bytes); }
   Result<void> run_ahead(const image::Plan& plan);
   Result<void> run_final(const image::Plan& plan);
   [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
-  // Frees the staged chunks for others.
+  // Frees the staged chunks and stages waiting chunks in their places.
   Result<std::vector<Chunk>> stage_waiting();
 
   // Returns the extents in the order of the last plan.
@@ -96,8 +96,10 @@ class SnapshotMemory {
   [[nodiscard]] Result<void> check(const Chunk& chunk) const;
 
   [[nodiscard]] std::uint64_t state_bytes() const noexcept;
-  [[nodiscard]] std::uint64_t dirty_bytes() const noexcept { return dirty_bytes_; }    // of the last round
-  [[nodiscard]] std::uint64_t staged_bytes() const noexcept { return staged_bytes_; }  // in the last round
+  // result of the last round
+  [[nodiscard]] std::uint64_t dirty_bytes() const noexcept { return dirty_bytes_; }
+  // returns the bytes that were staged in the last round
+  [[nodiscard]] std::uint64_t staged_bytes() const noexcept { return staged_bytes_; }
   [[nodiscard]] std::uint64_t waiting_bytes() const noexcept;
   [[nodiscard]] Nanos scan_ns() const noexcept { return scan_ns_; }
   [[nodiscard]] Nanos copy_ns() const noexcept { return copy_ns_; }
@@ -111,7 +113,7 @@ class SnapshotMemory {
   Extent& enter(const MemoryPlace& place, const std::string& name);
   Result<void> run_piece(std::span<const Chunk> piece, bool final);
   Result<void> find_ranges(std::span<const Chunk> piece);
-  // Stages chunks. Those that do not fit into staging are left in `chunks`.
+  // Stages chunks. Chunks that do not fit into staging are left in `chunks`.
   Result<void> stage(std::vector<Chunk>& chunks, bool final);
   Result<void> copy(std::span<const Chunk> chunks);
   [[nodiscard]] std::uint64_t bytes_of(const Chunk& chunk) const noexcept;
@@ -131,7 +133,7 @@ class SnapshotMemory {
   std::vector<Chunk> waiting_;
   std::vector<track::ChunkRange> ranges_;
   std::vector<track::Fingerprint> fingerprints_;
-  bool full_ = false;  // staging, in this round
+  bool full_ = false;  // true if staging is full in this round
   std::uint64_t dirty_bytes_ = 0;
   std::uint64_t staged_bytes_ = 0;
   Nanos scan_ns_ = 0;

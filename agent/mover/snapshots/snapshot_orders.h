@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's orders for a snapshot under way. They come from the mover's control loop and go to the
-// snapshot's thread: the final round, the host state, and the end of the session.
-// Threads: take() and end() belong to the control loop, the rest to the snapshot's threads. Ownership: the
-// host state's file, until it is waited for. Errors: kAborted once the session ends.
+// The agent's orders for a snapshot in progress: the final round, the host state, and the end of the session.
+// The mover's control loop passes them to the snapshot's thread.
+// Threads: the control loop calls take() and end(). The snapshot's threads call the other functions.
+// Ownership: the host state's file, until the snapshot waits for it. Errors: kAborted when the session ends.
 #pragma once
 
 #include <chrono>
@@ -25,26 +25,26 @@ class SnapshotOrders {
     std::uint64_t bytes = 0;
   };
 
-  // Takes an order. False: it is not an order for a snapshot.
+  // Takes an order. Returns false if the message is not an order for a snapshot.
   bool take(const messages::Message& message, UniqueFd file);
   // Cancels the memory's scans and copies, and ends every wait.
   void end();
 
-  // Sets the memory that end() cancels; null: none.
+  // Sets the memory that end() cancels. Null means none.
   Result<void> set_memory(SnapshotMemory* memory);
   [[nodiscard]] bool is_ending();
-  // kAborted once the session ends.
+  // Returns kAborted when the session ends.
   Result<void> check();
   Result<messages::FinalRound> wait_for_final_round();
   Result<SavedHostState> wait_for_host_state();
   Result<void> pause(std::chrono::milliseconds time);
 
  private:
-  // Waits until `ready`, with the lock held.
+  // Waits until `ready` returns true, with the lock held.
   template <class Ready>
   Result<void> wait_until(std::unique_lock<std::mutex>& lock, Ready ready);
 
-  std::mutex mutex_;  // everything below
+  std::mutex mutex_;  // guards all fields below
   std::condition_variable ordered_;
   std::optional<messages::FinalRound> final_;
   std::optional<messages::SnapshotHost> host_;

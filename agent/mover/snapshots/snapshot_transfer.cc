@@ -17,7 +17,8 @@
 namespace ckpt::mover {
 namespace {
 
-// A round ahead that copies no more than this is the last: the barrier's copy of so much is short.
+// A round ahead that copies no more than this amount is the last one. The copy of so little at the barrier is
+// short.
 constexpr std::uint64_t kLittleBytes = std::uint64_t{16} << 20;
 constexpr int kMaxRoundsAhead = 3;
 constexpr std::uint64_t kLittleDirtyBytes = std::uint64_t{64} << 20;
@@ -86,7 +87,8 @@ void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd re
   thread_ = std::thread([this] { run(); });
 }
 
-// The region has left regions_ already. After this nothing reads it.
+// Waits until no scan or copy reads the region, which was already removed from regions_. Afterwards nothing
+// reads the region.
 void SnapshotTransfer::let_go(std::uint64_t) {
   const std::lock_guard held(held_);
 }
@@ -144,7 +146,8 @@ Result<void> SnapshotTransfer::read_record() {
   return ok();
 }
 
-// Takes the record of the last snapshot. It counts only if it is of the vault's newest version.
+// Takes the record of the last snapshot. The record counts only if it belongs to the newest version of the
+// checkpoint store.
 Result<void> SnapshotTransfer::find_last() {
   last_ = shelf_.take({request_.folder, request_.vault_job});
   if (!last_) {
@@ -171,12 +174,14 @@ Result<image::Plan> SnapshotTransfer::plan() {
   return image::build_plan(tensors_, gpu_.chunk_bytes, 1, 1);
 }
 
-// A round ahead reads all memory beside the job, which costs it more than the barrier's copy of so little.
+// Checks whether few bytes differ. A round ahead reads all memory while the job runs. For so few bytes, this
+// would slow the job more than the copy at the barrier.
 Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
-  if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;  // freed meanwhile
+  // the memory was freed in the meantime
+  if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;
   if (!dirty) return dirty.error();
   if (*dirty > kLittleDirtyBytes) return false;
   memory_->reserve(2 * *dirty);
@@ -219,8 +224,8 @@ Result<void> SnapshotTransfer::run_final(const messages::FinalRound& order) {
   return ok();
 }
 
-// The job goes on: nothing of it is read from here on. Unmapping takes as long as the scan did, so it is done
-// while the job runs.
+// Reports the staged snapshot. The job continues, and nothing reads its memory from this point on. Unmapping
+// takes as long as the scan, so it runs while the job runs.
 void SnapshotTransfer::tell_staged() {
   messages::SnapshotStaged staged;
   staged.session = key_;
@@ -233,7 +238,8 @@ void SnapshotTransfer::tell_staged() {
   let_go_of_all();
 }
 
-// A region that the job frees meanwhile is reported as dropped once it is released (let_go()).
+// Releases all memory of the job. A region that the job frees in the meantime is reported as dropped after
+// its release (let_go()).
 void SnapshotTransfer::let_go_of_all() {
   {
     const std::lock_guard held(held_);
@@ -287,11 +293,12 @@ Result<void> SnapshotTransfer::write() {
   return ok();
 }
 
-// One writer per vault; another GPU's mover, or a node that shares the folder, may be at work.
+// Opens the checkpoint store, which allows one writer. The mover of another GPU, or a node that shares the
+// folder, may be writing.
 Result<vault::OpenVault> SnapshotTransfer::open_vault() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {
-    // A job's own node keeps its images on the disk.
+    // The job's own node stores its images on the disk.
     auto opened = vault::open_vault(route_of(request_), true, request_.vault_job);
     if (opened || opened.error().code() != ErrorCode::kRefused || std::chrono::steady_clock::now() >= until)
       return opened;
@@ -333,7 +340,7 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
     next.store(chunks.size());
   };
   const auto work = [&] {
-    // The write has a low priority: the job and its host threads come first.
+    // The write has a low priority, because the job and its host threads come first.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
     for (std::size_t i = next++; i < chunks.size(); i = next++) {
       const SnapshotMemory::Chunk& chunk = chunks[i];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's part of a snapshot: a source without a target. Chunks that have changed since the last one are
-// copied to host memory while the job runs. At the barrier those that changed meanwhile are copied again.
-// Then the job goes on, and the version is written to the vault in the background.
+// The mover's part of a snapshot: a source without a target. Chunks that have changed since the last snapshot
+// are copied to host memory while the job runs. At the barrier, chunks that changed in the meantime are
+// copied again. Then the job continues, and the version is written to the checkpoint store in the background.
 //
-// Threads: see session.h; one thread per session does all of it, and starts others while it writes. Errors:
-// kAborted and kCorrupt mean that a full snapshot may succeed. The vault's last version is not the one this
-// mover knows, or part of it is damaged. kRefused: no space, or the vault is busy.
+// Threads: see session.h. One thread per session does all work, and starts others while it writes. Errors:
+// kAborted and kCorrupt mean that a full snapshot may succeed. In this case the store's last version is not
+// the one that this mover knows, or a part of the version is damaged. kRefused means that there is no space,
+// or that the store is busy.
 #pragma once
 
 #include <atomic>
@@ -39,7 +40,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   std::optional<FoundRegion> find(std::uint64_t region) override;
 
   void start(const messages::StartSnapshot& request, UniqueFd record);
-  // The session's thread.
+  // Runs the session's thread.
   void run();
   Result<void> take();
   Result<void> read_record();
@@ -69,7 +70,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
 
   SnapshotOrders orders_;
 
-  // Only the session's thread uses these.
+  // Only the session's thread uses these fields.
   image::StoredJob stored_;
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;

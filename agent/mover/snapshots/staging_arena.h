@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory for the chunks of a snapshot, until they are in the vault. It grows by segments up to
-// its limit, since the number of changed chunks is not known before, and ends with the snapshot.
-// Threads: one at a time; memory() of different slots from any. Ownership: the Device outlives it. Errors:
-// none; no memory left is the limit.
+// Pinned host memory for the chunks of a snapshot, until they are in the checkpoint store. The memory grows
+// by segments up to its limit, because the number of changed chunks is not known in advance. It ends with the
+// snapshot.
+// Threads: one at a time. Any thread may call memory() for different slots. Ownership: the Device outlives
+// it. Errors: none. If no memory is left, the limit counts as reached.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +23,11 @@ class StagingArena {
   StagingArena(const StagingArena&) = delete;
   StagingArena& operator=(const StagingArena&) = delete;
 
-  // Returns a place for one chunk. Places taken in a row are mostly neighbours in memory. nullopt: the limit
-  // is reached.
+  // Returns a place for one chunk. Places from consecutive calls are mostly adjacent in memory. Returns
+  // nullopt if the limit is reached.
   std::optional<std::uint32_t> take();
-  // Makes and touches memory for so many more bytes, as far as the limit allows, so that the job need not
-  // stand still for it.
+  // Allocates and touches memory for `bytes` more bytes, as far as the limit allows, so that the job need not
+  // wait for the allocation.
   void reserve(std::uint64_t bytes);
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
   // Frees all places.
@@ -34,7 +35,7 @@ class StagingArena {
   [[nodiscard]] std::byte* memory(std::uint32_t slot) const noexcept {
     return segments_[slot / slots_per_segment_] + (slot % slots_per_segment_) * chunk_bytes_;
   }
-  // True if the second follows the first in memory.
+  // Checks whether the second place follows the first place in memory.
   [[nodiscard]] bool adjoin(std::uint32_t first, std::uint32_t second) const noexcept {
     return second == first + 1 && second % slots_per_segment_ != 0;
   }
@@ -47,7 +48,7 @@ class StagingArena {
   const std::uint64_t max_segments_;
   std::vector<std::byte*> segments_;
   std::vector<std::uint32_t> free_;
-  std::uint32_t next_ = 0;  // slots from here on have never been taken
+  std::uint32_t next_ = 0;  // slots from this one on have never been used
 };
 
 }  // namespace ckpt::mover

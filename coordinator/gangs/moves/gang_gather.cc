@@ -11,10 +11,10 @@ namespace {
 constexpr std::chrono::seconds kAnswer{20};
 constexpr std::uint64_t kUnknownBarrier = std::numeric_limits<std::uint64_t>::max();
 
-// The ranks' answers to kReady: the ranks that are free, and the barrier at which the others are held.
+// The ranks' answers to kReady: the ranks that are free, and the barrier at which the other ranks are held.
 struct Held {
   std::vector<std::size_t> free;
-  std::uint64_t barrier = 0;  // 0: none is held
+  std::uint64_t barrier = 0;  // 0: no rank is held
 };
 
 Result<Held> held_of(const RankOrders::Answers& answers) {

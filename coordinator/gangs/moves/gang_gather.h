@@ -4,8 +4,8 @@
 //   GatherRank(ready), answered once the rank has copied what it can while it runs -> GatherRank(stop at) until all
 //   have promised one barrier -> GatherRank(pause at) that barrier
 //
-// Ranks that a coordinator before this one has paused stand at the barrier that was agreed on then: the others are
-// paused there, too.
+// Ranks that an earlier coordinator has paused are held at the barrier agreed on at that time. The other
+// ranks are then paused at the same barrier.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,9 @@
 
 namespace ckpt::coordinator {
 
-// Returns when all have been told where they are paused. `longest`: until all are ready. Errors: those of RankOrders;
-// kProtocol where ranks are held at different barriers, kAborted where nobody knows at which.
+// Returns when all ranks have received the barrier where they pause. `longest` limits the time until all are
+// ready. Errors: those of RankOrders; kProtocol if ranks are held at different barriers; kAborted if no rank
+// knows the barrier.
 control::Task<Result<void>> hold_at_one_step(std::shared_ptr<RankOrders> ranks,
                                              std::chrono::milliseconds longest);
 

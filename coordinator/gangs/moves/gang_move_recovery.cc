@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of GangMoves for a coordinator that starts: what its journal, its store and the nodes know of moves that are
-// not over (docs/protocol.md, "A coordinator that has lost its store").
+// The part of GangMoves for a coordinator that starts. It gathers what the journal, the store and the nodes
+// know of unfinished moves (docs/protocol.md, "A coordinator that has lost its store").
 #include <algorithm>
 
 #include "coordinator/gangs/moves/gang_moves.h"
@@ -9,7 +9,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A node describes a move of which it is part itself, and whose plan is of the same ranks.
+// Checks that the node describes a move in which the node takes part, and whose plan has the same ranks.
 Result<void> check_described(const std::string& node, const gang::GangInfo& info,
                              const gang::GangPlan& plan) {
   const Error wrong(ErrorCode::kInvalidArgument, "Node " + node + " describes no move of ranks of its own");
@@ -76,7 +76,8 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
   return ok();
 }
 
-// The coordinator ended before it recorded BEGUN, or its journal was lost, or the store is an older copy.
+// Finds rows of moves without a record. The coordinator ended before it recorded BEGUN, or its journal was
+// lost, or the store is an older copy.
 void GangMoves::find_rows_without_record() {
   const std::set<MigrationId> open = deps_.table.open_ids();
   for (const MigrationId id : open) {
@@ -104,7 +105,7 @@ void GangMoves::on_ready(const Node& node) {
   fail_those_without_record();
 }
 
-// All nodes have connected or were removed, and none has it.
+// Fails the moves that no node knows, once all their nodes have connected or were removed.
 void GangMoves::fail_those_without_record() {
   std::vector<MigrationId> unknown_to_all;
   for (auto& [move, away] : without_record_) {
@@ -125,7 +126,7 @@ void GangMoves::fail_without_record(MigrationId move) {
   }
 }
 
-// Parties that know nothing of the move leave it.
+// Recovers a move from a node's description. Parties that do not know the move leave it.
 Result<void> GangMoves::recover(const std::string& node, gang::GangInfo info) {
   const MigrationId move = info.migration;
   if (driver_.find(move) != nullptr || (deps_.table.knows(move) && !lacks_record(move))) return ok();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of GangMoves between the machines and the nodes: messages, the gathering of ranks, and what the table shows.
+// The part of GangMoves between the state machines and the nodes: messages, the gathering of ranks, and the
+// progress in the table.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -17,9 +18,9 @@ namespace {
 using gang::Party;
 using gang::Role;
 
-constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
+constexpr std::chrono::minutes kLongestCopy{50};  // the limit for data that is copied ahead of the pause
 
-// As another process gave it.
+// Converts nanoseconds that another process reported. A negative value becomes 0.
 double milliseconds_of(std::int64_t nanoseconds) {
   return static_cast<double>(std::max<std::int64_t>(0, nanoseconds)) / static_cast<double>(kNanosPerMs);
 }
@@ -86,7 +87,7 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
   return rows;
 }
 
-// ---- messages ----
+// ---- Messages ----
 
 void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
   wire::CommitMessage message(info, Party(), sent.to, sent.body);
@@ -100,7 +101,7 @@ void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
                 gang::to_text(sent.to), node, left ? "" : ": not connected");
 }
 
-// Also once the move is settled.
+// Stores the times that a bystander reports. This also works after the move is settled.
 void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
   Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
@@ -120,7 +121,8 @@ void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
   }
 }
 
-// Once every rank has reported: each by its own clock, from the order to stop, which all receive at about the same time.
+// Computes the skew once every rank has reported. Each rank measures with its own clock from the order to
+// stop, which all ranks receive at about the same time.
 void GangMoves::measure_skew(MigrationId move) {
   Migration* lead = deps_.table.find(move);
   const Job* rank = lead == nullptr ? nullptr : deps_.jobs.find(lead->job);
@@ -130,7 +132,7 @@ void GangMoves::measure_skew(MigrationId move) {
   double longest_pause = 0;
   for (const StayingRankTimes& staying : lead->staying) {
     if (staying.to_barrier_ms > 0)
-      times.push_back(staying.to_barrier_ms);  // an older agent does not report it
+      times.push_back(staying.to_barrier_ms);  // an older agent does not report this time
     longest_pause = std::max(longest_pause, staying.pause_ms);
   }
   const auto& all = deps_.table.all();
@@ -150,7 +152,7 @@ void GangMoves::measure_skew(MigrationId move) {
       "", lead->job, lead->id);
 }
 
-// A node speaks for its own parties.
+// Handles a message. A node may send messages only for its own parties.
 Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   if (message.times) {
     on_times(node, message);
@@ -187,7 +189,7 @@ Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& 
   return ok();
 }
 
-// ---- orders of the machine ----
+// ---- Orders of the state machine ----
 
 void GangMoves::gather(const gang::GangInfo& info) {
   control::spawn(deps_.executor, "gathering ranks", run_gather(info));
@@ -222,12 +224,12 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
   if (held || !is_open) co_return;
   const Error& error = held.error();
-  // A target that has promised goes on all the same: the machines decide.
+  // A target that has promised continues nevertheless. The state machines decide.
   driver_.on_event(info.migration, gang::AbortRequested(wire::Reason(error.code(), error.message())));
 }
 
-// Every instance has ended, or its node is dead; the ranks' jobs end by that. Whether work may be lost is the user's to
-// decide.
+// Reports that the gang is lost: every instance has ended, or its node has failed. The ranks' jobs end as a
+// result. The user decides whether work may be lost.
 void GangMoves::restore(const gang::GangInfo& info) {
   const auto gang = find_gang(deps_.jobs, info.gang);
   const std::string name = gang ? gang->name : job_text(info.gang);
@@ -254,7 +256,7 @@ std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTim
   return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
 }
 
-// The nodes that are away are dead by the operator's word.
+// Treats the parties on disconnected nodes as ended. The operator has confirmed that these nodes run nothing.
 void GangMoves::resolve(MigrationId id) {
   const gang::CoordinatorState* state = driver_.find(id);
   if (state == nullptr) return;
@@ -274,7 +276,7 @@ void GangMoves::give_up_removed_nodes(JobId gang) {
   for (const auto& [id, party] : lost) driver_.on_event(id, gang::PartyLost(party));
 }
 
-// ---- what is shown ----
+// ---- Progress in the table ----
 
 void GangMoves::handled(MigrationId id) {
   const gang::CoordinatorState* state = driver_.find(id);
@@ -291,7 +293,8 @@ void GangMoves::handled(MigrationId id) {
     for (const Job* rank : gang->ranks) deps_.table.moved().notify(rank->id);
 }
 
-// Until then a coordinator that lost its newest writes finds it again.
+// Removes the record once the store is durable. Before that, a coordinator that lost its newest writes would
+// find the move again.
 control::Task<> GangMoves::forget_once_stored(MigrationId id) {
   deps_.table.store_settled();
   const auto stored = co_await durable(deps_.sync);
@@ -334,7 +337,7 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
       deps_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
     } else if (closed != nullptr) {
       const Incarnation owner = row->base + (closed->k - state.info.base);
-      // Orders that follow name the rank as it runs now.
+      // Later orders name the rank by its current incarnation.
       if (owner != row->incarnation)
         deps_.outcomes.on_report(*row, Report(ReportKind::kRunsAtSource, owner), owner);
       deps_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, reason), owner);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests: which ranks move, where to, and what they need for that. The machines: gang_move_switch.cc.
+// The requests for moves: which ranks move, to which places, and what they need. The state machines are in
+// gang_move_switch.cc.
 #include "coordinator/gangs/moves/gang_moves.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kGroupsAnswer{40};
-constexpr std::int64_t kGroupsAnswerMs = 30'000;  // of a program
+constexpr std::int64_t kGroupsAnswerMs = 30'000;  // the limit in milliseconds for a program's answer about
+                                                  // its groups
 constexpr std::int64_t kGroupsTimeoutMs = 120'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
 constexpr std::chrono::milliseconds kPollInterval{200};
@@ -26,7 +28,7 @@ bool moves(const std::vector<std::uint32_t>& moved, const Job& rank) {
   return std::find(moved.begin(), moved.end(), rank.rank_number()) != moved.end();
 }
 
-// "auto", or places with commas between them.
+// Returns the places in `to`, a comma-separated list. Returns no places for "auto".
 std::vector<std::string> places_in(const std::string& to) {
   std::vector<std::string> places;
   if (to.empty() || to == "auto") return places;
@@ -38,7 +40,8 @@ std::vector<std::string> places_in(const std::string& to) {
   return places;
 }
 
-// Before the move's own limit, so that the reason is known.
+// Returns the limit for making communicators. It is shorter than the move's own limit, so that the reason for
+// a failure is known.
 std::uint32_t communicators_limit_ms(const MigrateRequest& request) {
   const bool in_pause = request.options.communicators == wire::Communicators::kInPause;
   std::int64_t limit = in_pause ? request.timeout_ms / 2 : request.timeout_ms * 3 / 4;
@@ -47,7 +50,8 @@ std::uint32_t communicators_limit_ms(const MigrateRequest& request) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit, 1, kGroupsTimeoutMs));
 }
 
-// Without numbers all, but for those that are on a node that is named.
+// Returns the ranks to move. Without explicit numbers all ranks move, except those that are already on a
+// named node.
 Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateRequest& request) {
   std::vector<std::uint32_t> moved = request.ranks;
   const std::vector<std::string> named = places_in(request.to);
@@ -167,13 +171,15 @@ control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Cl
   if (!begun) failed(begun.error());
 }
 
-// GPUs that its ranks use now are taken, whether they move or not: until the switch both are there.
+// Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not.
+// Until the switch both instances of a rank exist.
 Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest& request,
                                          const Closed& closed) const {
   GangMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
   plan.moved = std::move(moved);
-  // Where all ranks move, none of them computes with theirs: standbys make them ahead.
+  // If all ranks move, no rank computes with the standbys' communicators. So the standbys make communicators
+  // ahead of the pause.
   plan.communicators = plan.moved.size() == gang.size
                            ? wire::Communicators::kOverlap
                            : request.communicators.value_or(gang.ranks.front()->spec.gang.communicators);
@@ -222,13 +228,14 @@ control::Task<> GangMoves::ask_rank(std::shared_ptr<std::vector<AskedRank>> rank
   rank.answer = co_await deps_.calls.ask_groups(rank.node, rank.request, kGroupsAnswer);
 }
 
-// Asks the ranks which groups get other communicators, and for the tickets by which ranks find each other.
+// Queries the ranks for the groups that get other communicators, and for the tickets with which ranks find
+// each other.
 control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                                                std::int64_t timeout_ms) {
   Groups groups;
   CKPT_CO_TRY(epoch, deps_.numbers.next());
   groups.epoch = epoch;
-  // A job may be removed while they are asked.
+  // The data is copied because a job may be removed during the queries.
   const auto ranks = std::make_shared<std::vector<AskedRank>>();
   std::vector<control::Task<>> asked;
   for (const Job* rank : gang.ranks) {
@@ -289,7 +296,8 @@ std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
   return longest > 0 ? std::optional(longest) : std::nullopt;
 }
 
-// Communicators that are made in the pause fit into the limit of a user who would rather not move.
+// Checks that communicators made in the pause fit into the downtime limit. The limit is binding only if the
+// user prefers an abort over a longer pause.
 Result<void> GangMoves::check_communicators(const Gang& gang, const GangMovePlan& plan,
                                             const MigrateRequest& request) const {
   const auto& options = request.options;
@@ -344,7 +352,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   request.options.communicators = plan.communicators;
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
-  // The tables may have changed meanwhile.
+  // The tables may have changed in the meantime.
   CKPT_CO_TRY(now, find_movable(id, request));
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
@@ -384,7 +392,8 @@ Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const
   return created;
 }
 
-// Nothing was begun. Rows that were made have no machine: they are refused here, or nobody would ever end them.
+// Records the move. On an error nothing has begun. Rows that were created then have no state machine and are
+// refused here. Otherwise they would stay open forever.
 Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
                                      const MigrateRequest& request, Groups groups) {
   std::vector<MigrationId> made;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves ranks of a gang while all of them run (docs/adr/0038, 0041). Each rank that moves has a migration of its own in
-// the table, with the id of the first one for the move of all. The journal of moves of ranks decides them together.
+// Moves ranks of a gang while all of them run (docs/adr/0038, 0041). Each rank that moves has its own
+// migration in the table. The id of the first migration identifies the whole move. The journal of moves of
+// ranks decides the migrations together.
 //
-// begin(): which ranks, where to; their groups and tickets; the networks; then the machines. What can be refused is refused
-// before anything is touched.
-// A settled move leaves the journal once the store has how it ended.
+// begin() chooses the ranks and their targets, queries groups and tickets, checks the networks, and then
+// starts the state machines. Every check that can refuse the move is made before anything is changed. A
+// settled move is removed from the journal once its outcome is in the store.
 // Threads: one io_context on one thread. Ownership: owns the machines' driver and its journal; borrows its
 // dependencies, which outlive it. Errors: kNotFound; kRefused and kNotSupported, with the reason; those of
 // the journal.
@@ -27,13 +28,13 @@
 
 namespace ckpt::coordinator {
 
-// Where the ranks that move would go.
+// The ranks that would move, and their targets.
 struct GangMovePlan {
   std::vector<std::uint32_t> moved;
-  std::vector<Place> places;  // of each; empty: not possible
-  std::string reason;         // why not
+  std::vector<Place> places;  // the target of each moved rank; empty: the move is not possible
+  std::string reason;         // why the move is not possible
   std::vector<Candidate> candidates;
-  wire::Communicators communicators = wire::Communicators::kOverlap;  // when they are made
+  wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
 };
 
 class GangMoves : private GangSwitchEffects {
@@ -56,34 +57,39 @@ class GangMoves : private GangSwitchEffects {
   GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing timing,
             std::function<void(const Error&)> fatal);
 
-  // Once, after the table was loaded and before agents may connect.
+  // Restores open moves. Call this once, after the table was loaded and before agents may connect.
   Result<void> restore();
-  // Places that shall take no rank, with the reason.
+  // Places that must not receive a rank, each with the reason.
   using Closed = std::vector<std::pair<Scope, std::string>>;
-  // `node` describes a move that this coordinator has no record of. kInvalidArgument: it cannot be one of its own.
+  // Recovers a move that `node` describes and this coordinator has no record of. Returns kInvalidArgument if
+  // the move cannot be one of that node's own.
   Result<void> recover(const std::string& node, gang::GangInfo info);
-  // Its rows are in the store, and whether it began is not known before all its nodes have connected.
+  // Returns whether the move has rows in the store but no record. Whether the move began is unknown until all
+  // its nodes have connected.
   [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
-  // Before the node's jobs are taken in.
+  // Handles a node that has connected. Call this before the node's jobs are taken in.
   void on_ready(const Node& node);
-  // Changes nothing.
+  // Plans a move. Changes nothing.
   Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
-  // The same for a dry run: the nodes are asked for the networks, too, and a refusal is the plan's reason.
+  // Plans a move for a dry run. Changes nothing. The nodes are also queried for the networks, and a refusal
+  // is returned as the plan's reason.
   control::Task<Result<GangMovePlan>> dry_run(JobId gang, MigrateRequest request);
-  // The migration of the first rank that moves; all have begun, and go on by themselves.
+  // Begins the moves of all chosen ranks, which continue in the background. Returns the migration of the
+  // first rank that moves.
   control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
-  // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
+  // Begins the moves for callers that do not wait. Either the migrations soon appear in the table, or
+  // `failed` is called.
   void begin_soon(JobId gang, MigrateRequest request, Closed closed,
                   std::function<void(const Error&)> failed);
-  // The open migration of the first rank that moves, or null.
+  // Returns the open migration of the first rank that moves, or null.
   [[nodiscard]] const Migration* open_of(const Gang& gang) const;
   [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
-  // Empty, or why no rank can be moved now.
+  // Returns why no rank can be moved now; empty: ranks can be moved.
   [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
 
  private:
   [[nodiscard]] bool is_unsettled(JobId gang) const;
-  // The parts of a move that its rows show already: each is shown once.
+  // The events of a move that its rows already show. Each event is shown once.
   struct Shown {
     std::set<std::uint32_t> ran;
     bool is_decided = false;
@@ -94,7 +100,7 @@ class GangMoves : private GangSwitchEffects {
     std::uint64_t epoch = 0;
   };
 
-  // GangSwitchEffects.
+  // These functions implement GangSwitchEffects.
   void send(const gang::GangInfo& info, const gang::Send& sent) override;
   void gather(const gang::GangInfo& info) override;
   void restore(const gang::GangInfo& info) override;
@@ -104,13 +110,14 @@ class GangMoves : private GangSwitchEffects {
                                                    const gang::ArmTimer& timer) const override;
 
   Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
-  // Waits a while for what passes: a move that is not over everywhere, a rank that starts or is paused.
+  // Waits briefly for obstacles that pass: a move that is not over on all nodes, or a rank that is starting
+  // or paused.
   control::Task<Result<Gang>> wait_until_movable(JobId gang, MigrateRequest request);
   [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request,
                                               const Closed& closed) const;
   control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                  std::function<void(const Error&)> failed);
-  // A rank that is asked for its groups, and its answer.
+  // A rank that is queried for its groups, and the rank's answer.
   struct AskedRank {
     std::uint32_t rank = 0;
     std::string node;
@@ -127,14 +134,15 @@ class GangMoves : private GangSwitchEffects {
   control::Task<> check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at);
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
-  // How long communicators took, at most, in these ranks' last move that made some; nullopt: not known.
+  // Returns the longest time that communicators took in the last move of these ranks that made any; nullopt:
+  // not known.
   [[nodiscard]] std::optional<double> last_communicators_ms(const Gang& gang) const;
   [[nodiscard]] Result<void> check_communicators(const Gang& gang, const GangMovePlan& plan,
                                                  const MigrateRequest& request) const;
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);
-  // `made`: the rows, also where it fails.
+  // Records the rows of a move. `made` receives the created rows, even on an error.
   Result<Migration*> record_rows(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                                  Groups groups, std::vector<MigrationId>& made);
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
@@ -146,7 +154,7 @@ class GangMoves : private GangSwitchEffects {
   [[nodiscard]] const gang::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
-  // The journal is durable before the store is: rows that the store does not know are made of the record.
+  // Creates rows that the store lacks from the move's record. The journal becomes durable before the store.
   Result<void> adopt_rows(const gang::GangInfo& info);
   void find_rows_without_record();
   void fail_those_without_record();
@@ -154,15 +162,16 @@ class GangMoves : private GangSwitchEffects {
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);
-  // Settles decided moves without the ranks on removed nodes: those nodes learn of no decision any more.
+  // Settles decided moves without the ranks on removed nodes, because those nodes receive no more decisions.
   void give_up_removed_nodes(JobId gang);
   control::Task<> forget_once_stored(MigrationId id);
 
   Dependencies deps_;
   std::map<MigrationId, gang::GangPlan> plans_;
   std::map<MigrationId, Shown> shown_;
-  std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that are still to connect
-  std::set<JobId> beginning_;                                    // gangs whose move is being prepared
+  std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that have not connected yet, by
+                                                                 // move
+  std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
   Rarely dropped_;
   GangSwitchDriver driver_;
 };

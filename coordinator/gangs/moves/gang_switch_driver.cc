@@ -80,7 +80,7 @@ void GangSwitchDriver::forget(MigrationId id) {
 
 Result<runner::Step<GangSwitchTypes::Batch>> GangSwitchDriver::step(MigrationId id, const Event& event) {
   const auto at = machines_.find(id);
-  if (at == machines_.end()) return runner::Step<Batch>();  // it is settled
+  if (at == machines_.end()) return runner::Step<Batch>();  // the move is already settled
   before_.insert_or_assign(id, at->second);
   return runner::as_step(advance(id, before_.at(id), event));
 }

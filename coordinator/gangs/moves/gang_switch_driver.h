@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's driver of moves of ranks (libckpt/protocol/gang): its machines and journal on a MachineRunner, with a
-// queue for each move.
+// The coordinator's driver of moves of ranks (libckpt/protocol/gang). It runs the state machines and their
+// journal on a MachineRunner, with a queue for each move.
 //
-// Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and that thread;
-// borrows the effects. Its end waits for the records that are being written.
-// Errors: the runner's (libckpt/runner/machine_runner.h).
+// Threads: the event loop; only the disk thread uses the journal. Ownership: owns machines, journal, timers
+// and the disk thread; borrows the effects. The destructor waits for records that are being written. Errors:
+// the runner's (libckpt/runner/machine_runner.h).
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,18 @@
 
 namespace ckpt::coordinator {
 
-// Every call returns at once.
+// The actions that the driver requests from its owner. Every function returns at once.
 class GangSwitchEffects {
  public:
   virtual ~GangSwitchEffects() = default;
   virtual void send(const gang::GangInfo& info, const gang::Send& sent) = 0;
-  // All ranks are to be held at one step.
+  // Begins to hold all ranks at one step.
   virtual void gather(const gang::GangInfo& info) = 0;
-  // No instance of the gang is left: only its images are.
+  // Reports that no instance of the gang is left. Only its images remain.
   virtual void restore(const gang::GangInfo& info) = 0;
-  // Something of the machine may have changed.
+  // Reports that the state of the machine may have changed.
   virtual void handled(MigrationId id) = 0;
-  // BEGUN was refused: there is no move.
+  // Reports that the record BEGUN was refused, so that there is no move.
   virtual void not_begun(MigrationId id, const Error& error) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(MigrationId id,
                                                            const gang::ArmTimer& timer) const = 0;
@@ -61,23 +61,24 @@ class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
   GangSwitchDriver(const GangSwitchDriver&) = delete;
   GangSwitchDriver& operator=(const GangSwitchDriver&) = delete;
 
-  // Once, before agents may connect. The machines go on once the loop runs: their owner's tables come after them.
+  // Restores the machines from the journal. Call this once, before agents may connect. The machines continue
+  // once the loop runs, because their owner's tables are loaded later.
   Result<void> restore();
   void begin(gang::GangInfo info);
-  // A move of which no record is left: its ranks are asked.
+  // Recovers a move that has no record left. Its ranks are queried.
   void recover(gang::GangInfo info);
   void on_message(MigrationId id, gang::Party from, gang::Body body);
   void on_event(MigrationId id, gang::CoordinatorEvent event) { runner_.enqueue(id, std::move(event)); }
-  // Returns when all is done that came for the move up to now.
+  // Waits until all events that arrived for the move so far have been processed.
   control::Task<> caught_up(MigrationId id) { return runner_.caught_up(id); }
-  // The move is settled: nobody will ask about it.
+  // Removes a settled move. No party will ask about the move again.
   void forget(MigrationId id);
 
   [[nodiscard]] const gang::CoordinatorState* find(MigrationId id) const;
   [[nodiscard]] const std::map<MigrationId, gang::CoordinatorState>& all() const { return machines_; }
 
  private:
-  // runner::Protocol.
+  // These functions implement runner::Protocol.
   [[nodiscard]] std::uint64_t queue_of(MigrationId migration) const override { return migration; }
   Result<runner::Step<Batch>> step(MigrationId id, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
@@ -90,7 +91,7 @@ class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
   void handled(MigrationId id, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  // The machine's state becomes what the event leads to from `from`.
+  // Changes the machine's state to the state that the event leads to from `from`.
   Result<Batches> advance(MigrationId id, const gang::CoordinatorState& from, const Event& event);
   control::Task<> compact(MigrationId without);
 
@@ -100,7 +101,7 @@ class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
   GangSwitchEffects& effects_;
   std::map<MigrationId, gang::CoordinatorState> machines_;
   std::map<MigrationId, gang::CoordinatorState>
-      before_;  // the event at hand: where a refused record leads back to
+      before_;  // each machine's state before the current event, which a refused record restores
   control::asio::thread_pool disk_{1};
   runner::MachineRunner<GangSwitchTypes> runner_;
 };

@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Beyond an operation's own deadline, at which it reports its result.
+// The time beyond an operation's own deadline, within which the operation reports its result.
 constexpr std::chrono::minutes kForItsEnd{2};
 
 }  // namespace
@@ -23,7 +23,8 @@ control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish
                                             deps_.nodes.connected(now->node())) {
     CKPT_CO_TRYV(co_await deps_.cancels.cancel_parking(id, "An image of the job is restored by force"));
   }
-  CKPT_CO_TRY(still, deps_.restores.plan_at(id, wish, image, place));  // much may have happened meanwhile
+  // the job may have changed in the meantime
+  CKPT_CO_TRY(still, deps_.restores.plan_at(id, wish, image, place));
   if (!still.obstacle.empty()) co_return Error(ErrorCode::kRefused, still.obstacle);
   const Job* job = deps_.jobs.find(id);
   ImageOperation operation;
@@ -93,7 +94,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   CKPT_CO_TRYV(check_has_images(*job));
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (job->state == JobState::kParked && !job->operation) {
-    // Already; but now it stays until a user resumes it.
+    // The job is already parked. Now it stays parked until a user resumes it.
     CKPT_CO_TRYV(deps_.job_runner.order(id, lifecycle::StaysParked{}));
     const TaskId done = deps_.tasks.begin("suspend", *deps_.jobs.find(id), "").id;
     deps_.tasks.finish(done);
@@ -111,7 +112,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   co_return co_await begin_parking(id, std::move(destination), std::move(operation));
 }
 
-// ---- the port for other parts of the coordinator ----
+// ---- The interface for other parts of the coordinator ----
 
 control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::string reason) {
   const Job* job = deps_.jobs.find(id);
@@ -136,7 +137,7 @@ control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::st
   co_return ok();
 }
 
-// Without a last snapshot: in the newest image that there is.
+// Parks the job in its newest existing image, without a last snapshot.
 Result<TaskId> ImageRequests::begin_resting(JobId id, ImageOperation operation) {
   const Job* job = deps_.jobs.find(id);
   RestoreWish wish;
@@ -173,7 +174,7 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
   wish.by_user = false;
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
   const auto done = co_await outcome_of(task, "Resuming " + job_text(id));
-  // One that takes long has not failed.
+  // An operation that takes long has not failed.
   if (done && done->error) co_return *done->error;
   co_return ok();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for operations on a job's images: they find image and place, and check that it may be. Those that
-// return a task have begun the operation, which goes on by itself (operation_runner.h).
+// Requests for operations on a job's images. Each finds the image and the place, and checks whether the
+// operation is permitted. A function that returns a task has begun the operation, which continues in the
+// background (operation_runner.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
 // of Images; kInvalidArgument.
 #pragma once
@@ -36,22 +37,22 @@ class ImageRequests : public Images {
   };
   explicit ImageRequests(Dependencies deps) : deps_(deps) {}
 
-  // The port for other parts of the coordinator.
+  // These functions are the interface for other parts of the coordinator.
   [[nodiscard]] std::optional<Image> newest(JobId job) const override { return deps_.finder.newest(job); }
   control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) override;
   control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) override;
 
-  // Requests of users.
+  // These functions handle requests of users.
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
-  // Restores a job that is not known any more from `wish.image`, as a new job, which takes its name.
+  // Restores a job that is no longer known from `wish.image`. The result is a new job with the same name.
   control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
-  // The plans that the two requests above would carry out; nothing changes.
+  // These functions return the plans of begin_restore() and begin_revival(). Nothing changes.
   control::Task<Result<RestorePlan>> dry_restore(JobId id, RestoreWish wish);
   control::Task<Result<RestorePlan>> dry_revival(RestoreWish wish);
 
-  // A parked job comes back by itself: returns once it runs, or rests again. `claims`: memory that is spoken
-  // for.
+  // Resumes a parked job automatically. Returns once the job runs, or is parked again. `claims` is memory
+  // that is reserved for other jobs.
   control::Task<Result<void>> resume(JobId id, PlanHints claims);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about open operations that only last while this coordinator runs: the clients that watch one, its
-// deadline, and its vault's answers. After a restart their time begins again.
+// The facts about open operations that exist only while this coordinator runs: the watching clients, the
+// deadline, and the checkpoint store's answers. After a restart the time limits begin again.
 // Threads: one. Ownership: borrows its dependencies, which outlive it. Errors: none.
 #pragma once
 
@@ -21,27 +21,29 @@ class OpenOperations {
   OpenOperations(const OpenOperations&) = delete;
   OpenOperations& operator=(const OpenOperations&) = delete;
 
-  // Its time begins. False: it is driven already.
+  // Starts the operation's time limit. Returns false if the operation is already being run.
   bool begin_to_drive(JobId id);
   [[nodiscard]] bool is_driven(JobId id) const;
   void end_to_drive(JobId id);
 
-  // The task that shows the operation to the client that requested it; null and 0: none, or not known.
+  // These functions set, return and close the task that shows the operation to the requesting client. 0 means
+  // that there is no task, or none is known.
   void show(JobId id, TaskId task) { open_[id].task = task; }
   [[nodiscard]] TaskId task_id(JobId id) const;
   void close(JobId id, const std::optional<Error>& error, int exit_code);
 
-  // The operation's vault: whether it answers, and was listed since its job was seen to have ended.
+  // These functions track whether the operation's checkpoint store answers, and whether it was listed after
+  // the job's end was seen.
   void set_listed(JobId id, bool listed) { open_[id].listed = listed; }
   [[nodiscard]] bool is_listed(JobId id) const;
   void vault_answers(JobId id) { open_[id].away_since.reset(); }
   void vault_is_away(JobId id);
 
-  // When one that began now would be given up.
+  // Returns when an operation that began now would be given up.
   [[nodiscard]] Clock::time_point deadline() const;
-  // Its time is over, or that of its vault to answer.
+  // Returns whether the operation's time is over, or its checkpoint store's time to answer.
   [[nodiscard]] bool is_expired(JobId id) const;
-  // At most kLongest.
+  // Returns the operation's remaining time, at most kLongest.
   static constexpr std::chrono::minutes kLongest{60};
   [[nodiscard]] std::chrono::milliseconds time_left(JobId id) const;
   [[nodiscard]] Error why_given_up(const Job& job) const;

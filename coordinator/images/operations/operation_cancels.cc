@@ -12,7 +12,8 @@ constexpr std::chrono::seconds kLongestCancel{60};
 
 }  // namespace
 
-// The coroutine of the operation waits for the snapshot's answer, which this brings about.
+// Subscribes to canceled snapshots. The operation's coroutine waits for the answer to the snapshot order,
+// which the cancellation produces.
 OperationCancels::OperationCancels(Dependencies deps) : deps_(deps) {
   deps_.job_runner.acted().subscribe([this](JobId id, const lifecycle::JobAction& action) {
     if (const auto* cancelled = std::get_if<lifecycle::SnapshotCancelled>(&action))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives up snapshots that jobs are parked with: for a stop, for a move, for another order.
+// Cancels the snapshots of jobs that are being parked: for a stop, a move, or another order.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kRefused: it cannot be given up now; kTimedOut; those of the store.
+// kRefused if a snapshot cannot be canceled now; kTimedOut; those of the store.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class OperationCancels : public ImageWork {
   OperationCancels& operator=(const OperationCancels&) = delete;
 
   bool give_up_parking(JobId id, const std::string& reason) override;
-  // Returns once the job is out of the operation.
+  // Returns once the operation on the job has ended.
   control::Task<Result<void>> cancel_parking(JobId id, std::string reason);
 
  private:

@@ -22,7 +22,8 @@ constexpr std::chrono::minutes kLongestStart{30};
 constexpr std::chrono::seconds kListing{30};
 constexpr std::chrono::seconds kEnding{10};
 
-// Its effect is not known, or the node is still at the same order of before a restart: it is ordered again.
+// Checks whether the effect of an order is unknown, or the node still runs the same order from before a
+// restart. The order is then sent again.
 bool is_unknown(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
 }
@@ -37,7 +38,7 @@ ImageId id_of(const Image& image) {
 
 }  // namespace
 
-// A rule among ranks may begin an operation, too.
+// Subscribes to steps of jobs, because a rule among ranks may also begin an operation.
 OperationRunner::OperationRunner(Dependencies deps) : deps_(std::move(deps)) {
   deps_.job_runner.stepped().subscribe([this](JobId id) {
     const Job* job = deps_.jobs.find(id);
@@ -93,7 +94,7 @@ control::Task<> OperationRunner::carry_on(JobId id) {
   while (true) {
     const Job* job = deps_.jobs.find(id);
     if (job == nullptr || !job->operation) break;
-    if (deps_.jobs.is_refused(id)) {  // no order leaves before its row is stored
+    if (deps_.jobs.is_refused(id)) {  // no order is sent before its row is stored
       co_await wait_for_change(deps_.jobs);
       continue;
     }
@@ -128,8 +129,8 @@ OperationView OperationRunner::view_of(const Job& job) const {
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
     const wire::JobInstance* instance = target->find(job.id, last.incarnation);
-    // It is ordered again until its node reports the image that it runs from. That starts nothing twice, and
-    // the answer has the image.
+    // The start is ordered again until the node reports the image from which the instance runs. A repeated
+    // order starts nothing twice, and its answer contains the image.
     view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
                        deps_.reports.restore_of(job) != nullptr;
   }
@@ -167,7 +168,7 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   co_await record(id, std::move(event));
 }
 
-// The steps that need no answer of a node.
+// Returns the event of a step that needs no answer from a node.
 lifecycle::JobEvent OperationRunner::event_of(JobId id, OperationStep step) const {
   const Job& job = *deps_.jobs.find(id);
   if (step == OperationStep::kAbandon)
@@ -200,7 +201,8 @@ lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
   return stored;
 }
 
-// By its node's report: instead of an image that proved damaged while it was read an older one was used.
+// Builds the event from the node's report. The node uses an older image if the ordered image proves to be
+// damaged while it is read.
 lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const {
   const ImageOperation& operation = *job.operation;
   lifecycle::RunsFromImage runs;
@@ -224,7 +226,8 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   return runs;
 }
 
-// Its client waits no longer, although it continues as soon as the node or vault is back.
+// Closes the task of an operation whose time is over. The client waits no longer, although the operation
+// continues once the node or checkpoint store is back.
 void OperationRunner::close_expired_task(JobId id) {
   const Job* job = deps_.jobs.find(id);
   if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
@@ -239,7 +242,7 @@ void OperationRunner::close_expired_task(JobId id) {
       kImageExitUnknown);
 }
 
-// ---- into an image ----
+// ---- Parking in an image ----
 
 control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   const Job* job = deps_.jobs.find(id);
@@ -260,7 +263,8 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.taken) {
-    // Its end is reported beside the answer, and the vault is asked for its list.
+    // The instance's end is reported in addition to this answer. Then the checkpoint store is queried for its
+    // list.
     if (view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
     co_return;
   }
@@ -270,15 +274,16 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     if (!given_up) co_await wait_for_change(deps_.jobs);
     co_return;
   }
-  // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
-  // knows.
+  // The instance has ended in the meantime, possibly through an order from before a restart. The checkpoint
+  // store shows whether its image exists.
   if (!view_of(*job).instance_alive) co_return;
   const Error reason = given_up ? deps_.open.why_given_up(*job) : error;
   lifecycle::JobEvent event = lifecycle::NotParked{reason};
   co_await record(id, std::move(event));
 }
 
-// Once its node has reported that no snapshot has the job, it runs on.
+// Cancels the last snapshot. Once the node has reported that no snapshot of the job is in progress, the job
+// continues to run.
 control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   const Job* job = deps_.jobs.find(id);
   const auto told = co_await deps_.snapshots.give_up(id, job->node(), job->incarnation);
@@ -305,7 +310,7 @@ control::Task<> OperationRunner::ask_vault(JobId id) {
   co_await wait_for_change(deps_.jobs);
 }
 
-// ---- out of an image ----
+// ---- Starting from an image ----
 
 control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarnation up_to) {
   wire::StopJob order;
@@ -335,8 +340,8 @@ control::Task<> OperationRunner::end_instances(JobId id) {
   if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
 }
 
-// The image cannot be read now. An earlier order may have started the instance nevertheless: only its node
-// knows, and until that has answered the job must not be shown as parked.
+// Checks whether an earlier order started the instance although the image cannot be read now. Only the node
+// knows this. Until the node has answered, the job must not be shown as parked.
 control::Task<Result<void>> OperationRunner::was_started(ImageOperation operation, wire::RestoreImage order,
                                                          Error error) {
   order.asks_only = true;
@@ -361,7 +366,8 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     order.peer = *std::move(granted);
   }
   const wire::VaultPeer peer = order.peer;
-  // Once it is given up nothing is ordered any more: the node may have answered that it has nothing.
+  // After the start was given up nothing more may be ordered, because the node may have answered that it has
+  // no instance.
   Result<void> started = Error(ErrorCode::kAborted, "The start was given up");
   if (is_still_starting(order.spec.job, operation))
     started = co_await deps_.calls.call(operation.to_node, std::move(order), kLongestStart);

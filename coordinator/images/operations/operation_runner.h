@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries operations on jobs' images from stage to stage. It looks at the nodes, and orders the next step of
-// image_operation.h. The outcome is an event of the job's machine. After a restart it continues with the open ones.
+// Runs operations on jobs' images from stage to stage. It checks the state of the nodes, and orders the next
+// step of image_operation.h. The outcome is an event of the job's state machine. After a restart it continues
+// with the open operations.
 //
-// Never two instances: a job goes on from an image only once every instance before is known to have ended.
-// Its node reports that, or the operator states it (`--force`). An instance that turns up later with an
-// older incarnation is ended (Job::fenced). An operation is a part of the job's record and durable before
-// each order.
+// Two instances must never run. A job continues from an image only once every earlier instance is known to
+// have ended. Its node reports that, or the operator confirms it (`--force`). An instance with an older
+// incarnation that appears later is ended (Job::fenced). An operation is a part of the job's record, and
+// durable before each order.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// begin() returns those of the store; later ones are the operation's outcome.
+// begin() returns those of the store; later errors are the operation's outcome.
 #pragma once
 
 #include <chrono>
@@ -45,30 +46,31 @@ class OperationRunner {
   OperationRunner(const OperationRunner&) = delete;
   OperationRunner& operator=(const OperationRunner&) = delete;
 
-  // Once, after the jobs have been loaded: continues the open ones.
+  // Continues the open operations. Call this once, after the jobs have been loaded.
   void start();
-  // Durable when it returns. It replaces an operation of the job that was open.
+  // Begins an operation, which is durable when this returns. It replaces an open operation of the job.
   Result<TaskId> begin(JobId id, ImageOperation operation);
   struct Begun {
     JobId job = 0;
     ImageOperation operation;
     TaskId task = 0;
   };
-  // Begins operations of several jobs: all of them or none. Returns them with the tasks that show them.
+  // Begins operations of several jobs: all of them or none. Returns the operations with the tasks that show
+  // them.
   Result<std::vector<Begun>> begin_all(std::vector<Begun> operations);
 
  private:
   void drive(JobId id);
-  // An operation that no request has begun.
+  // Shows and runs an operation that no request has begun.
   void show_and_drive(JobId id);
   control::Task<> carry_on(JobId id);
   [[nodiscard]] OperationView view_of(const Job& job) const;
   control::Task<> perform(JobId id, OperationStep step);
   [[nodiscard]] lifecycle::JobEvent event_of(JobId id, OperationStep step) const;
-  // The rank has ended in its last image, as its vault lists it.
+  // Returns the event for a rank that has ended with its last image, as the checkpoint store lists it.
   [[nodiscard]] lifecycle::ImageStored image_stored(const Job& job) const;
   [[nodiscard]] lifecycle::RunsFromImage runs_from_image(const Job& job) const;
-  // Gives the event to the job's machine; waits for a change where it cannot be stored.
+  // Passes the event to the job's state machine. Waits for a change if the event cannot be stored.
   control::Task<> record(JobId id, lifecycle::JobEvent event);
   void close_expired_task(JobId id);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::seconds kReading{30};
 constexpr std::size_t kMaxTargetsAsked = 4;
-constexpr unsigned kMaxNewerImages = 3;  // that turn up while nodes are asked
+constexpr unsigned kMaxNewerImages = 3;  // the limit of newer images that appear while nodes are queried
 
 std::string span_text(std::int64_t ms) {
   constexpr std::int64_t kMinuteMs = 60'000;
@@ -23,7 +23,7 @@ std::string span_text(std::int64_t ms) {
   return fmt::format("{}m{:02}s", ms / kMinuteMs, ms % kMinuteMs / 1000);
 }
 
-// Why it is refused unless the loss is accepted; empty: nothing is lost.
+// Returns why the restore is refused unless the loss is accepted; empty: nothing is lost.
 std::string loss_of(const RestorePlan& plan, const std::string& name) {
   if (plan.lost_ms == 0 && !plan.runs) return {};
   const std::string how = plan.runs ? "runs, and goes back to " : "went further than ";
@@ -76,14 +76,15 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   return ok();
 }
 
-// A GPU whose node can read the image: asked before anything ends for it.
+// Returns a GPU whose node can read the image. The node is queried before any instance is ended for the
+// restore.
 control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, RestoreWish wish) {
   CKPT_CO_TRY(plan, deps_.planner.plan_restore(job, image, wish.to, wish.hints));
   if (!plan.to) co_return Error(ErrorCode::kUnavailable, plan.reason);
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    // A node's own vault belongs to that node, whichever node reads it.
+    // An image in a node's own checkpoint store is queried at that node, whichever node will read it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
@@ -101,7 +102,7 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
                   "No node with room can read " + image_text(image) + ": " + obstacle);
 }
 
-// The last work of the job that is known of: an image that is older lacks some.
+// Returns the time of the last known work of the job. An older image lacks some of that work.
 std::int64_t RestorePlans::last_work_ms(const Job& job, const RestoreWish& wish) const {
   if (!holds_gpu(job.state)) return job.last_work_ms();
   const Node* node = deps_.nodes.find(job.node());
@@ -125,12 +126,12 @@ control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish
   CKPT_CO_TRYV(may_restore(id, wish));
   const Job job = *deps_.jobs.find(id);
   CKPT_CO_TRY(image, deps_.finder.for_order(job, wish.verb, wish.image));
-  // Refused before its nodes are asked anything.
+  // The plan is refused before any node is queried.
   if (RestorePlan plan = evaluate(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
     co_return plan;
   for (unsigned asked = 1;; ++asked) {
     CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
-    // A node that was asked may have told of a newer one.
+    // A queried node may have reported a newer image.
     CKPT_CO_TRY(newest, deps_.finder.for_order(job, wish.verb, wish.image));
     if (newest.barrier_ms <= image.barrier_ms || asked == kMaxNewerImages)
       co_return plan_at(id, wish, image, place);
@@ -162,7 +163,7 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
                     "Image " + image_text(image) + " does not say how its job is started");
   if (deps_.jobs.is_name_taken(facts.spec.name))
     co_return Error(ErrorCode::kRefused, "A live job has the name " + facts.spec.name + " by now");
-  // Its work after its newest image is not known.
+  // The job's work after its newest image is not known.
   const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });
   Job job;
   job.spec = facts.spec;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a restore or a resume: the image, the GPU, and the work that would be lost. A restore that
-// loses work has an obstacle unless the request accepts the loss. Changes nothing; dry runs and real requests
-// ask the same.
+// loses work has an obstacle, unless the request accepts the loss. Planning changes nothing. Dry runs and
+// real requests use the same plan.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kRefused, kNotFound, kUnavailable: not possible, with the reason; kCorrupt; kInvalidArgument.
 #pragma once
@@ -20,25 +20,25 @@ struct RestoreWish {
   std::string verb = "restore";
   std::string reason;
   std::string to = "auto";
-  std::optional<Image> image;  // else the newest
-  bool force = false;          // the operator states that unreachable instances are dead
-  bool accept_loss = false;    // of the work since the image
-  bool only_plan = false;      // a dry run: the place counts even where the loss is not accepted
+  std::optional<Image> image;  // the wanted image; nullopt: the newest
+  bool force = false;          // the operator confirms that unreachable instances have ended
+  bool accept_loss = false;    // the user accepts the loss of work since the image
+  bool only_plan = false;      // a dry run: a place is chosen even if the loss is not accepted
   bool by_user = true;
-  bool all_ranks = false;  // of a gang: the others go on, too
-  PlanHints hints;         // with the claims of other jobs
+  bool all_ranks = false;  // the job is a rank of a gang, and the other ranks continue as well
+  PlanHints hints;         // placement hints, including the claims of other jobs
 };
 
 struct RestorePlan {
   Image image;
   Place place;
-  bool runs = false;              // an instance of it is ended
-  std::int64_t last_work_ms = 0;  // Unix time
-  std::int64_t lost_ms = 0;       // of work: from the image's barrier to the last work
-  std::string obstacle;           // why it is refused as it was requested; empty: it is not
+  bool runs = false;              // an instance of the job runs and will be ended
+  std::int64_t last_work_ms = 0;  // Unix time of the job's last work in milliseconds
+  std::int64_t lost_ms = 0;       // the lost work: from the image's barrier to the last work
+  std::string obstacle;           // why the request is refused in its present form; empty: it is not refused
 };
 
-// The plan to restore a job that is not known any more from `RestoreWish::image`.
+// The plan to restore a job that is no longer known from `RestoreWish::image`.
 struct RevivalPlan {
   wire::JobSpec spec;
   RestorePlan restore;
@@ -59,10 +59,10 @@ class RestorePlans {
   };
   explicit RestorePlans(Dependencies deps) : deps_(deps) {}
 
-  // The state of the job allows it.
+  // Checks whether the state of the job permits a restore.
   [[nodiscard]] Result<void> may_restore(JobId id, const RestoreWish& wish) const;
   control::Task<Result<RestorePlan>> plan(JobId id, RestoreWish wish);
-  // The same as of now, with a place that was found before.
+  // Returns the plan as of now, with a place that was found earlier.
   [[nodiscard]] Result<RestorePlan> plan_at(JobId id, const RestoreWish& wish, const Image& image,
                                             const Place& place) const;
   control::Task<Result<RevivalPlan>> plan_revival(RestoreWish wish);

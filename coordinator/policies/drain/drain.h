@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drain: a node or GPU that is being emptied, and the progress of each of its jobs. Plain values and the
-// pure rules that decide; Drains acts on them (drains.h). Times are Unix milliseconds.
+// A drain: a node or GPU that is being emptied, and the progress of each of its jobs. Plain values and pure
+// decision rules; Drains acts on them (drains.h). Times are in Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace ckpt::coordinator {
 
 using DrainId = std::uint64_t;
-// "d3"; nullopt for anything else.
+// These functions convert a drain id to and from text such as "d3". Other text yields nullopt.
 [[nodiscard]] std::string drain_text(DrainId id);
 [[nodiscard]] std::optional<DrainId> parse_drain_id(std::string_view text);
 
-// For a job that cannot be moved live.
+// The treatment of a job that cannot be moved live.
 enum class Fallback : std::uint8_t {
-  kLeave = 0,    // it stays, and is reported
-  kRestore = 1,  // it goes on elsewhere from its newest image; work since then is lost
+  kLeave = 0,    // the job stays, and is reported
+  kRestore = 1,  // the job continues elsewhere from its newest image, and later work is lost
 };
 constexpr auto names_of(record::Of<Fallback>) {
   return record::names<Fallback>({{Fallback::kLeave, "leave"}, {Fallback::kRestore, "restore"}});
@@ -31,15 +31,15 @@ constexpr auto names_of(record::Of<Fallback>) {
 }
 
 enum class DrainJobState : std::uint8_t {
-  kWaiting = 1,  // for its turn, or for an obstacle that may pass
+  kWaiting = 1,  // the job waits for its turn, or for an obstacle that may pass
   kMoving,
   kRestoring,
   kMoved,
   kRestored,
-  kEnded,    // by itself, or stopped
-  kBlocked,  // for a reason that does not pass by itself; looked at again while the drain lasts
-  kFailed,   // every attempt
-  kLeft,     // its migration was aborted by a user, who wants it here
+  kEnded,    // the job ended on its own, or was stopped
+  kBlocked,  // the job has an obstacle that does not pass on its own; checked again while the drain lasts
+  kFailed,   // every attempt has failed
+  kLeft,     // a user, who wants the job here, aborted its migration
   kLost,
 };
 constexpr auto names_of(record::Of<DrainJobState>) {
@@ -70,13 +70,13 @@ struct DrainJob {
   JobId job = 0;
   std::string name;
   DrainJobState state = DrainJobState::kWaiting;
-  std::string reason;                  // one line for people
-  std::vector<std::string> obstacles;  // why not each GPU, where none can take it
+  std::string reason;                  // one line for display
+  std::vector<std::string> obstacles;  // why each GPU cannot take the job, if none can
   std::int32_t priority = 0;
   std::uint64_t state_bytes = 0;
   Place from;
   std::optional<Place> to;
-  MigrationId migration = 0;  // the newest
+  MigrationId migration = 0;  // the job's newest migration
   std::uint32_t attempts = 0;
   bool restore_tried = false;
   std::optional<double> downtime_ms;
@@ -95,7 +95,7 @@ constexpr auto fields_of(record::Of<T>) {
 enum class DrainResult : std::uint8_t {
   kNone = 0,
   kEmpty,
-  kIncomplete,  // something could not be moved
+  kIncomplete,  // a job could not be moved
   kDeadline,
   kCancelled,
 };
@@ -113,7 +113,7 @@ constexpr auto names_of(record::Of<DrainResult>) {
 struct Drain {
   DrainId id = 0;
   Scope scope;
-  std::uint32_t parallel = 2;  // moves out of the node at a time
+  std::uint32_t parallel = 2;  // simultaneous moves out of the node
   Fallback fallback = Fallback::kLeave;
   std::string reason;
   std::int64_t deadline_ms = 0;
@@ -128,7 +128,8 @@ struct Drain {
   [[nodiscard]] bool open() const { return result == DrainResult::kNone; }
   [[nodiscard]] DrainJob* find(JobId job);
 };
-// The fields that the store keeps; its id has a column of its own. Reading throws record::DocumentError, which the table catches.
+// The fields that the store records. The id has a column of its own. Reading throws record::DocumentError,
+// which the table catches.
 template <std::same_as<Drain> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
@@ -140,22 +141,24 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("jobs", &T::jobs), record::field("revision", &T::revision));
 }
 
-// "d3 of node-a": also the reason of the moves and restores that it begins.
+// Returns "d3 of node-a". drain_reason() is the reason of the moves and restores that the drain begins.
 [[nodiscard]] std::string drain_label(const Drain& drain);
 [[nodiscard]] std::string drain_reason(const Drain& drain);
 
 // A move is given so much time at least, even past the deadline.
 inline constexpr std::int64_t kShortestMoveMs = 1'000;
-inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrations that began and failed
+inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // the limit for one job, counting migrations that
+                                                       // began and failed
 
-// In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the
-// older.
+// Returns whether `a` moves before `b`. The higher priority moves first. Then the smaller job moves first,
+// which frees most jobs soonest, and then the older.
 [[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);
 
-// How a drain ends, if it does now; `coming`: jobs are on their way to the place.
+// Returns the drain's result, or kNone if it does not end now. `coming` means that jobs are on their way to
+// the place.
 [[nodiscard]] DrainResult result_of(const Drain& drain, bool coming, bool deadline_passed);
-// 0 empty, 1 something could not be moved, 2 deadline or cancelled, 3 empty, but work was lost by a restore,
-// 4 a job was lost.
+// Returns the exit code: 0 for empty, 1 if a job could not be moved, 2 at the deadline or if canceled. It is
+// 3 for empty with work lost by a restore, and 4 if a job was lost.
 [[nodiscard]] int exit_code_of(const Drain& drain);
 
 }  // namespace ckpt::coordinator

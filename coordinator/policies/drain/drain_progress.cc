@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A restore of it is under way to the place.
+// Returns whether a restore of the job to the place is under way.
 bool is_restored_to(const Scope& scope, const Job& job) {
   return job.operation && job.operation->goal == OperationGoal::kRunning &&
          scope.covers(Place(job.operation->to_node, job.operation->to_gpu));
@@ -46,7 +46,7 @@ void take_in_leave(DrainJob& entry, const Job& job, const DrainView& view) {
     return;
   }
   const Migration* last = view.migration(entry.migration);
-  if (last != nullptr && last->open()) return;  // its measurements are to come
+  if (last != nullptr && last->open()) return;  // the migration's measurements have not arrived yet
   entry.state = DrainJobState::kMoved;
   entry.to = job.ranks.front().place;
   entry.downtime_ms = job.last_downtime_ms;
@@ -57,7 +57,7 @@ void look_at(const Drain& drain, DrainJob& entry, const Job& job, const DrainVie
              std::vector<FailedMove>& failed) {
   if (entry.state == DrainJobState::kRestoring) return;  // the restore reports how that ends
   if (!is_within(drain.scope, job)) return take_in_leave(entry, job, view);
-  if (is_gone(entry.state)) entry.state = DrainJobState::kWaiting;  // it came back
+  if (is_gone(entry.state)) entry.state = DrainJobState::kWaiting;  // the job returned to the place
   entry.state_bytes = job.state_bytes();
   entry.priority = job.spec.priority;
   if (const Migration* open = view.open_of(job.id)) return set_moving(entry, *open);

@@ -10,7 +10,8 @@ namespace ckpt::coordinator {
 
 namespace {
 
-constexpr std::uint64_t kSlowLinkBytesPerMs = 100'000;  // of a gigabit a second, without what frames take
+constexpr std::uint64_t kSlowLinkBytesPerMs = 100'000;  // the payload rate of a one-gigabit link, without
+                                                        // frame overhead
 
 }  // namespace
 
@@ -80,7 +81,7 @@ std::string failed_text(const Evacuation& evacuation) {
 }
 
 void escalate(Evacuation& evacuation, const Evacuation& further) {
-  // From now on the finding is the reason, and not how live moves went.
+  // From now on the reason is the finding, not the outcome of earlier live moves.
   if (further.outcome == wire::HealthOutcome::kRestore) {
     evacuation.failed.clear();
     evacuation.not_live.clear();

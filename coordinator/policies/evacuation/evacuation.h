@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that must leave a GPU in trouble, one entry for each, and the rules for the next one and for the
-// circuit breaker. Plain values and pure functions; Evacuations acts on them (evacuations.h). Times are Unix
-// milliseconds.
+// Jobs that must leave a faulty GPU, one entry for each, and the rules for the next evacuation and the
+// circuit breaker. Plain values and pure functions; Evacuations acts on them (evacuations.h). Times are in
+// Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@
 namespace ckpt::coordinator {
 
 using EvacuationId = std::uint64_t;
-[[nodiscard]] std::string evacuation_text(EvacuationId id);  // "e3"
+[[nodiscard]] std::string evacuation_text(EvacuationId id);  // for example "e3"
 
 enum class EvacuationState : std::uint8_t {
   kQueued = 1,
-  kMoving,     // live
-  kRestoring,  // from its newest image
+  kMoving,     // a live move is in progress
+  kRestoring,  // a restore from the newest image is in progress
   kParking,
-  kMoved,     // nothing was lost
-  kRestored,  // work since the image was lost
-  kParked,    // rests until a GPU has the memory
-  kGone,      // there was nothing to move any more
-  kLeft,      // not possible: an operator's matter
+  kMoved,     // the job was moved, and nothing was lost
+  kRestored,  // the job was restored, and the work since the image was lost
+  kParked,    // the job is parked until a GPU has the memory
+  kGone,      // there was no job left to move
+  kLeft,      // the evacuation is not possible, and an operator must decide
 };
 constexpr auto names_of(record::Of<EvacuationState>) {
   return record::names<EvacuationState>({{EvacuationState::kQueued, "queued"},
@@ -50,7 +50,7 @@ constexpr auto names_of(record::Of<EvacuationState>) {
   return state > EvacuationState::kQueued && !is_over(state);
 }
 
-// A live move to that GPU came to nothing.
+// A GPU to which a live move has failed, and the reason.
 struct FailedTarget {
   FailedTarget() = default;
   FailedTarget(Place place, std::string reason) : to(std::move(place)), reason(std::move(reason)) {}
@@ -65,28 +65,29 @@ constexpr auto fields_of(record::Of<T>) {
 struct Evacuation {
   EvacuationId id = 0;
   JobId job = 0;
-  Incarnation incarnation = 0;  // that its instance was started as; 0: not known
+  Incarnation incarnation = 0;  // the incarnation that the job's instance was started as; 0: not known
   std::string job_name;
   Place from;
   wire::HealthOutcome outcome = wire::HealthOutcome::kNone;
   bool urgent = true;
   bool leave_node = false;
-  bool revive = false;  // it may have ended of the fault
-  std::string reason;   // the finding's
+  bool revive = false;  // true if the job may have ended because of the fault
+  std::string reason;   // the finding's reason
   EvacuationState state = EvacuationState::kQueued;
-  std::string note;  // its progress, why it waits, the work that was lost
+  std::string note;  // the progress, the reason for waiting, or the work that was lost
   std::optional<Place> to;
   MigrationId migration = 0;
   std::optional<std::int64_t> lost_ms;
-  std::vector<std::int64_t> started_ms;  // each attempt
-  std::vector<FailedTarget> failed;      // that were tried live
-  std::string not_live;                  // why it is not moved live although its memory can be read
+  std::vector<std::int64_t> started_ms;  // the start time of each attempt
+  std::vector<FailedTarget> failed;      // the targets of failed live moves
+  std::string not_live;                  // why the job is not moved live although its memory can be read
   std::int64_t created_ms = 0;
   std::int64_t ended_ms = 0;
 
   [[nodiscard]] bool open() const { return !is_over(state); }
 };
-// The fields that the store keeps; its id has a column of its own. Reading throws record::DocumentError, which the table catches.
+// The fields that the store records. The id has a column of its own. Reading throws record::DocumentError,
+// which the table catches.
 template <std::same_as<Evacuation> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
@@ -107,36 +108,36 @@ struct EvacuationLimits {
   std::int64_t breaker_window_ms = 600'000;
   std::uint32_t attempts_per_job = 3;
   std::int64_t job_window_ms = 3'600'000;
-  std::size_t live_targets = 8;  // that one evacuation tries
+  std::size_t live_targets = 8;  // the most targets that one evacuation tries live
 };
 
-// How long a live move of so many bytes may take: `base_ms`, and the time that a link of a gigabit a second
-// takes for them.
+// Returns how long a live move of `bytes` bytes may take: `base_ms` plus their transfer time on a one-gigabit
+// link.
 [[nodiscard]] std::int64_t live_deadline_ms(std::int64_t base_ms, std::uint64_t bytes);
 
-// The evacuations to start now, best first. Urgent ones up to the limit: those whose memory can still be read
-// first, since it may not be for long; then restores, which lose nothing by waiting. Those that are not
-// urgent go one after the other, and only while nothing else does. `waiting`: queued ones for which nothing
-// has changed since they were tried.
+// Returns the evacuations to start now, best first. Urgent evacuations start up to the limit. Those whose
+// memory can still be read come first, since it may soon become unreadable. Then come restores, which lose
+// nothing by waiting. Other evacuations run one after the other, and only while no urgent one runs. `waiting`
+// has queued evacuations for which nothing has changed since the last attempt.
 [[nodiscard]] std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
                                                          const std::set<EvacuationId>& waiting,
                                                          const EvacuationLimits& limits);
 
-// Evacuations that were started within the window, and after `forgiven_ms`.
+// Returns the number of evacuations that were started within the window and after `forgiven_ms`.
 [[nodiscard]] std::uint32_t recent_starts(const std::vector<const Evacuation*>& all, std::int64_t now_ms,
                                           std::int64_t forgiven_ms, const EvacuationLimits& limits);
-// One more would be too many.
+// Returns whether one more evacuation would exceed the limit.
 [[nodiscard]] bool trips_breaker(std::uint32_t recent, const EvacuationLimits& limits);
 
-// Attempts at one job within its window. Live moves that came to nothing do not count: each had a target of
-// its own.
+// Returns the number of attempts at one job within its window. Failed live moves do not count, because each
+// had a different target.
 [[nodiscard]] std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all,
                                         std::int64_t now_ms, const EvacuationLimits& limits);
 
-// The targets that were tried live, and what came of each.
+// Returns the targets that were tried live, with the outcome of each.
 [[nodiscard]] std::string failed_text(const Evacuation& evacuation);
 
-// A further finding about a job that is on its way out already: the more severe verdict counts.
+// Merges a further finding about a job that is already being evacuated. The more severe verdict applies.
 void escalate(Evacuation& evacuation, const Evacuation& further);
 
 }  // namespace ckpt::coordinator

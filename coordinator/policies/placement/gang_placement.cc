@@ -11,10 +11,10 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNvlink = 2;          // more than any board
-constexpr double kFarthestBoard = 50;  // NVML's levels: 40 is one NUMA node, 50 beyond it
+constexpr double kNvlink = 2;          // nearer than GPUs on any common board
+constexpr double kFarthestBoard = 50;  // the limit of NVML's levels: 40 is one NUMA node, 50 is beyond it
 constexpr double kOneNumaNode = 1 - 40 / kFarthestBoard;
-constexpr double kOfScore = 0.01;  // decides among equals only
+constexpr double kOfScore = 0.01;  // the weight of the score, which decides only among equals
 
 double nearness(const GpuView& a, const GpuView& b) {
   const auto peer = std::find_if(a.peers.begin(), a.peers.end(),
@@ -34,7 +34,7 @@ struct Group {
   double worth = 0;
 };
 
-// The ranks that stay.
+// The neighbors of candidates: the ranks that stay.
 class Neighbours {
  public:
   Neighbours(const std::vector<Place>& places, const std::vector<GpuView>& gpus) {
@@ -43,7 +43,7 @@ class Neighbours {
       views_.push_back(&gpu);
     }
   }
-  // How many are on the same node, in the same NVLink domain, in the same rack.
+  // The number of staying ranks on the same node, in the same NVLink domain, and in the same rack.
   using Closeness = std::tuple<std::size_t, std::size_t, std::size_t>;
   [[nodiscard]] Closeness closeness(const GpuView& gpu) const {
     const auto count = [this](auto test) {
@@ -54,7 +54,7 @@ class Neighbours {
             count([&gpu](const GpuView& other) { return !gpu.fabric.empty() && other.fabric == gpu.fabric; }),
             count([&gpu](const GpuView& other) { return !gpu.rack.empty() && other.rack == gpu.rack; })};
   }
-  // To those on its node.
+  // Returns the nearness to the staying ranks on the GPU's node.
   [[nodiscard]] double nearness_of(const GpuView& gpu) const {
     double sum = 0;
     for (const GpuView* view : views_)
@@ -66,7 +66,7 @@ class Neighbours {
   std::vector<const GpuView*> views_;
 };
 
-// Grown from one of them by whichever adds the most.
+// Grows a group from the member `first`. Each step adds the member that increases the group's worth the most.
 Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks,
            const Neighbours& neighbours) {
   Group group;
@@ -98,7 +98,7 @@ Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks
 // The suitable GPUs of each node.
 using Nodes = std::map<std::string, std::vector<Member>>;
 
-// How many ranks a node takes.
+// The number of ranks that a node takes.
 struct Share {
   std::string node;
   std::size_t ranks = 0;
@@ -124,7 +124,8 @@ Group best_group(const std::vector<Member>& node, std::size_t ranks, const Neigh
   return best;
 }
 
-// On the node that is nearest to the ranks that stay, then on that with the best group; empty: none has enough.
+// Returns the shares on one node. The node nearest to the staying ranks is preferred, then the node with the
+// best group. Empty: no node has enough GPUs.
 std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks, const Neighbours& neighbours) {
   std::vector<Share> shares;
   std::pair<Neighbours::Closeness, double> best;
@@ -153,7 +154,8 @@ std::vector<Share> spread_evenly(const std::vector<std::string>& nodes, std::siz
   return shares;
 }
 
-// The largest nodes first, and for the rest the smallest that takes all of it. Empty: they have too few GPUs.
+// Returns the shares on few nodes. The largest nodes are taken first. The rest goes to the smallest node that
+// takes all of it. Empty: the nodes have too few GPUs.
 std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
   std::stable_sort(nodes.begin(), nodes.end(),
                    [](const Share& a, const Share& b) { return a.ranks > b.ranks; });

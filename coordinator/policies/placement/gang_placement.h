@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs for all ranks of a job, or none of them. Pure functions.
+// The placement of all ranks of a job on GPUs, or of none. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,32 +10,32 @@
 
 namespace ckpt::coordinator {
 
-// How the ranks of a job stand.
+// The distribution of a job's ranks over nodes.
 struct GangShape {
   std::size_t ranks = 1;
   bool one_node = true;
-  // Not of one node: spread evenly over these, in this order, the first ones with one more; a node that is named
-  // twice takes two shares. Empty: over as few nodes as
-  // can take them, of one rack if one has enough.
+  // The nodes for ranks that need not be on one node. The ranks are spread evenly in this order, and the
+  // first nodes take one more. A node that is named twice takes two shares. Empty: as few nodes as possible,
+  // all of one rack if one rack has enough.
   std::vector<std::string> nodes;
-  // GPUs of ranks that stay where they are. Near to them is chosen first: a node of theirs, then their NVLink domain, then
-  // their rack.
+  // The GPUs of ranks that stay. GPUs near to them are preferred: first on one of their nodes, then in their
+  // NVLink domain, then in their rack.
   std::vector<Place> beside;
 };
 
 struct GangPlan {
-  std::vector<Place> places;          // by rank, those of a node side by side; empty: not possible
-  std::string reason;                 // why not
+  std::vector<Place> places;  // places by rank, with the ranks of a node adjacent; empty: not possible
+  std::string reason;         // why the placement is not possible
   std::vector<Candidate> candidates;  // all GPUs, as for a job of one rank
 };
 
-// `candidates`: those of one rank, best first (rank_candidates()). Of a node the GPUs that are nearest to each other by
-// NVLink, then by their common ancestor on the board, are chosen. Where the driver tells no ancestor the NUMA node counts.
-// Among equals those of the higher scores are chosen.
+// Places the ranks. `candidates` are those of one rank, best first (rank_candidates()). On a node the GPUs
+// nearest to each other are chosen: by NVLink, then by their common ancestor on the board. If the driver
+// reports no ancestor, the NUMA node is used. Among equals the GPUs with higher scores are chosen.
 [[nodiscard]] GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
                                   const GangShape& shape);
 
-// "node-a 2 ranks, node-b 1 rank".
+// Returns "node-a 2 ranks, node-b 1 rank".
 [[nodiscard]] std::string shares_text(const std::vector<Place>& places);
 
 }  // namespace ckpt::coordinator

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Over which network a job moves between two nodes: the first of the source's that the target has, too, by the
-// same name and transport. Address i of one side is paired with address i of the other; what one side has
-// more is not used. Pure functions; an agent that names no networks has one that needs no name.
+// The network over which a job moves between two nodes. It is the first network of the source that the target
+// also has, with the same name and transport. Address i of one side is paired with address i of the other.
+// Surplus addresses of one side are not used. Pure functions. An agent that names no networks has one
+// network, which needs no name.
 #pragma once
 
 #include <string>
@@ -21,12 +22,13 @@ struct AddressPair {
 };
 
 struct SharedNetwork {
-  std::string name;  // empty: a node names none
+  std::string name;  // empty: a node names no network
   wire::LaneTransport transport = wire::LaneTransport::kInvalid;
   std::vector<AddressPair> paths;
 };
 
-// `asked`: only that one; empty: any. kRefused: what each node has.
+// Returns the network that both nodes have. `asked` restricts the choice to one name; empty: any. Returns
+// kRefused with the networks of each node if there is none.
 [[nodiscard]] Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetworks& target,
                                                    const std::string& asked);
 

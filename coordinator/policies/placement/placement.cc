@@ -10,7 +10,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Whether it would do once its node is back, its memory free, and no finding recent.
+// Checks whether the GPU would be suitable once its node is connected, its memory is free, and it has no
+// recent finding.
 bool may_do_later(GpuView gpu, const PlacementRequest& request) {
   gpu.connected = true;
   gpu.suspect.clear();

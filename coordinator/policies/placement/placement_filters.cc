@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filters. Each is one function: nothing, or the objection for users.
+// The placement filters. Each filter is one function that returns nothing, or an objection for display.
 #include <fmt/format.h>
 
 #include <array>
@@ -38,13 +38,15 @@ Objection suspect(const GpuView& gpu, const PlacementRequest&) {
   return gpu.suspect.empty() ? std::nullopt : Objection(gpu.suspect);
 }
 
-// A GPU that is "unhealthy" for it needs no second objection.
+// Objects to a GPU for which the driver requests a recovery action. A GPU that is "unhealthy" because of that
+// action needs no second objection.
 Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
   if (gpu.recovery_action == 0 || !gpu.healthy) return std::nullopt;
   return fmt::format("the driver asks for recovery action {}", gpu.recovery_action);
 }
 
-// NVIDIA: such a GPU should be reset before anything is moved to it.
+// Objects to a GPU with memory rows that wait to be remapped. NVIDIA recommends resetting such a GPU before
+// any job is moved to it.
 Objection needs_remapping(const GpuView& gpu, const PlacementRequest&) {
   if (gpu.remap_failed) return "a row of its memory could not be remapped";
   return gpu.remap_pending ? Objection("rows of its memory wait for a reset to be remapped") : std::nullopt;
@@ -77,7 +79,7 @@ Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
   return network ? std::nullopt : Objection(network.error().message());
 }
 
-// Also without any other job.
+// Checks whether the GPU is too small even without any other job.
 bool is_too_small(const GpuView& gpu, const PlacementRequest& request) {
   return gpu.total_bytes < request.memory_bytes + request.margin_bytes;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The score of a suitable GPU. Each term is one function with a weight of its own; a term of zero is left
-// out.
+// The score of a suitable GPU. Each term is one function with its own weight. A term of zero is left out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A job less on the GPU outweighs all that affinity, memory and model can do together (1.45).
+// One job less on the GPU outweighs the sum of affinity, memory and model (1.45).
 constexpr double kJobWeight = -2.0;
 constexpr double kNodeJobWeight = -0.25;
 constexpr double kNodeMigrationWeight = -0.3;
@@ -69,7 +68,7 @@ Term rack(const GpuView& gpu, const GpuView& other) {
 
 constexpr std::array<AffinityTerm, 4> kAffinityTerms{nvlink, numa, ancestor, rack};
 
-// The best that any of them gives.
+// Returns the best term among the terms for the other GPUs.
 Term best_of(AffinityTerm affinity, const GpuView& gpu, const std::vector<const GpuView*>& others) {
   Term best;
   for (const GpuView* other : others) {

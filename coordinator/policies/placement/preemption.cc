@@ -14,12 +14,13 @@ std::uint64_t sum_of(const std::vector<Occupant>& victims) {
 }
 
 bool fits(const GpuView& gpu, const PlacementRequest& request, const std::vector<Occupant>& victims) {
-  // Promises may be more than the free memory: available_bytes() would be 0 for any of these.
+  // The promised memory may exceed the free memory, and then available_bytes() would be 0 for every choice of
+  // victims.
   const std::uint64_t wanted = request.memory_bytes + request.margin_bytes + gpu.promised_bytes;
   return gpu.free_bytes + sum_of(victims) >= wanted;
 }
 
-// The fewest and lowest of the jobs that may go, or nothing.
+// Returns the fewest jobs of the lowest priority that suffice, or nullopt.
 std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const PlacementRequest& request,
                                                 const std::vector<Occupant>& may_go) {
   std::vector<Occupant> victims;
@@ -28,7 +29,7 @@ std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const Placem
     victims.push_back(next);
   }
   if (!fits(gpu, request, victims)) return std::nullopt;
-  // The highest first: a job that turned out not to be needed stays.
+  // Drops victims that proved unnecessary, the highest priority first.
   for (std::size_t i = victims.size(); i-- > 0;) {
     std::vector<Occupant> without = victims;
     without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));

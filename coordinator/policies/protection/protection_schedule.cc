@@ -64,7 +64,7 @@ void ProtectionSchedule::ended(wire::JobId job, std::int64_t now_ms, bool good) 
 std::optional<std::int64_t> ProtectionSchedule::next_due(std::int64_t now_ms) const {
   std::optional<std::int64_t> next;
   for (const auto& [job, entry] : entries_) {
-    // One that is overdue waits for something else than time.
+    // An overdue snapshot does not wait for a time.
     if (entry.running || entry.due_ms <= now_ms) continue;
     next = std::min(next.value_or(entry.due_ms), entry.due_ms);
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxOrderSteps = 10'000;
 
-using Places = std::vector<std::size_t>;  // GPU of each job
+using Places = std::vector<std::size_t>;  // the GPU of each job
 
 std::uint64_t remaining(std::uint64_t available, std::uint64_t bytes) {
   return available - std::min(available, bytes);
@@ -39,7 +39,7 @@ std::size_t free_count(const PackProblem& problem, const Places& places) {
   return count;
 }
 
-// Better: more GPUs free, then less to copy, then fewer moves.
+// The worth of a result. More free GPUs are better, then less data to copy, then fewer moves.
 struct Worth {
   Worth() = default;
   Worth(const PackProblem& problem, const Places& places) : free(free_count(problem, places)) {
@@ -57,7 +57,7 @@ struct Worth {
   std::size_t moves = 0;
 };
 
-// Puts the moves that lead to `places` into an order in which each fits.
+// An order of the moves to `places` in which each move fits.
 class Order {
  public:
   Order(const PackProblem& problem, const Places& places) : problem_(problem), places_(places) {
@@ -144,7 +144,7 @@ std::vector<std::uint64_t> load_of(const PackProblem& problem) {
   return load;
 }
 
-// Numbers 0..count-1, the smallest key first.
+// Returns the numbers 0..count-1, the smallest key first.
 template <class Key>
 std::vector<std::size_t> sorted_by(std::size_t count, Key key) {
   std::vector<std::size_t> numbers(count);
@@ -154,8 +154,8 @@ std::vector<std::size_t> sorted_by(std::size_t count, Key key) {
   return numbers;
 }
 
-// The lightest GPUs first: all jobs of one go where others are already, the largest first, each where it fits
-// best.
+// A greedy search that empties the lightest GPUs first. All jobs of such a GPU go to GPUs with jobs, the
+// largest job first, each where it fits best.
 class Greedy {
  public:
   explicit Greedy(const PackProblem& problem) : problem_(problem), places_(places_now(problem)) {
@@ -206,7 +206,7 @@ class Greedy {
   std::vector<bool> took_;
 };
 
-// Every place for every job, branch and bound.
+// A branch-and-bound search over every place for every job.
 class Search {
  public:
   Search(const PackProblem& problem, Best& best, std::size_t budget)
@@ -216,7 +216,7 @@ class Search {
       jobs_on_.push_back(gpu.pinned ? 1 : 0);
     }
     const std::vector<std::uint64_t> load = load_of(problem);
-    // Lightest GPU first: whether it becomes free is decided early.
+    // The lightest GPU comes first, because then it is decided early whether that GPU becomes free.
     const auto key = [&](std::size_t j) {
       const PackJob& job = problem.jobs[j];
       return std::tuple(load[job.gpu], job.gpu, ~job.bytes, j);
@@ -227,12 +227,12 @@ class Search {
         ++jobs_on_[job.gpu];
         continue;
       }
-      left_[job.gpu] += job.bytes;  // as if it were nowhere yet
+      left_[job.gpu] += job.bytes;  // counts the job as not placed yet
       undecided_bytes_ += job.bytes;
       order_.push_back(j);
     }
   }
-  // True if all was looked at.
+  // Runs the search. Returns true if all combinations were examined.
   bool run() {
     decide(0);
     return steps_ <= budget_;
@@ -268,7 +268,7 @@ class Search {
     --jobs_on_[gpu];
     left_[gpu] += job.bytes;
   }
-  // Whether the decided part can still become better than the best.
+  // Returns whether the decided part can still lead to a better result than the best.
   [[nodiscard]] bool promising() const {
     Worth bound;
     bound.free = max_free();
@@ -276,7 +276,7 @@ class Search {
     bound.moves = moves_;
     return bound.better_than(best_.worth());
   }
-  // GPUs without a job so far, but for those that the undecided jobs need at least.
+  // Returns the number of GPUs without a job so far, minus the least number that the undecided jobs need.
   [[nodiscard]] std::size_t max_free() const {
     std::uint64_t homeless = undecided_bytes_;
     std::size_t free = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxText = 64 << 10;
 
-// The number that `text` begins with, blanks left out.
+// Returns the number at the beginning of `text`, after skipping blanks.
 std::optional<std::uint64_t> number_of(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   std::uint64_t number = 0;
@@ -37,7 +37,7 @@ std::uint64_t left_on_machine(const std::string& proc) {
   return kib ? *kib << 10 : kMemoryUnknown;
 }
 
-// The bytes that one group leaves. "max" is no number, and no limit.
+// Returns the bytes that one group leaves. "max" is not a number, so it means no limit.
 std::uint64_t left_in_group(const std::string& folder) {
   const auto limit = number_in(folder + "/memory.max");
   const auto used = number_in(folder + "/memory.current");

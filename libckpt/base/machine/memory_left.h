@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take without the kernel killing anything. That is the least of what
-// the machine has available and what its own control groups (version 2) leave. Threads: any. Errors: none; a
-// limit that cannot be read is none.
+// The memory that this process may still take before the kernel kills a process. It is the minimum of the
+// machine's available memory and the remaining memory of its own control groups (version 2).
+// Threads: any. Errors: none; a limit that cannot be read is ignored.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace ckpt {
 
 inline constexpr std::uint64_t kMemoryUnknown = std::numeric_limits<std::uint64_t>::max();
 
-// In bytes; kMemoryUnknown where nothing can be read. `proc` and `groups`: where these file systems are.
+// Returns the memory in bytes, or kMemoryUnknown if nothing can be read. `proc` and `groups` are the mount
+// points of these file systems.
 [[nodiscard]] std::uint64_t memory_left(const std::string& proc = "/proc",
                                         const std::string& groups = "/sys/fs/cgroup");
 

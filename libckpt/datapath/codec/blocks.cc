@@ -21,7 +21,8 @@ std::size_t bytes_of(std::size_t block, std::size_t chunk_bytes) noexcept {
   return std::min(kPatchBlockBytes, chunk_bytes - block * kPatchBlockBytes);
 }
 
-// The bytes of the blocks that a mask of the right length names; nullopt if it names one behind the end.
+// Returns the bytes of the blocks that a mask of the right length names. Returns nullopt if the mask names a
+// block beyond the end.
 template <class WordAt>
 std::optional<std::size_t> named_bytes(std::size_t chunk_bytes, WordAt&& word_at) noexcept {
   const std::size_t blocks = block_count(chunk_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding::kBlocks: a patch of a chunk of which the other side holds an older version: which 4 KiB blocks
-// changed, and those blocks. For jobs that write a little here and there (hot sets, caches), where a whole
-// chunk would be sent for a few pages.
+// Encoding::kBlocks, a patch for a chunk of which the other side has an older version. It lists the changed 4
+// KiB blocks, followed by their content. It is for jobs that write small scattered parts (hot sets, caches),
+// where a whole chunk would be sent for a few pages.
 //
 //   std::array<std::uint32_t, block_mask_words(kMaxChunkBytes)> mask{};   set_block(mask, i) for each block
 //                                                                         that changed
@@ -12,11 +12,11 @@
 //
 // On the wire (little endian): ceil(blocks / 32) words of u32, then the changed blocks in order. Block i is
 // bit i % 32 of word i / 32; unused bits are zero. The last block of a chunk is short if the chunk's length
-// is no multiple of 4 KiB.
+// is not a multiple of 4 KiB.
 //
-// Threads: any, stateless; nothing is allocated. Ownership: a Patch points into what was parsed. Errors:
-// parse_blocks gives kCorrupt for anything that encode_blocks would not have made of a chunk of that length;
-// input is never trusted. Sizes are bytes.
+// Threads: any, stateless; nothing is allocated. Ownership: a Patch points into the parsed bytes. Errors:
+// parse_blocks returns kCorrupt for anything that encode_blocks would not have made from a chunk of that
+// length. Input is never trusted. Sizes are bytes.
 #pragma once
 
 #include <cstddef>
@@ -43,19 +43,19 @@ constexpr void set_block(std::span<std::uint32_t> mask, std::size_t block) noexc
   return (mask[block / 32] >> (block % 32) & 1) != 0;
 }
 
-// The number of bytes that encode_blocks() would write. 0 if `mask` is not of block_mask_words(chunk_bytes)
-// words or names blocks behind the end.
+// Returns the number of bytes that encode_blocks() would write. Returns 0 if `mask` does not have
+// block_mask_words(chunk_bytes) words or names blocks beyond the end.
 [[nodiscard]] std::size_t blocks_size(std::size_t chunk_bytes, std::span<const std::uint32_t> mask) noexcept;
 
-// Bytes written to `out`. nullopt: it would be no shorter than the chunk, `out` is too short, or the mask
-// does not fit the chunk.
+// Returns the number of bytes written to `out`. Returns nullopt if the result would be no shorter than the
+// chunk, `out` is too short, or the mask does not fit the chunk.
 [[nodiscard]] std::optional<std::size_t> encode_blocks(std::span<const std::byte> chunk,
                                                        std::span<const std::uint32_t> mask,
                                                        std::span<std::byte> out) noexcept;
 
-// A run of neighbouring blocks.
+// A run of adjacent blocks.
 struct Piece {
-  std::size_t offset = 0;  // in the chunk
+  std::size_t offset = 0;  // the offset in the chunk
   std::span<const std::byte> bytes;
 };
 
@@ -84,7 +84,7 @@ class Patch {
 
     std::span<const std::byte> mask_, left_;
     std::size_t chunk_bytes_ = 0;
-    std::size_t block_ = 0;  // the next to look at
+    std::size_t block_ = 0;  // the next block to check
     Piece piece_;            // empty at the end
   };
 

@@ -7,9 +7,9 @@ namespace ckpt::codec {
 namespace {
 
 constexpr double kMinGain = 1.03;
-// How much faster than the fastest one known an encoding that was never tried may be.
+// The assumed speed of an untried encoding, relative to the fastest known one.
 constexpr double kSpread = 4;
-// A new observation's weight is one in so many: a preempted thread must not decide.
+// The inverse weight of a new observation: a single preempted thread must not decide.
 constexpr std::int64_t kMemory = 8;
 
 constexpr std::array kLearnt = {Encoding::kPlanes2, Encoding::kPlanes4, Encoding::kDifference2,
@@ -22,7 +22,7 @@ void Chooser::observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) 
   if (plain_bytes == 0 || busy <= 0) return;
   const auto seen = static_cast<std::int64_t>(
       std::min(1e15, static_cast<double>(plain_bytes) * 1e9 / static_cast<double>(busy)));
-  // Two threads at once may lose one of the observations: there are more.
+  // Two concurrent threads may lose one of the observations, but more observations follow.
   auto& rate = rate_[static_cast<std::size_t>(encoding)];
   const auto old = static_cast<std::int64_t>(rate.load(std::memory_order_relaxed));
   const std::int64_t now = old == 0 ? seen : old + (seen - old) / kMemory;
@@ -79,7 +79,7 @@ Encoding Chooser::choose_by_gain(const Estimate& estimate) const noexcept {
   };
   consider(estimate.planes, estimate.planes_ratio);
   consider(estimate.difference, estimate.difference_ratio);
-  // Only one that could win is worth a try.
+  // Only an encoding that could win is worth a trial.
   if (doubtful != Encoding::kRaw && doubtful_gain > best_gain && take(trials_left_)) return doubtful;
   return best;
 }

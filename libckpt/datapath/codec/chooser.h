@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the pipeline is
-// not used").
+// The decision whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the
+// pipeline is not used").
 //
 // There are n coding threads at C bytes/s each and a link of L bytes/s. Encoding by ratio r makes the
-// transfer take max(1/(n*C), 1/(r*L)) per byte instead of 1/L. It gains min(n*C/L, r).
-// C is learnt from earlier chunks, per encoding; set_link_rate() gives L. Below a gain of 3 % a chunk is sent
-// raw.
+// transfer take max(1/(n*C), 1/(r*L)) per byte instead of 1/L. It gains min(n*C/L, r). C is learned from
+// earlier chunks, per encoding; set_link_rate() sets L. Below a gain of 3 % a chunk is sent raw.
 //
-// A rate that is unknown or was too low is tried again with a few chunks of every thousand, since cores get
-// busy and free.
+// An encoding with an unknown or too low rate is tried again with a few chunks of every thousand, since the
+// cores' load changes.
 //
 //   if (chooser.may_encode()) {
 //     const Estimate estimate = coder.estimate(chunk, previous);
@@ -17,11 +16,11 @@
 //       chooser.observe(encoding, chunk.size(), busy);
 //   }
 //
-// Forced modes: kRaw never encodes. kPlanes uses the best planes, however slow. kDifference uses the
-// difference where there is a previous version and it shrinks, else planes. Both send raw what does not
-// shrink.
+// There are forced modes. kRaw never encodes. kPlanes uses the best planes, however slow. kDifference uses
+// the difference if there is a previous version and the difference is smaller, otherwise planes. kPlanes and
+// kDifference send chunks raw that do not shrink.
 //
-// Threads: any; lock-free. No function fails. Rates are bytes per second, 0 = not known.
+// Threads: any; lock-free. No function fails. Rates are bytes per second; 0 means not known.
 #pragma once
 
 #include <array>
@@ -34,7 +33,7 @@
 
 namespace ckpt::codec {
 
-// The operator's choice (--codec). Values are on the wire.
+// The operator's choice (--codec). The values are sent on the wire.
 enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
 [[nodiscard]] constexpr bool is_known(CodecMode mode) {
   return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
@@ -42,27 +41,29 @@ enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes
 
 class Chooser {
  public:
-  // `threads`: how many encode at the same time.
+  // Makes a chooser. `threads` is the number of threads that encode at the same time.
   Chooser(CodecMode mode, std::uint32_t threads) : mode_(mode), threads_(threads) {}
 
-  // The link's limit, or the rate that was measured while only sending. Until it is known, kAuto sends raw.
+  // Sets the link's limit, or the rate that was measured while only sending. Until the rate is known, kAuto
+  // sends raw.
   void set_link_rate(std::uint64_t bytes_per_second) noexcept { link_rate_.store(bytes_per_second); }
-  // The cost of an encoding, on the thread that did it, sampling included. Not for a chunk that was given up:
-  // that is quick, and no measure of the rate. Only planes and differences are learnt.
+  // Notes the time of an encoding on its thread, including sampling. Do not call it for an abandoned chunk,
+  // whose time is short and does not measure the rate. Only the rates of planes and differences are learned.
   void observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) noexcept;
-  // False: sampling this chunk cannot change the answer, which is kRaw. Counts chunks: ask once per chunk.
+  // Returns false if sampling this chunk cannot change the answer, which is kRaw. It counts chunks, so call
+  // it once per chunk.
   [[nodiscard]] bool may_encode() const noexcept;
   // Returns the encoding to use for a chunk with this estimate.
   [[nodiscard]] Encoding choose(const Estimate& estimate) const noexcept;
   [[nodiscard]] CodecMode mode() const noexcept { return mode_; }
-  // The rate of one thread with it, as learnt.
+  // Returns the learned rate of one thread with the encoding.
   [[nodiscard]] std::uint64_t rate(Encoding encoding) const noexcept {
     return rate_[static_cast<std::size_t>(encoding)].load(std::memory_order_relaxed);
   }
 
  private:
   static constexpr std::size_t kEncodings = static_cast<std::size_t>(Encoding::kLast) + 1;
-  // So many chunks in each round of kRetryEvery are sampled and encoded though it does not seem to pay.
+  // The number of chunks per kRetryEvery that are sampled and encoded although encoding does not seem to pay.
   static constexpr std::int32_t kTrials = 8;
   static constexpr std::uint32_t kRetryEvery = 1024;
 
@@ -74,8 +75,8 @@ class Chooser {
   const CodecMode mode_;
   const std::uint32_t threads_;
   std::atomic<std::uint64_t> link_rate_{0};
-  std::array<std::atomic<std::uint64_t>, kEncodings> rate_{};  // of one thread, learnt
-  // A call changes the answer to the next call, not the property of the chunk: hence mutable.
+  std::array<std::atomic<std::uint64_t>, kEncodings> rate_{};  // the learned rates of one thread
+  // Mutable, because a call changes the answer to the next call, but not a property of the chooser.
   mutable std::atomic<std::uint32_t> asked_{0};
   mutable std::atomic<std::int32_t> samples_left_{kTrials}, trials_left_{kTrials};
 };

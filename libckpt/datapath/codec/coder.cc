@@ -17,20 +17,22 @@
 namespace ckpt::codec {
 namespace {
 
-// Above it packing a plane saves less than it costs.
+// The entropy above which packing a plane costs more than it saves.
 constexpr double kMaxPackedBits = 7.7;
-// Below it a plane holds runs: Huffman gives a whole bit a byte, and matches are found faster than its table
-// pays.
+// The entropy below which a plane has runs. Huffman codes need a whole bit per byte there, and finding
+// matches is cheaper than building a Huffman table.
 constexpr double kMaxRunBits = 0.5;
-// Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
+// The entropy above which the lowest plane may be noise except for its sign bit. Seven-bit packing is tried
+// then.
 constexpr double kMinSevenBits = 6.75;
-// How a plane is stored, in the top bits of its length.
+// The way in which a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
-// A gain below it does not pay for the header and the work.
+// The least gain that is worth the header and the work.
 constexpr double kMinRatio = 1.02;
-// Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two.
-// That matters for plain planes only; the difference of words carries from one half into the other.
+// The factor by which words must beat halves. Pairs of half floats look as good as words: their exponents
+// fill two planes of four instead of one of two. That matters for plain planes only, because the difference
+// of words carries from one half into the other.
 constexpr double kWiderMustWin = 1.03;
 
 constexpr std::size_t width_of(Encoding encoding) {
@@ -46,14 +48,15 @@ constexpr std::size_t width_of(Encoding encoding) {
   }
 }
 
-// The packed size of a plane of this entropy, in bits per byte: Huffman wastes some, and needs at least one.
+// Returns the packed size of a plane of this entropy, in bits per byte. Huffman codes waste some, and need at
+// least one bit.
 double packed_bits(double entropy) {
   if (entropy > kMaxPackedBits) return 8;
   if (entropy > kMaxRunBits) return std::max(1.02, entropy * 1.01 + 0.02);
   return std::min(1.02, entropy * 1.4 + 0.02);
 }
 
-// The header's length and zstd's own of a plane, in bytes.
+// The bytes of a plane's length in the header and of zstd's own header.
 constexpr double kOverhead = 24;
 
 double ratio_of(std::size_t width, const PlaneEntropy& entropy, std::size_t bytes) {
@@ -78,16 +81,17 @@ struct Coder::State {
   PlanePacker packer;
   EntropySampler sampler;
   const std::size_t max_chunk_bytes;
-  const std::unique_ptr<std::byte[]> scratch;  // the packed planes of one chunk, unpacked
+  const std::unique_ptr<std::byte[]> scratch;  // the unpacked form of the chunk's planes that are stored
+                                               // packed
 
-  // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has
-  // changed meanwhile, the wrong planes are packed: worse, but not wrong.
+  // The entropies that estimate() took, for the following encode() of the same memory. If that memory has
+  // changed meanwhile, other planes are packed: the result is larger, but correct.
   struct Sample {
     const std::byte* chunk = nullptr;
     std::size_t bytes = 0;
     PlaneEntropy entropy{};
   };
-  std::array<Sample, 4> samples;  // by sample_index()
+  std::array<Sample, 4> samples;  // indexed by sample_index()
   static std::size_t sample_index(std::size_t width, bool difference) {
     return (width == 4 ? 1 : 0) + (difference ? 2 : 0);
   }
@@ -96,7 +100,7 @@ struct Coder::State {
                 const PlaneEntropy& entropy) noexcept {
     samples[sample_index(width, difference)] = {chunk.data(), chunk.size(), entropy};
   }
-  // The remembered sample, once; else a new one.
+  // Returns the remembered sample, only once. Otherwise takes a new sample.
   PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
                            std::span<const std::byte> previous) noexcept {
     const Sample& found = samples[sample_index(width, !previous.empty())];
@@ -106,7 +110,7 @@ struct Coder::State {
     return entropy;
   }
 
-  // The plane's length with its flag, as in the header.
+  // Packs a plane and returns its length with the flag, in the header's form.
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
                                     std::span<std::byte> out) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
@@ -119,7 +123,7 @@ Coder::Coder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Coder::~Coder() = default;
 
 Result<std::unique_ptr<Coder>> Coder::create(std::size_t max_chunk_bytes) {
-  // Lengths are 30 bits on the wire.
+  // Lengths have 30 bits on the wire.
   if (max_chunk_bytes == 0 || max_chunk_bytes > kLengthMask) {
     return Error(ErrorCode::kInvalidArgument,
                  "No coder for chunks of " + std::to_string(max_chunk_bytes) + " bytes");
@@ -151,7 +155,7 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
   consider(Encoding::kPlanes2, best.planes, best.planes_ratio, plain.halves);
   consider(Encoding::kPlanes4, best.planes, best.planes_ratio, plain.words);
   if (previous.size() != chunk.size()) return best;
-  // The planes have already shown the width of the elements, if anything could.
+  // The planes have already shown the width of the elements, if anything can.
   if (best.planes != Encoding::kPlanes4) {
     consider(Encoding::kDifference2, best.difference, best.difference_ratio,
              state_->sampler.sample(2, chunk, previous));
@@ -199,7 +203,7 @@ std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<con
   const std::size_t left_over = chunk.size() % width;
   const PlaneEntropy entropy = take_sample(width, chunk, previous);
 
-  // Stored planes are split straight to where they stay, the others into the scratch.
+  // Stored planes are split directly to their final place, the others into the scratch memory.
   PlanesOut planes{};
   std::size_t used = width * 4;
   std::size_t scratched = 0;

@@ -9,18 +9,18 @@
 //   if (auto size = coder->encode(estimate.encoding, chunk, previous, out)) ...   // nullopt: send it raw
 //   CKPT_TRYV(coder->decode(encoding, encoded, previous, chunk_out));
 //
-// Elements of 2 bytes (bf16, fp16) and of 4 (fp32) have encodings of their own. A chunk of anything else, or
-// of odd length, is encoded all the same if it pays. `previous` is the chunk as the other side holds it, of
+// Elements of 2 bytes (bf16, fp16) and of 4 bytes (fp32) have their own encodings. A chunk of other data, or
+// of odd length, is encoded anyway if that pays. `previous` is the other side's version of the chunk, with
 // the same length.
 //
-// On the wire (little endian): one u32 per plane, least significant plane first, with its length here. Bit
-// 31: it is a frame of zstd's format (plane_packer.h). Bit 30: it is packed by seven_bits.h. Both: by
-// sparse_plane.h. Then come the planes that are stored as they are, then the packed ones, each in plane
-// order. Last are the bytes left over when the length is no multiple of the element. What a plane holds:
-// planes.h.
+// On the wire (little endian): one u32 per plane, least significant plane first, with the plane's length. Bit
+// 31: the plane is a frame of zstd's format (plane_packer.h). Bit 30: it is packed by seven_bits.h. Both
+// bits: it is packed by sparse_plane.h. The unpacked planes follow, then the packed planes, each in plane
+// order. Last are the remaining bytes if the length is not a multiple of the element. planes.h describes the
+// content of a plane.
 //
-// Threads: a Coder belongs to one thread at a time. Errors: decode gives kCorrupt for anything that does not
-// decode to exactly out.size() bytes; input is never trusted. Sizes are bytes.
+// Threads: a Coder belongs to one thread at a time. Errors: decode returns kCorrupt for anything that does
+// not decode to exactly out.size() bytes. Input is never trusted. Sizes are bytes.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,12 @@
 
 namespace ckpt::codec {
 
-// The result of encoding a chunk, estimated by a sample. Beside the most promising encoding stands the best
-// of each kind, for a chooser that weighs their costs; a kind that gains nothing is kRaw with ratio 1.
+// The estimated result of encoding a chunk, from a sample. Besides the most promising encoding, it has the
+// best encoding of each kind, for a chooser that weighs their costs. A kind without gain is kRaw with ratio
+// 1.
 struct Estimate {
   Encoding encoding = Encoding::kRaw;
-  double ratio = 1;  // plain bytes per encoded byte
+  double ratio = 1;  // the plain bytes per encoded byte
   Encoding planes = Encoding::kRaw;
   double planes_ratio = 1;
   Encoding difference = Encoding::kRaw;
@@ -51,18 +52,18 @@ class Coder {
   Coder(const Coder&) = delete;
   Coder& operator=(const Coder&) = delete;
 
-  // The most promising of the encodings; kRaw if none is. Costs 2 to 6 us whatever the chunk's size (the more
-  // if the chunk is not in the cache, and with `previous`), about a tenth of encoding 64 KiB, and saves
-  // encode() of the same chunk its own sampling.
+  // Returns the most promising encoding, or kRaw if there is none. It takes 2 to 6 us whatever the chunk's
+  // size, about a tenth of encoding 64 KiB. It takes longer if the chunk is not in the cache, and with
+  // `previous`. It saves encode() of the same chunk its own sampling.
   [[nodiscard]] Estimate estimate(std::span<const std::byte> chunk,
                                   std::span<const std::byte> previous) noexcept;
-  // Bytes written to `out`, whose size is at least the chunk's. nullopt: the encoding gains nothing on this
-  // chunk; `out` may have been written.
+  // Returns the number of bytes written to `out`, whose size is at least the chunk's. Returns nullopt if the
+  // encoding gains nothing on this chunk; `out` may have been written.
   [[nodiscard]] std::optional<std::size_t> encode(Encoding encoding, std::span<const std::byte> chunk,
                                                   std::span<const std::byte> previous,
                                                   std::span<std::byte> out) noexcept;
-  // Every encoding but kInvalid, kBlocks and kZero, kRaw included. `previous` may be empty unless the
-  // encoding needs it, and may be `out` itself. After an error `out` is as it was.
+  // Decodes every encoding except kInvalid, kBlocks and kZero. `previous` may be empty unless the encoding
+  // needs it, and may be `out` itself. After an error `out` is unchanged.
   Result<void> decode(Encoding encoding, std::span<const std::byte> encoded,
                       std::span<const std::byte> previous, std::span<std::byte> out);
 

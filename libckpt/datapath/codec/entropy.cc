@@ -11,7 +11,8 @@
 namespace ckpt::codec {
 namespace {
 
-// Miller and Madow: so many bits, over the number of samples, for each symbol seen but one.
+// The correction of Miller and Madow: this many bits, divided by the number of samples, for each distinct
+// symbol except one.
 constexpr double kCorrection = 1 / (2 * std::numbers::ln2);
 
 template <class Word>
@@ -21,8 +22,8 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
   return value;
 }
 
-// A share of the bytes that the next encoder of the chunk reads; no more of all of it than stays in the second
-// level.
+// Prefetches a share of the bytes that the next encoder of the chunk reads. All shares together fit into the
+// second-level cache.
 void prefetch_share(std::span<const std::byte> bytes, std::size_t share, std::size_t shares) noexcept {
   constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
   constexpr std::size_t kLineBytes = 64;
@@ -62,12 +63,12 @@ std::size_t EntropySampler::count(std::span<const std::byte> chunk,
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < sizeof(Word); ++p) ++counts[p][static_cast<std::uint8_t>(value >> (8 * p))];
   };
-  // Off any power of two, which a row's length may be.
+  // The distance avoids powers of two, which a row's length may be.
   const std::size_t slack = (apart - run) / kRunElements;
   const auto first_of = [&](std::size_t r) {
     return r * apart + (slack > 0 ? r * 0x9e3779b1U % slack * kRunElements : 0);
   };
-  // All of them on their way before the first is counted.
+  // All of these lines are prefetched before the first is counted.
   for (std::size_t r = 0; r < runs; ++r) {
     _mm_prefetch(reinterpret_cast<const char*>(chunk.data()) + first_of(r) * sizeof(Word), _MM_HINT_T0);
     if constexpr (kDifference) {
@@ -93,7 +94,7 @@ std::size_t EntropySampler::count(std::span<const std::byte> chunk,
 }
 
 double EntropySampler::bits_of(const Counts& counts, std::size_t samples) const noexcept {
-  std::array<float, 4> sum{};  // so that additions need not wait for one another
+  std::array<float, 4> sum{};  // separate sums, so that additions do not depend on one another
   for (std::size_t b = 0; b < 256; b += 4) {
     for (std::size_t lane = 0; lane < 4; ++lane) sum[lane] += weight_[counts[b + lane]];
   }

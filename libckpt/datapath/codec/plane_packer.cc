@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define ZSTD_STATIC_LINKING_ONLY  // contexts in memory of our own, bare frames
+#define ZSTD_STATIC_LINKING_ONLY  // for contexts in the caller's memory, and bare frames
 #include "libckpt/datapath/codec/plane_packer.h"
 
 #include <zstd.h>
@@ -22,7 +22,7 @@ struct Setting {
   ZSTD_cParameter parameter;
   int value;
 };
-// How far zstd jumps when it finds no match: past the end of every block.
+// The step of zstd after a failed search, which is beyond the end of every block.
 constexpr int kNeverSearch = 1 << 17;
 constexpr Setting kHuffman[] = {
     {ZSTD_c_compressionLevel, -100},
@@ -48,7 +48,7 @@ Error refused(std::string_view what, std::size_t code) {
                "zstd refused " + std::string(what) + ": " + std::string(ZSTD_getErrorName(code)));
 }
 
-// A context in its own memory, large enough for planes of `most` bytes.
+// Makes a context in its own memory, large enough for planes of `most` bytes.
 Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t most,
                                 std::unique_ptr<std::byte[]>& memory) {
   const Parameters parameters(ZSTD_createCCtxParams());

@@ -53,7 +53,8 @@ void merge_scalar(const PlanesIn& planes, const std::byte* previous, std::size_t
   merge_scalar_from<Word>(0, planes, previous, elements, out);
 }
 
-// The vector forms of rotated(), difference() and their inverses, for 16 words of 2 or 8 words of 4 bytes.
+// The vector forms of rotated(), difference() and their inverses, for 16 words of 2 bytes or 8 words of 4
+// bytes.
 template <int kBytes>
 struct Lanes;
 
@@ -142,7 +143,7 @@ template <int kBytes, bool kDifference>
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
-// Both handle 32 elements a turn and return how many they did.
+// Splits 32 elements per step and returns the number of processed elements, as does the next function.
 template <bool kDifference>
 [[gnu::target("avx2")]] std::size_t split2_avx2(const std::byte* in, const std::byte* previous,
                                                 std::size_t elements, const PlanesOut& planes) noexcept {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of 2 or 4 bytes split into byte planes (plane 0 holds the least significant bytes) and merged
-// back.
+// Elements of 2 or 4 bytes split into byte planes (plane 0 has the least significant bytes) and merged again.
 //
-// Before splitting, an element is rotated left by one bit. That moves the sign to the lowest bit and gives
-// the exponent a plane of its own in bf16 and fp32. With `previous` it becomes the zigzag of its difference
-// to the element of `previous` instead. Both are taken as integers in the order of the floats. So a small
-// step is a small number in either direction. Both are bijections on bits: NaN payloads, -0 and integers come
-// back as they were.
+// Before splitting, an element is rotated left by one bit. The rotation moves the sign to the lowest bit and
+// gives the exponent its own plane in bf16 and fp32. With `previous`, the element is replaced by the zigzag
+// of its difference to the element of `previous` instead. Both elements are taken as integers in the order of
+// the floats, so a small step in either direction is a small number. Rotation and difference are bijections
+// on bits: NaN payloads, -0 and integers are restored exactly.
 //
-// Vectorised for AVX2; the processor is asked once. Threads: any, stateless. No function fails. Sizes are
-// elements.
+// The code is vectorized for AVX2; the processor is queried once.
+// Threads: any, stateless. No function fails. Sizes are elements.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@ template <class Word>
 constexpr Word unrotated(Word value) noexcept {
   return std::rotr(value, 1);
 }
-// Floats as integers of the same order: those below zero count backwards.
+// Maps floats to integers of the same order: negative floats count backwards.
 template <class Word>
 constexpr Word ordered(Word value) noexcept {
   constexpr int kTop = sizeof(Word) * 8 - 1;
@@ -57,8 +56,8 @@ constexpr Word undifference(Word zigzag, Word previous) noexcept {
   return unordered(static_cast<Word>(step + ordered(previous)));
 }
 
-// One way of splitting and merging. `previous` is nullptr for plain planes. In merge, `out` may be `previous`
-// itself.
+// One implementation of splitting and merging. `previous` is nullptr for plain planes. In merge, `out` may be
+// `previous` itself.
 struct PlaneKernels {
   void (*split2)(const std::byte* in, const std::byte* previous, std::size_t elements,
                  const PlanesOut& planes) noexcept;
@@ -69,7 +68,7 @@ struct PlaneKernels {
   void (*merge4)(const PlanesIn& planes, const std::byte* previous, std::size_t elements,
                  std::byte* out) noexcept;
 };
-// The fastest one here, and the plain one that it must agree with.
+// Returns the fastest implementation for this processor. The scalar implementation gives the same results.
 [[nodiscard]] const PlaneKernels& plane_kernels() noexcept;
 [[nodiscard]] const PlaneKernels& scalar_plane_kernels() noexcept;
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint64_t kLowest = 0x0101010101010101;
 
-// Pairs of fields move together: 8 of 7 bits, 4 of 14, 2 of 28. (pext does it at once, but very slowly on
-// some processors.)
+// Squeezes the fields in pairs: 8 of 7 bits, 4 of 14, 2 of 28. (pext does this in one instruction, but very
+// slowly on some processors.)
 constexpr std::uint64_t squeezed(std::uint64_t x) noexcept {
   x >>= 1;
   x = (x & 0x007f007f007f007f) | (x & 0x7f007f007f007f00) >> 1;
@@ -34,7 +34,7 @@ bool pack_seven_bits(std::span<const std::byte> plane, std::span<std::byte> out)
     std::uint64_t word;
     std::memcpy(&word, plane.data() + g * 8, 8);
     odd |= word & kLowest;
-    // Planes of another kind are found out early.
+    // Planes of another kind are detected early.
     if (g % 64 == 0 && odd != 0) return false;
     word = squeezed(word);
     // The next group overwrites the eighth byte.

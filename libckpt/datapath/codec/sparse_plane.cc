@@ -15,13 +15,14 @@ constexpr std::size_t kSkip = 255;
 constexpr std::size_t kShare = 64;
 constexpr std::size_t kAlways = 16;
 
-// The value that two of three places have; any, if they all differ: then the plane is hardly of this kind.
+// Returns the value at two of three places. If all three differ, returns any of them: the plane is then
+// hardly sparse.
 std::byte likely_value(std::span<const std::byte> plane) noexcept {
   const std::byte first = plane.front(), last = plane.back();
   return first == last ? first : plane[plane.size() / 2];
 }
 
-// Where the next byte that is not `value` stands, from `at` on; the end if there is none.
+// Returns the position of the next byte that is not `value`, from `at` on. Returns the end if there is none.
 std::size_t find_other(std::span<const std::byte> plane, std::size_t at, std::byte value) noexcept {
   const std::uint64_t all = 0x0101010101010101 * std::to_integer<std::uint64_t>(value);
   for (; at + 8 <= plane.size(); at += 8) {
@@ -33,7 +34,8 @@ std::size_t find_other(std::span<const std::byte> plane, std::size_t at, std::by
   return at;
 }
 
-// How many bytes from `at` on are `value`, at least: whole steps, found fast.
+// Returns a lower bound for the number of bytes from `at` on that are `value`: whole steps, which are found
+// fast.
 [[gnu::target("avx2")]] std::size_t skip_avx2(std::span<const std::byte> plane, std::size_t at,
                                               std::byte value) noexcept {
   constexpr std::size_t kStep = 128;
@@ -65,7 +67,7 @@ std::optional<std::size_t> pack_sparse(std::span<const std::byte> plane, std::sp
   const std::byte value = likely_value(plane);
   out[0] = value;
   std::size_t used = 1;
-  std::size_t done = 0;  // bytes of the plane
+  std::size_t done = 0;  // the processed bytes of the plane
   for (;;) {
     const std::size_t other = find_other(plane, done + skip(plane, done, value), value);
     if (other == plane.size()) return used;
@@ -82,7 +84,7 @@ std::optional<std::size_t> pack_sparse(std::span<const std::byte> plane, std::sp
 bool unpack_sparse(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
   if (packed.empty() || plane.empty()) return false;
   std::memset(plane.data(), std::to_integer<int>(packed.front()), plane.size());
-  std::size_t at = 0;  // of the plane
+  std::size_t at = 0;  // the position in the plane
   for (std::size_t i = 1; i < packed.size(); ++i) {
     const auto distance = std::to_integer<std::size_t>(packed[i]);
     at += distance;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers that a launch over a list needs: a pinned host block and its twin in device memory. An event
-// shows when both may be used again. Made once, so that a launch allocates nothing. Threads: one at a time.
-// Errors: the driver's.
+// The buffers that a launch over a list needs: a pinned host block and its counterpart in device memory. An
+// event shows when both may be reused. They are made once, so that a launch allocates nothing.
+// Threads: one at a time. Errors: the driver's.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ class DeviceList {
   [[nodiscard]] std::byte* host() const noexcept { return static_cast<std::byte*>(host_); }
   [[nodiscard]] CUdeviceptr device_address() const noexcept { return device_address_; }
 
-  // [offset, offset + bytes) of the block, one way or the other, on `stream`.
+  // Copies [offset, offset + bytes) of the block in one direction, on `stream`.
   Result<void> upload(CUstream stream, std::size_t offset, std::size_t bytes);
   Result<void> download(CUstream stream, std::size_t offset, std::size_t bytes);
-  // Everything enqueued on `stream` so far belongs to this use of the block.
+  // Marks the work enqueued on `stream` so far as a use of the block.
   Result<void> mark(CUstream stream);
-  // Later work on `stream` waits for the last use of the block that was marked.
+  // Makes later work on `stream` wait for the last marked use of the block.
   Result<void> let_wait(CUstream stream) const;
   [[nodiscard]] bool busy() const noexcept { return busy_; }
   Result<bool> ready();

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "fingerprints are defined on little-endian words");
 
-// ChaCha20 keystream (RFC 8439) with nonce = (purpose, 0, 0), read as little-endian words.
+// The ChaCha20 keystream (RFC 8439) with nonce = (purpose, 0, 0), read as little-endian words.
 class KeyStream {
  public:
   KeyStream(const FingerprintKey& key, std::uint32_t purpose) noexcept {
@@ -39,7 +39,7 @@ class KeyStream {
     const std::uint64_t low = next32();
     return low | static_cast<std::uint64_t>(next32()) << 32;
   }
-  // Modulo 2^61, and 0 for p.
+  // Returns the next 64 bits modulo 2^61, and 0 for p.
   std::uint64_t next_field_element() noexcept { return reduce_once(next64() & kPrime); }
 
  private:

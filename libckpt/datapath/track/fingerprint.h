@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint. The chance of an error
-// is below 2^-95 per compare for a party that does not know the key (ENG-3). Keys are fresh for every
+// Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint. The probability of an
+// error is below 2^-95 per comparison for a party that does not know the key (ENG-3). Keys are new for every
 // migration and never leave the control plane. The definition is in fingerprint_core.h; all implementations
 // (scalar, AVX2, AVX-512, GPU) agree.
 //
@@ -10,14 +10,15 @@
 //   std::vector<std::uint32_t> marks(mark_count(bytes.size()));  // one for each block of 4 KiB
 //   Fingerprint f = fingerprint(*params, bytes, marks);                          // as fast
 //
-// Marks tell which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short
-// last one is filled up with zeroes) is part of the definition's step 3. It is the low 32 bits of z of lane
-// 0. It is the same on every processor and device. They are hints. Equal blocks have equal marks. Two
-// different blocks, chosen without the key, have equal ones with a chance below 2^-30. Their c[0..3] are
-// equal with at most 2^-96. If not, the difference of their z is uniform modulo p. Of the 2^61 - 1
-// differences fewer than 2^30 leave the low 32 bits alike (2^-31, and 2^-58 for the keys' bias). So of n
-// changed blocks one is missed with a chance below n * 2^-30. A chunk rebuilt from the blocks whose marks
-// differ must be compared by the fingerprint of the whole.
+// Marks show which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short
+// last block is filled up with zeros) is part of the definition's step 3. The mark is the low 32 bits of z of
+// lane
+// 0. A mark is the same on every processor and device. Marks are hints. Equal blocks have equal marks. Two
+// different blocks, chosen without the key, have equal marks with a probability below 2^-30. Their c[0..3]
+// are equal with a probability of at most 2^-96. If they differ, the difference of their z is uniform modulo
+// p. Of the 2^61 - 1 differences fewer than 2^30 leave the low 32 bits equal (2^-31, and 2^-58 for the keys'
+// bias). Among n changed blocks, a block is thus missed with a probability below n * 2^-30. A chunk rebuilt
+// from the blocks with different marks must be compared by the fingerprint of the whole chunk.
 //
 // Threads: everything here is immutable or pure. No function fails. Lengths are bytes.
 #pragma once
@@ -34,11 +35,11 @@ namespace ckpt::track {
 
 using FingerprintKey = std::array<std::byte, 32>;
 
-// The root over a table of fingerprints must not use the key of the fingerprints: a universal hash promises
-// nothing about messages that depend on its own key.
+// The purpose of a fingerprint's key. The root over a table of fingerprints must not use the key of the
+// fingerprints: a universal hash guarantees nothing for messages that depend on its own key.
 enum class FingerprintPurpose : std::uint32_t { kChunks = 0, kRoot = 1 };
 
-// The expanded key. Plain memory (FingerprintTables), so that it is uploaded to a device as it is.
+// The expanded key. It is plain memory (FingerprintTables), so that it can be uploaded to a device unchanged.
 class FingerprintParams {
  public:
   static std::shared_ptr<const FingerprintParams> expand(const FingerprintKey& key,
@@ -55,29 +56,31 @@ class FingerprintParams {
   FingerprintTables tables_;
 };
 
-// The fingerprint of host memory, by the fastest way this processor has. Any length; no alignment needed.
+// Returns the fingerprint of host memory, by the fastest method of this processor. Any length; no alignment
+// needed.
 [[nodiscard]] Fingerprint fingerprint(const FingerprintParams& params,
                                       std::span<const std::byte> bytes) noexcept;
 
-// Blocks, and so marks, of a message of `bytes`.
+// Returns the number of blocks, and so of marks, of a message of `bytes`.
 [[nodiscard]] constexpr std::uint64_t mark_count(std::uint64_t bytes) noexcept {
   return bytes / kBlockBytes + (bytes % kBlockBytes != 0);
 }
 
-// The same, and the marks of the blocks. marks.size() must be at least mark_count(bytes.size()).
+// Returns the fingerprint, and stores the marks of the blocks. marks.size() must be at least
+// mark_count(bytes.size()).
 [[nodiscard]] Fingerprint fingerprint(const FingerprintParams& params, std::span<const std::byte> bytes,
                                       std::span<std::uint32_t> marks) noexcept;
 
-// The fingerprint of `bytes` zero bytes, without touching memory: comparing with it is how zero chunks are
-// found.
+// Returns the fingerprint of `bytes` zero bytes, without accessing memory. Zero chunks are found by
+// comparison with it.
 [[nodiscard]] Fingerprint fingerprint_of_zeroes(const FingerprintParams& params,
                                                 std::uint64_t bytes) noexcept;
 
-// The mark of a block of zeroes.
+// Returns the mark of a block of zeros.
 [[nodiscard]] std::uint32_t mark_of_zeroes(const FingerprintParams& params) noexcept;
 
-// The implementations by name, for tests and benches; unsupported ones are not listed. The last is what
-// fingerprint() uses.
+// An implementation with its name, for tests and benchmarks. Unsupported implementations are not listed.
+// fingerprint() uses the last one.
 struct FingerprintImplementation {
   const char* name;
   Fingerprint (*whole)(const FingerprintTables& tables, const void* data, std::uint64_t bytes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE definition of a fingerprint, as portable inline code for host compilers and nvcc.
+// The definition of a fingerprint, as portable inline code for host compilers and nvcc.
 //
 // Let M be a message of L bytes. All integers are little-endian; p = 2^61 - 1.
 //  1. Blocks. M is cut into n = ceil(L / 4096) blocks of 4096 bytes; a short last block is filled up with
@@ -20,12 +20,13 @@
 //     The leading 1 keeps messages of different block counts apart, the last coefficient those of different
 //     lengths.
 //  5. The fingerprint is (lo, hi) = (h of lane 0, h of lane 1), each fully reduced to [0, p).
-// Collision per compare of two messages of up to 2 MiB chosen without the key: at most 2^-96 + (514 / 2^61 +
-// 2^-61)^2 < 2^-95.
+// Two messages of up to 2 MiB are chosen without the key. The probability that their fingerprints collide is
+// at most 2^-96 + (514 / 2^61 + 2^-61)^2 < 2^-95.
 //
 // The key words come from ChaCha20 (RFC 8439) under the 32-byte secret, nonce = (purpose, 0, 0), counter from
 // 0. The keystream read as 32-bit words gives k[0..1039]. Then, as 64-bit words, it gives mix[0][0..3],
-// mix[1][0..3], point[0], point[1]. Each of these is taken modulo 2^61 and, where that is p, as 0.
+// mix[1][0..3], point[0], point[1]. Each of these values is taken modulo 2^61, and a result of p is taken as
+// 0.
 #pragma once
 
 #include <cstdint>
@@ -54,19 +55,18 @@ inline constexpr int kPassShiftWords = 8;
 inline constexpr std::uint32_t kKeyWords = kBlockWords + (kPasses - 1) * kPassShiftWords;
 inline constexpr std::uint64_t kPrime = (std::uint64_t{1} << 61) - 1;
 
-// Chunks are at most this long on a device (the table of powers ends there). Host memory may be of any
-// length.
+// The maximum length of chunks on a device (the table of powers ends there). Host memory may have any length.
 inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{2} << 20;
 inline constexpr std::uint32_t kMaxPower = kMaxChunkBytes / kBlockBytes + 1;
 
-// The expanded key and what follows from it; the same bytes on host and device.
+// The expanded key and the values derived from it, with the same bytes on host and device.
 struct alignas(64) FingerprintTables {
   std::uint32_t nh[kKeyWords];
   std::uint64_t mix[2][4];
   std::uint64_t point[2];
   std::uint64_t power[2]
                      [kMaxPower + 1];  // power[a][e] = point[a]^e, so that blocks can be summed in any order
-  std::uint64_t zero_block[2];         // z of a block of zeroes
+  std::uint64_t zero_block[2];         // the z of a block of zeros
 };
 
 // The result of NH for one block: the sums of the three passes.
@@ -82,7 +82,7 @@ CKPT_HOST_DEVICE std::uint64_t add_mod(std::uint64_t a, std::uint64_t b) {
   return reduce_once(a + b);
 }
 
-// value mod p for value < 2^122.
+// Returns value mod p for value < 2^122.
 CKPT_HOST_DEVICE std::uint64_t reduce_wide(unsigned __int128 value) {
   const std::uint64_t low = static_cast<std::uint64_t>(value) & kPrime;
   const std::uint64_t high = static_cast<std::uint64_t>(value >> 61);
@@ -93,7 +93,7 @@ CKPT_HOST_DEVICE std::uint64_t multiply_mod(std::uint64_t a, std::uint64_t b) {
   return reduce_wide(static_cast<unsigned __int128>(a) * b);
 }
 
-// Step 3 for lane `a`.
+// Computes step 3 for lane `a`.
 CKPT_HOST_DEVICE std::uint64_t compress(const FingerprintTables& tables, int a, const BlockSums& sums) {
   constexpr std::uint64_t kLow48 = (std::uint64_t{1} << 48) - 1;
   const std::uint64_t rest = sums.y[0] >> 48 | (sums.y[1] >> 48) << 16 | (sums.y[2] >> 48) << 32;
@@ -105,7 +105,7 @@ CKPT_HOST_DEVICE std::uint64_t compress(const FingerprintTables& tables, int a, 
   return reduce_wide(total);
 }
 
-// Step 2 for one pair of words at word index 2i of a block: adds its products to the sums.
+// Computes step 2 for one pair of words at word index 2i of a block: adds its products to the sums.
 CKPT_HOST_DEVICE void add_pair(const std::uint32_t* key_at_pair, std::uint32_t even, std::uint32_t odd,
                                BlockSums& sums) {
   for (int j = 0; j < kPasses; ++j) {
@@ -115,7 +115,7 @@ CKPT_HOST_DEVICE void add_pair(const std::uint32_t* key_at_pair, std::uint32_t e
   }
 }
 
-// Steps 4 and 5, block after block.
+// The state of steps 4 and 5, block after block.
 struct Chain {
   std::uint64_t h[2] = {1, 1};
 

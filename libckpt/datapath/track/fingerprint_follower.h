@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprint of memory that fills from its front, computed by a thread of its own meanwhile. So it is ready
-// soon after the last byte, however much there is.
-// Threads: grew() from any, the rest belongs to one owner. Ownership: `keep` holds the memory; the thread reads
-// what is filled until finish() or the end of the follower. Errors: kOutOfMemory, no thread can be started.
+// The fingerprint of memory that fills from its front, computed concurrently by a separate thread. It is
+// ready soon after the last byte, however much memory there is.
+// Threads: any thread may call grew(); the rest belongs to one owner. Ownership: `keep` holds the memory; the
+// thread reads the filled part until finish() or the end of the follower. Errors: kOutOfMemory, or no thread
+// can be started.
 #pragma once
 
 #include <condition_variable>
@@ -27,9 +28,9 @@ class FingerprintFollower {
   FingerprintFollower(const FingerprintFollower&) = delete;
   FingerprintFollower& operator=(const FingerprintFollower&) = delete;
 
-  // `filled` never shrinks, and is at most the memory's length.
+  // Reports the filled bytes. `filled` never shrinks, and is at most the memory's length.
   void grew(std::uint64_t filled);
-  // Waits for the fingerprint of the first `bytes`, which are all, and returns it. Called once.
+  // Waits for the fingerprint of the first `bytes`, which are all bytes, and returns it. Call it once.
   [[nodiscard]] Fingerprint finish(std::uint64_t bytes);
 
  private:
@@ -38,11 +39,11 @@ class FingerprintFollower {
       : stream_(std::move(params)), memory_(memory), keep_(std::move(keep)) {}
   void compute();
 
-  FingerprintStream stream_;  // of the thread until it is over
+  FingerprintStream stream_;  // belongs to the thread until the thread has ended
   std::span<const std::byte> memory_;
   std::shared_ptr<const void> keep_;
 
-  std::mutex mutex_;  // the three below
+  std::mutex mutex_;  // guards the three members below
   std::condition_variable changed_;
   std::uint64_t filled_ = 0;
   bool is_whole_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of host memory by the fastest way this processor has; how it is read: fingerprint_walk.h.
-// Inline so that the device code built for the host (kernels.cu) is the same code. The processor is asked
-// once. No function fails. Definition: fingerprint_core.h.
+// Fingerprints of host memory by the fastest method of this processor. fingerprint_walk.h describes how the
+// memory is read. The code is inline so that the device code built for the host (kernels.cu) is the same
+// code. The processor is queried once. No function fails. Definition: fingerprint_core.h.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace ckpt::track {
 
-// `marks`: null, or an array of one mark per block. `next`: null, or memory of the same length that will be
-// read next (a hint, see Walk).
+// A fingerprint function. `marks` is null, or an array of one mark per block. `next` is null, or memory of
+// the same length that will be read next (a hint, see Walk).
 using FingerprintFunction = Fingerprint (*)(const FingerprintTables& tables, const void* data,
                                             std::uint64_t bytes, std::uint32_t* marks,
                                             const void* next) noexcept;
 
-// Appends the stretches to `chain`; all are of one length.
+// Appends the stretches, which have equal lengths, to `chain`.
 inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain) noexcept {
   for (int a = 0; a < 2; ++a) {
     chain.h[a] = walk.h[0][a];
@@ -27,7 +27,7 @@ inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain
   }
 }
 
-// The bytes behind the whole blocks, and the end.
+// Handles the bytes after the whole blocks, and the end.
 template <BlockFunction kBlock>
 Fingerprint finish_chain(const FingerprintTables& tables, const unsigned char* start, std::uint64_t bytes,
                          std::uint64_t block, std::uint32_t* marks, Chain& chain) noexcept {
@@ -82,8 +82,8 @@ inline constexpr FingerprintFunction kFingerprintScalar = &fingerprint_with<&wal
 inline constexpr FingerprintFunction kFingerprintAvx2 = &fingerprint_avx2;
 inline constexpr FingerprintFunction kFingerprintAvx512 = &fingerprint_with<&walk_avx512, &nh_block_avx2>;
 
-// The fastest one here. AMD's Zen 4 takes two turns for 512 bits, and there reading in order is faster than
-// four streams.
+// Returns the fastest function for this processor. AMD's Zen 4 needs two cycles for 512 bits, and sequential
+// reading is faster there than four streams.
 inline FingerprintFunction pick_fingerprint() noexcept {
   if (has_avx512() && !__builtin_cpu_is("amd")) return kFingerprintAvx512;
   return __builtin_cpu_supports("avx2") ? kFingerprintAvx2 : kFingerprintScalar;

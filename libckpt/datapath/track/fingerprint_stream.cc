@@ -13,21 +13,23 @@ namespace ckpt::track {
 namespace {
 
 constexpr std::uint64_t kMuch = std::uint64_t{16}
-                                << 20;  // a thread costs as much as hashing some hundred KiB
+                                << 20;  // the bytes that justify another thread, which takes as long to start
+                                        // as hashing some hundred KiB
 constexpr unsigned kMaxThreads = 4;
 
 std::uint64_t subtract_mod(std::uint64_t a, std::uint64_t b) {
   return add_mod(a, kPrime - b);
 }
 
-// A piece within a longer message. `sum` is its fingerprint without the leading 1 and the length; `factor` is
-// what it multiplies the sum of the pieces before it by.
+// A piece within a longer message. `sum` is its fingerprint without the leading 1 and the length. `factor`
+// multiplies the sum of the earlier pieces.
 struct Link {
-  std::uint64_t factor[2] = {1, 1};  // point^n
-  std::uint64_t sum[2] = {0, 0};     // times point
+  std::uint64_t factor[2] = {1, 1};  // the value point^n
+  std::uint64_t sum[2] = {0, 0};     // the sum multiplied by point
 };
 
-// `bytes` must be at most kMaxChunkBytes: the table of powers ends there.
+// Returns the link of a piece. `bytes` must be at most kMaxChunkBytes, because the table of powers ends
+// there.
 Link link_of(const FingerprintTables& tables, const Fingerprint& piece, std::uint64_t bytes) {
   const std::uint64_t blocks = mark_count(bytes);
   const std::uint64_t value[2] = {piece.lo, piece.hi};
@@ -61,7 +63,7 @@ std::future<Link> begin(const FingerprintParams& params, std::span<const std::by
   const auto compute = [&params, bytes] { return link_over(params, bytes); };
   try {
     return std::async(std::launch::async, compute);
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::system_error&) {  // no thread is available
     return std::async(std::launch::deferred, compute);
   }
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprint of host memory piece by piece, for what is not all there yet, or too long for one core. The
-// value is that of the whole.
+// The fingerprint of host memory piece by piece, for memory that is incomplete so far, or too long for one
+// core. The value equals that of the whole.
 //
 //   FingerprintStream stream(params);
 //   stream.add(first); ...; stream.add(last);      // all but the last a multiple of kBlockBytes
 //   Fingerprint f = stream.value();
 //
 // Pieces chain by step 4 of the definition. Let H = h * point after some blocks. A piece of n blocks and L
-// bytes whose fingerprint is f makes of it H * point^n + (f - L - point^(n + 1)). The fingerprint of all is H
+// bytes with fingerprint f changes H to H * point^n + (f - L - point^(n + 1)). The fingerprint of all pieces
+// is H
 // + its length.
 //
-// Threads: a value of one owner. No function fails.
+// Threads: a value with one owner. No function fails.
 #pragma once
 
 #include <memory>
@@ -27,11 +28,11 @@ class FingerprintStream {
 
  private:
   std::shared_ptr<const FingerprintParams> params_;
-  std::uint64_t h_[2];  // times point
+  std::uint64_t h_[2];  // h multiplied by point
   std::uint64_t bytes_ = 0;
 };
 
-// fingerprint(), by several threads where that is faster.
+// Returns the fingerprint, computed by several threads if that is faster.
 [[nodiscard]] Fingerprint fingerprint_of_much(const FingerprintParams& params,
                                               std::span<const std::byte> bytes);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a processor reads a message for its fingerprint. Three ways, equal in every bit.
+// The way in which a processor reads a message for its fingerprint. There are three implementations with
+// identical results.
 //
-// AVX2: block after block, each line prefetched a page and a half ahead. One stream is what hardware
-// prefetchers follow best. The prefetches bring the lines behind the page's end (4 KiB), where the hardware's
-// stop. Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that
-// fingerprint_host.h joins by powers of the points. AVX-512 does the chains of all four in one register. The
-// key words are read once for four blocks. Prefetches go half a block ahead into the first cache. They go a
-// whole one ahead into the second, which can wait for more lines at once.
+// AVX2 reads block after block and prefetches each line a page and a half ahead. Hardware prefetchers handle
+// one stream best. The software prefetches load the lines after the page's end (4 KiB), where the hardware's
+// prefetches stop. Scalar code, and AVX-512 with IFMA, read four stretches concurrently. Each stretch has its
+// own chain, and fingerprint_host.h joins the chains by powers of the points. AVX-512 computes the chains of
+// all four stretches in one register. The key words are read once for four blocks. Prefetches go half a block
+// ahead into the first-level cache. They go a whole block ahead into the second-level cache, which can wait
+// for more lines at the same time.
 // Threads: pure functions. No function fails. Definition of the values: fingerprint_core.h.
 #pragma once
 
@@ -21,10 +23,10 @@ inline constexpr std::uint32_t kStretches = 4;
 inline constexpr std::uint32_t kHalfBytes = kBlockBytes / 2;
 inline constexpr std::uint64_t kAheadBytes = 3 * kHalfBytes;
 
-// Four stretches of `blocks` blocks each, one behind the other at `at`. h[s] is the chain of stretch s. Where
-// `marks` is not null, marks[block] becomes the mark of each block. `next`: memory of the same layout that
-// will be walked next, or null: the end of this walk prefetches it. It is only a hint and need not be
-// readable.
+// A walk over four stretches of `blocks` blocks each, which are consecutive at `at`. h[s] is the chain of
+// stretch s. If `marks` is not null, marks[block] becomes the mark of each block. `next` is null, or memory
+// of the same layout that will be walked next: the end of this walk prefetches it. `next` is only a hint and
+// need not be readable.
 struct Walk {
   const unsigned char* at;
   std::uint64_t blocks;
@@ -35,7 +37,7 @@ struct Walk {
   [[nodiscard]] const unsigned char* block(std::uint32_t stretch, std::uint64_t index) const noexcept {
     return at + (stretch * blocks + index) * kBlockBytes;
   }
-  // The memory to prefetch while half 0 or 1 of a block is read: the half behind it.
+  // Returns the memory to prefetch while half 0 or 1 of a block is read: the next half.
   [[nodiscard]] const char* ahead(std::uint32_t stretch, std::uint64_t index, int half) const noexcept {
     const unsigned char* next_half = block(stretch, index) + kHalfBytes;
     if (half == 1 && index + 1 == blocks) {
@@ -47,7 +49,7 @@ struct Walk {
   }
 };
 
-// The line at `ahead`, and the one half a block behind it.
+// Prefetches the line at `ahead`, and the line half a block after it.
 inline void prefetch_lines(const char* ahead) noexcept {
   _mm_prefetch(ahead, _MM_HINT_T0);
   _mm_prefetch(ahead + kHalfBytes, _MM_HINT_T1);
@@ -60,7 +62,7 @@ inline std::uint32_t mark_of(std::uint64_t z0) noexcept {
   return static_cast<std::uint32_t>(z0);
 }
 
-// Steps 3 and 4 for block `index` of a stretch.
+// Computes steps 3 and 4 for block `index` of a stretch.
 inline void chain_block(const FingerprintTables& tables, Walk& walk, std::uint32_t stretch,
                         std::uint64_t index, const BlockSums& sums) noexcept {
   const std::uint64_t z0 = compress(tables, 0, sums);
@@ -102,7 +104,7 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
   return _mm256_mul_epu32(sum, _mm256_srli_epi64(sum, 32));
 }
 
-// Adds half a block: its words from `at`, its keys from `keys`.
+// Adds half a block, with its words from `at` and its keys from `keys`.
 [[gnu::target("avx2")]] inline void add_half_avx2(const std::uint32_t* keys, const unsigned char* at,
                                                   const char* ahead, __m256i (&y)[kPasses]) noexcept {
 #pragma GCC unroll 4
@@ -133,13 +135,13 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
   return sums_ahead_avx2(tables, block, {block, block + kHalfBytes});
 }
 
-// `blocks` blocks, one behind the other at `at`, behind what `chain` has already; `marks` and `next` as in
-// Walk.
+// Adds `blocks` consecutive blocks at `at` to the content of `chain`. `marks` and `next` are as in Walk.
 [[gnu::target("avx2")]] inline void chain_avx2(const FingerprintTables& tables, const unsigned char* at,
                                                std::uint64_t blocks, std::uint32_t* marks,
                                                const unsigned char* next, Chain& chain) noexcept {
   const std::uint64_t bytes = blocks * kBlockBytes;
-  // The memory to prefetch while the half block at `here` is read: as much, kAheadBytes behind it.
+  // Returns the memory to prefetch while the half block at `here` is read: half a block, kAheadBytes after
+  // it.
   const auto ahead = [&](std::uint64_t here) {
     const std::uint64_t wanted = here + kAheadBytes;
     return wanted < bytes ? at + wanted : next != nullptr ? next + (wanted - bytes) : at + here;
@@ -153,7 +155,7 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
   }
 }
 
-// ---- AVX-512: lane l of a register stands for stretch kStretchOf[l] and polynomial kLaneOf[l].
+// ---- AVX-512: lane l of a register represents stretch kStretchOf[l] and polynomial kLaneOf[l].
 
 #define CKPT_AVX512 [[gnu::target("avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]]
 
@@ -165,7 +167,7 @@ CKPT_AVX512 inline __m512i products_avx512(__m512i words, __m512i key) noexcept 
   return _mm512_mul_epu32(sum, _mm512_srli_epi64(sum, 32));
 }
 
-// The sums over the lanes of a, b, c, d, in the order of kStretchOf.
+// Returns the sums over the lanes of a, b, c, d, in the order of kStretchOf.
 CKPT_AVX512 inline __m512i add_lanes_avx512(__m512i a, __m512i b, __m512i c, __m512i d) noexcept {
   const __m512i ab = _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
   const __m512i cd = _mm512_add_epi64(_mm512_unpacklo_epi64(c, d), _mm512_unpackhi_epi64(c, d));
@@ -174,7 +176,7 @@ CKPT_AVX512 inline __m512i add_lanes_avx512(__m512i a, __m512i b, __m512i c, __m
   return _mm512_add_epi64(all, _mm512_shuffle_i64x2(all, all, 0xb1));
 }
 
-// A factor below 2^61 in two limbs of 52 bits, as IFMA multiplies.
+// A factor below 2^61 in two limbs of 52 bits, as IFMA requires.
 struct Limbs {
   __m512i low, high;
 };
@@ -187,14 +189,14 @@ CKPT_AVX512 inline Limbs limbs_of(__m512i value) noexcept {
 struct WideSum {
   __m512i low, mid, high;
 };
-// sum += a * b for a < 2^52.
+// Computes sum += a * b for a < 2^52.
 CKPT_AVX512 inline void add_product(WideSum& sum, __m512i a, const Limbs& b) noexcept {
   sum.low = _mm512_madd52lo_epu64(sum.low, a, b.low);
   sum.mid = _mm512_madd52lo_epu64(_mm512_madd52hi_epu64(sum.mid, a, b.low), a, b.high);
   sum.high = _mm512_madd52hi_epu64(sum.high, a, b.high);
 }
-// (sum + more) mod p, for low < 2^58, mid < 2^61, high < 2^18 and more < p: 2^104 = 2^43 and 2^61 = 1 mod p,
-// and what is added up stays below 2^64.
+// Returns (sum + more) mod p, for low < 2^58, mid < 2^61, high < 2^18 and more < p: 2^104 = 2^43 and 2^61 = 1
+// mod p, and the added values stay below 2^64.
 CKPT_AVX512 inline __m512i reduce_sum(const WideSum& sum, __m512i more) noexcept {
   const __m512i prime = _mm512_set1_epi64(static_cast<std::int64_t>(kPrime));
   const __m512i mid_low = _mm512_and_si512(_mm512_slli_epi64(sum.mid, 52), prime);
@@ -205,7 +207,7 @@ CKPT_AVX512 inline __m512i reduce_sum(const WideSum& sum, __m512i more) noexcept
   return _mm512_min_epu64(once, _mm512_sub_epi64(once, prime));
 }
 
-// The keys of steps 3 and 4, spread over the lanes.
+// The keys of steps 3 and 4, distributed over the lanes.
 struct LaneKeys {
   Limbs mix[4];
   Limbs point;
@@ -220,7 +222,7 @@ CKPT_AVX512 inline LaneKeys lane_keys(const FingerprintTables& tables) noexcept 
   return keys;
 }
 
-// Step 3: z of all lanes.
+// Computes step 3 and returns z of all lanes.
 CKPT_AVX512 inline __m512i compress_avx512(const LaneKeys& keys, __m512i y0, __m512i y1,
                                            __m512i y2) noexcept {
   const __m512i low48 = _mm512_set1_epi64((std::int64_t{1} << 48) - 1);
@@ -236,7 +238,7 @@ CKPT_AVX512 inline __m512i compress_avx512(const LaneKeys& keys, __m512i y0, __m
   return reduce_sum(sum, zero);
 }
 
-// Step 4: h * point + z of all lanes.
+// Computes step 4 and returns h * point + z of all lanes.
 CKPT_AVX512 inline __m512i chain_avx512(const LaneKeys& keys, __m512i h, __m512i z) noexcept {
   const Limbs factor = limbs_of(h);
   const __m512i zero = _mm512_setzero_si512();
@@ -248,7 +250,7 @@ CKPT_AVX512 inline __m512i chain_avx512(const LaneKeys& keys, __m512i h, __m512i
   return reduce_sum(sum, z);
 }
 
-// Adds half a block of each stretch: its words from `at`, its keys from `keys`.
+// Adds half a block of each stretch, with its words from `at` and its keys from `keys`.
 CKPT_AVX512 inline void add_half_avx512(const std::uint32_t* keys,
                                         const unsigned char* const (&at)[kStretches],
                                         const char* const (&ahead)[kStretches],
@@ -256,7 +258,8 @@ CKPT_AVX512 inline void add_half_avx512(const std::uint32_t* keys,
   __m512i key = _mm512_load_si512(keys);
 #pragma GCC unroll 2
   for (std::uint32_t v = 0; v < kHalfBytes / 64; ++v) {
-    // The key words of the middle pass lie across two vectors: put together, not loaded across cache lines.
+    // The key words of the middle pass are in two vectors. They are combined, to avoid loads across cache
+    // lines.
     const __m512i next_key = _mm512_load_si512(keys + (v + 1) * 16);
     const __m512i middle_key = _mm512_alignr_epi64(next_key, key, 4);
 #pragma GCC unroll 4
@@ -272,7 +275,7 @@ CKPT_AVX512 inline void add_half_avx512(const std::uint32_t* keys,
   }
 }
 
-// Steps 2 and 3 for block `index` of all stretches: z of all lanes.
+// Computes steps 2 and 3 for block `index` of all stretches, and returns z of all lanes.
 CKPT_AVX512 inline __m512i blocks_avx512(const FingerprintTables& tables, const LaneKeys& keys,
                                          const Walk& walk, std::uint64_t index) noexcept {
   __m512i y[kStretches][kPasses];

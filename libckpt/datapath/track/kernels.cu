@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. On a GPU a thread
-// block fingerprints a run of chunks; each warp takes four fingerprint blocks of 4 KiB at a time, so that the
-// key words it reads from shared memory serve four loads; the sums of the lanes meet in a transposing
-// reduction, and each block's value is weighted by its power of the polynomial's point, so that order does
-// not matter. Built for the host, a thread block's run is calls of the vectorised host code. Memory may
+// Device code: fingerprints of a list of chunks, a plain read of a chunk, and a list of copies. On a GPU a
+// thread block fingerprints a run of chunks. Each warp takes four fingerprint blocks of 4 KiB at a time. The
+// key words that it reads from shared memory thus serve four loads. A transposing reduction combines the sums
+// of the lanes. Each block's value is weighted by its power of the polynomial's point, so that order does not
+// matter. Built for the host, a thread block's run consists of calls of the vectorized host code. Memory may
 // change while it is read (ENG-2): every byte is read once.
 #include <portable/kernel.h>
 
@@ -14,8 +14,8 @@ using namespace ckpt::track;
 
 namespace {
 
-// The first chunk of the thread block `block` of `blocks`, which share `count` chunks evenly, neighbours
-// together.
+// Returns the first chunk of thread block `block` of `blocks`. The blocks share `count` chunks evenly, with
+// adjacent chunks together.
 #if defined(__CUDACC__)
 __device__ __forceinline__
 #endif
@@ -31,11 +31,11 @@ __device__ __forceinline__
 namespace {
 
 constexpr uint32_t kWarps = kFingerprintThreads / 32;
-constexpr uint32_t kGroup = 4;  // fingerprint blocks that a warp reads side by side
+constexpr uint32_t kGroup = 4;  // the number of fingerprint blocks that a warp reads concurrently
 constexpr uint32_t kVectorsPerBlock = kBlockBytes / 16;
 constexpr uint32_t kFullWarp = 0xffffffffu;
 
-// 16 bytes at `offset` of a chunk of `bytes`, zeroes beyond its end.
+// Returns 16 bytes at `offset` of a chunk of `bytes`, with zeros beyond its end.
 __device__ __forceinline__ uint4 load_vector(const unsigned char* chunk, uint64_t offset, uint64_t bytes) {
   if (offset + 16 <= bytes) return __ldcs(reinterpret_cast<const uint4*>(chunk + offset));
   uint32_t words[4] = {0, 0, 0, 0};
@@ -48,7 +48,7 @@ __device__ __forceinline__ uint64_t pair_products(uint4 m, uint4 k) {
   return static_cast<uint64_t>(m.x + k.x) * (m.y + k.y) + static_cast<uint64_t>(m.z + k.z) * (m.w + k.w);
 }
 
-// One lane's part of the sums of the blocks first..first+3.
+// Computes one lane's part of the sums of the blocks first..first+3.
 template <bool kWhole>
 __device__ __forceinline__ void lane_sums(const uint4* key, const unsigned char* chunk, uint64_t bytes,
                                           uint32_t first, uint32_t lane, uint64_t (&y)[kGroup][kPasses]) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void lane_sums(const uint4* key, const unsigned char*
   }
 }
 
-// Adds the lanes' parts; afterwards lane l holds the sums of block (l >> 3) of the group.
+// Adds the lanes' parts. Afterwards lane l has the sums of block (l >> 3) of the group.
 __device__ __forceinline__ BlockSums reduce_group(const uint64_t (&y)[kGroup][kPasses], uint32_t lane) {
   const bool upper = (lane & 16) != 0;
   const bool odd = (lane & 8) != 0;
@@ -102,24 +102,25 @@ __device__ __forceinline__ uint64_t shuffle_add_mod(uint64_t value, int mask) {
 
 }  // namespace
 
-// The chunks [begin, end) of the list belong to this thread block.
+// Computes the fingerprints of the chunks [begin, end) of the list, which belong to this thread block.
 extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBlocksPerProcessor)
     ckpt_fingerprint(const FingerprintTables* tables, const DeviceChunk* chunks, Fingerprint* results,
                      uint32_t count) {
   __shared__ __align__(16) uint32_t key[kKeyWords];
-  __shared__ uint64_t parts[2][kWarps][2];  // of every other chunk, so that one barrier a chunk is enough
+  __shared__ uint64_t parts[2][kWarps][2];  // double-buffered for alternate chunks, so that one barrier per
+                                            // chunk is enough
   for (uint32_t i = threadIdx.x; i < kKeyWords; i += kFingerprintThreads) key[i] = tables->nh[i];
   __syncthreads();
 
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = threadIdx.x / 32;
-  const uint32_t polynomial = lane & 1;  // lanes 8b and 8b + 1 go on with block b, for the two polynomials
+  const uint32_t polynomial = lane & 1;  // lanes 8b and 8b + 1 continue with block b, for the two polynomials
   const uint32_t begin = run_begin(blockIdx.x, gridDim.x, count);
   const uint32_t end = run_begin(blockIdx.x + 1, gridDim.x, count);
-  DeviceChunk next = chunks[begin];  // there are no more thread blocks than chunks
+  DeviceChunk next = chunks[begin];  // there are never more thread blocks than chunks
   for (uint32_t index = begin; index < end; ++index) {
     const DeviceChunk chunk = next;
-    if (index + 1 < end) next = chunks[index + 1];  // on its way while this one is read
+    if (index + 1 < end) next = chunks[index + 1];  // loaded while the current chunk is read
     const auto* data = reinterpret_cast<const unsigned char*>(chunk.address);
     const uint32_t blocks = static_cast<uint32_t>((chunk.bytes + kBlockBytes - 1) / kBlockBytes);
     uint64_t total = 0;
@@ -148,8 +149,8 @@ extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBl
   }
 }
 
-// A plain read, for the rate that bounds a scan: result = the xor of all 32-bit words of the chunk (a short
-// last one filled up with zeroes), so that no load is left out.
+// Performs a plain read, for the rate that limits a scan. The result is the xor of all 32-bit words of the
+// chunk, so that no load is optimized away. A short last word is filled up with zeros.
 extern "C" __global__ void __launch_bounds__(kReadThreads)
     ckpt_read(const DeviceChunk* chunks, uint64_t* results) {
   constexpr uint32_t kUnroll = 8;
@@ -180,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(kReadThreads)
   }
 }
 
-// gridDim.y blocks share one copy.
+// Copies an entry of the list. gridDim.y blocks share one copy.
 extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const DeviceCopy* copies) {
   const DeviceCopy copy = copies[blockIdx.x];
   const uint64_t vectors = copy.bytes / 16;
@@ -205,7 +206,8 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const Devic
 
 namespace {
 
-// The chunk that the kernels read after chunk `index`, if it is as long; else null.
+// Returns the chunk that the kernels read after chunk `index`, if it has the same length. Otherwise returns
+// null.
 const void* next_chunk(const DeviceChunk* chunks, uint32_t index, uint32_t count) {
   const bool alike = index + 1 < count && chunks[index + 1].bytes == chunks[index].bytes;
   return alike ? reinterpret_cast<const void*>(chunks[index + 1].address) : nullptr;

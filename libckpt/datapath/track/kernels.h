@@ -7,23 +7,23 @@
 namespace ckpt::track {
 
 struct DeviceChunk {
-  std::uint64_t address;  // 16-byte aligned
-  std::uint64_t bytes;    // 1..kMaxChunkBytes
+  std::uint64_t address;  // a 16-byte aligned address
+  std::uint64_t bytes;    // between 1 and kMaxChunkBytes
 };
 static_assert(sizeof(DeviceChunk) == 16);
 
 struct DeviceCopy {
-  std::uint64_t target;  // 16-byte aligned, as is source
-  std::uint64_t source;  // 0: write zeroes
+  std::uint64_t target;  // a 16-byte aligned address
+  std::uint64_t source;  // a 16-byte aligned address; 0 writes zeros
   std::uint64_t bytes;
 };
 static_assert(sizeof(DeviceCopy) == 24);
 
-// A chunk of 64 KiB gives each of a block's four warps one group of fingerprint blocks. More than so many
-// thread blocks of a processor do not run at once, so that no more are launched, and each takes a run of
-// chunks with the key in its shared memory.
+// The launch shape of fingerprints. A chunk of 64 KiB gives each of a block's four warps one group of
+// fingerprint blocks. No more thread blocks per processor than the limit run at the same time. More are
+// therefore not launched, and each takes a run of chunks, with the key in its shared memory.
 inline constexpr std::uint32_t kFingerprintThreads = 128;
-// With a sixth one the registers (80 a thread) would not suffice.
+// The limit per processor. With a sixth block the registers (80 per thread) would not suffice.
 inline constexpr std::uint32_t kFingerprintBlocksPerProcessor = 5;
 inline constexpr std::uint32_t kReadThreads = 256;
 inline constexpr std::uint32_t kCopyThreads = 256;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fastest plain read of host memory: what a fingerprint's rate is compared with. It reads as
-// fingerprint_walk.h does (four stretches side by side, prefetches half a page ahead) and only folds what it
-// read. Inline, so that the device code built for the host (kernels.cu) is the same code.
-// The fold is the xor of all 32-bit little-endian words; a short last one is filled up with zeroes.
+// The fastest plain read of host memory, with which a fingerprint's rate is compared. It reads like
+// fingerprint_walk.h (four stretches concurrently, prefetches half a page ahead) and only folds the words.
+// The code is inline, so that the device code built for the host (kernels.cu) is the same code. The fold is
+// the xor of all 32-bit little-endian words; a short last word is filled up with zeros.
 // Threads: pure functions. No function fails.
 #pragma once
 
@@ -26,7 +26,7 @@ inline std::uint32_t fold_words(const unsigned char* at, std::uint64_t bytes) no
   return static_cast<std::uint32_t>(folded ^ folded >> 32);
 }
 
-// Folds [from, to) of four stretches that begin `stretch` bytes after each other.
+// Folds [from, to) of four stretches whose starts are `stretch` bytes apart.
 [[gnu::target("avx2")]] inline __m256i fold_stretches(const unsigned char* start, std::uint64_t stretch,
                                                       std::uint64_t from, std::uint64_t to,
                                                       const unsigned char* ahead, __m256i folded) noexcept {
@@ -55,7 +55,8 @@ inline std::uint32_t fold_words(const unsigned char* at, std::uint64_t bytes) no
   return fold_words(lanes, sizeof lanes) ^ fold_words(at + 4 * stretch, bytes - 4 * stretch);
 }
 
-// `next`: null, or memory of the same length that will be read next; only a hint.
+// Reads the memory and returns its fold. `next` is null, or memory of the same length that will be read next;
+// it is only a hint.
 inline std::uint32_t read_host(const void* data, std::uint64_t bytes, const void* next = nullptr) noexcept {
   static const bool avx2 = __builtin_cpu_supports("avx2");
   const auto* at = static_cast<const unsigned char*>(data);

@@ -10,7 +10,7 @@
 namespace ckpt::track {
 namespace {
 
-// One block of threads reads one piece. Many are needed to fill a device.
+// The bytes that one block of threads reads. Many blocks are needed to fill a device.
 constexpr std::uint64_t kPieceBytes = 256 * 1024;
 constexpr std::size_t kLaunchPieces = kReadLaunchBytes / kPieceBytes;
 
@@ -51,7 +51,7 @@ class Reader {
     kernels_.device().api().cuStreamDestroy_v2(stream_);
   }
 
-  // How long the device took for one launch over `pieces`; the list's way to the device does not count.
+  // Returns the device's time for one launch over `pieces`, without the time to copy the list to the device.
   Result<Nanos> time(std::span<const ChunkRange> pieces) {
     CKPT_CHECK(pieces.size() <= capacity_, "a launch fits its list");
     const DriverApi& api = kernels_.device().api();
@@ -71,7 +71,7 @@ class Reader {
   Reader(const TrackKernels& kernels, DeviceList list, std::size_t capacity, CUstream stream)
       : kernels_(kernels), list_(std::move(list)), capacity_(capacity), stream_(stream) {}
   const TrackKernels& kernels_;
-  DeviceList list_;  // capacity_ pieces, then capacity_ results
+  DeviceList list_;  // has capacity_ pieces, then capacity_ results
   std::size_t capacity_;
   CUstream stream_;
 };
@@ -83,7 +83,7 @@ Result<std::uint64_t> measure_read_rate(const TrackKernels& kernels, std::span<c
   CKPT_TRY(pieces, cut(ranges, budget_bytes));
   CKPT_TRY(reader, Reader::create(kernels, std::min(pieces.size(), kLaunchPieces)));
   const auto all = std::span<const ChunkRange>(pieces);
-  CKPT_TRYV(reader.time(all.first(1)));  // loads the code
+  CKPT_TRYV(reader.time(all.first(1)));  // a first launch, which loads the code
   CKPT_TRY(single, reader.time(all.first(1)));
   std::uint64_t bytes = 0;
   Nanos elapsed = 0;
@@ -91,7 +91,8 @@ Result<std::uint64_t> measure_read_rate(const TrackKernels& kernels, std::span<c
     const auto part = all.subspan(first, std::min(kLaunchPieces, all.size() - first));
     CKPT_TRY(took, reader.time(part));
     for (const ChunkRange& piece : part) bytes += piece.bytes;
-    // Both launches cost the same beside the reading; the single piece's own reading is part of neither side.
+    // Both launches have the same overhead in addition to the reading. The single piece's own reading is
+    // excluded on both sides.
     const bool comparable = part.size() > 1 && took > 2 * single;
     if (comparable) bytes -= all.front().bytes;
     elapsed += std::max<Nanos>(comparable ? took - single : took, 1);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the device reads its own memory: the H of the bound (docs/design.md §5), measured by a plain read
-// beside the fingerprints it bounds.
+// The rate at which the device reads its own memory: the H of the bound (docs/design.md §5). It is measured
+// by a plain read, for comparison with the fingerprints that it limits.
 //
 //   CKPT_TRY(rate, measure_read_rate(*kernels, ranges, std::uint64_t{1} << 30));   // bytes per second
 //
-// Each byte is read once, in launches of at most kReadLaunchBytes. A short first launch is timed apart and
-// taken off, so that the cost of a launch itself does not count. Budgets of a few ms are enough: 1 GiB is
-// 0.25 ms at 4.3 TB/s. A measurement beside a running job takes that much of the device's time. Threads: any,
-// one measurement at a time per call (it has a stream of its own). Allocates; not for hot paths. Errors: the
-// driver's; kInvalidArgument if a range is not 16-byte aligned or nothing is to be read.
+// Each byte is read once, in launches of at most kReadLaunchBytes. A short first launch is timed separately
+// and subtracted, so that the cost of a launch itself does not count. Budgets of a few ms are enough: 1 GiB
+// is 0.25 ms at 4.3 TB/s. A measurement during a running job takes that much of the device's time.
+// Threads: any, one measurement at a time per call (each has its own stream). It allocates memory, so it is
+// not for hot paths. Errors: the driver's; kInvalidArgument if a range is not 16-byte aligned or there is
+// nothing to read.
 #pragma once
 
 #include <cstdint>

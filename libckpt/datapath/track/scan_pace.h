@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scan shares a device with a job: how large a launch is, and how long to rest after it. A launch
-// delays the job's kernels by about a millisecond at most, whatever the device's speed. The rests keep the
+// The sharing of a device between a scan and a job: the size of a launch, and the pause after it. A launch
+// delays the job's kernels by about a millisecond at most, whatever the device's speed. The pauses keep the
 // scan's share of the time within the duty. Contexts of two processes share a GPU by time slices, so nothing
 // else limits a scan.
 // Threads: one at a time. Pure arithmetic: no clock, no device. No function fails. Times are nanoseconds.
@@ -14,30 +14,32 @@
 namespace ckpt::track {
 
 inline constexpr Nanos kLaunchTarget = 1'000'000;
-// A slice below it ends before the thread that waits for it has got the next one under way: more are kept on
-// the device, and run at once, so that one fills the processors that another leaves. Longer ones would only
-// take memory from one another.
+// The length below which a slice is short. A short slice ends before the waiting thread has started the next
+// one. More short slices are therefore queued on the device and run concurrently, so that one slice uses the
+// processors that another leaves free. Longer slices would only compete for memory bandwidth.
 inline constexpr Nanos kShortSlice = 2'000'000;
 
-// Where the scanner's time went since its creation.
+// The scanner's use of time since its creation.
 struct ScanTimes {
   std::uint64_t launches = 0;
-  std::uint64_t slices = 0;  // with a duty below 1
-  Nanos busy = 0;            // slices with a duty below 1: from launch to their end
-  Nanos paused = 0;          // after them
-  Nanos longest_slice = 0;   // among them
+  std::uint64_t slices = 0;  // the number of slices with a duty below 1
+  Nanos busy = 0;            // the total time of slices with a duty below 1, from launch to end
+  Nanos paused = 0;          // the total pause after slices with a duty below 1
+  Nanos longest_slice = 0;   // the longest slice with a duty below 1
 };
 
 class ScanPace {
  public:
-  // `most`: what a launch takes on when the scan has the device for itself.
+  // Makes a pace. `most` is the size of a launch when the scan has the device for itself.
   explicit ScanPace(std::uint64_t most) : most_(most), slice_(std::min(most, kFirst)) {}
 
-  // Bytes of the next launch. With a duty of 1 nobody is held up, and long launches lose less to their ends.
+  // Returns the bytes of the next launch. With a duty of 1 no job is delayed, and long launches lose less
+  // time at their ends.
   [[nodiscard]] std::uint64_t slice_bytes(double duty) const noexcept { return duty < 1 ? slice_ : most_; }
 
-  // A launch over `bytes` took `took` while the job ran. The next one is as long as fits into kLaunchTarget
-  // at that rate; it grows step by step, since the first figure of a fast device is mostly the launch itself.
+  // Notes a launch over `bytes` that took `took` while the job ran. The next launch has the size that fits
+  // into kLaunchTarget at that rate. The size grows in steps, since the first time of a fast device is mostly
+  // the launch itself.
   void measured(std::uint64_t bytes, Nanos took) noexcept {
     const double fitting = static_cast<double>(bytes) * static_cast<double>(kLaunchTarget) /
                            static_cast<double>(std::max<Nanos>(took, 1));
@@ -47,18 +49,18 @@ class ScanPace {
                  : grown;
   }
 
-  // Slices follow one another; this one took so long, from its launch or from the end of the one before.
+  // Notes the time of a slice in a sequence of slices, from its launch or from the end of the previous slice.
   void delivered(std::uint64_t bytes, Nanos took) noexcept {
     nanos_per_byte_ = static_cast<double>(took) / static_cast<double>(std::max<std::uint64_t>(bytes, 1));
   }
-  // Whether slices with the device for themselves are shorter than kShortSlice, by the last one's rate; false
-  // before the first.
+  // Returns whether slices with the device for themselves are shorter than kShortSlice, by the last slice's
+  // rate. Returns false before the first slice.
   [[nodiscard]] bool short_slices() const noexcept {
     return nanos_per_byte_ > 0 &&
            nanos_per_byte_ * static_cast<double>(most_) < static_cast<double>(kShortSlice);
   }
 
-  // The rest that a slice of `busy` owes.
+  // Returns the pause that a slice of `busy` requires.
   [[nodiscard]] static Nanos rest(Nanos busy, double duty) noexcept {
     return duty < 1 ? static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)) + 1 : 0;
   }
@@ -68,7 +70,7 @@ class ScanPace {
   static constexpr std::uint64_t kGrowth = 4;
   std::uint64_t most_;
   std::uint64_t slice_;
-  double nanos_per_byte_ = 0;  // of the last slice; 0: none yet
+  double nanos_per_byte_ = 0;  // the rate of the last slice; 0 if there is none yet
 };
 
 }  // namespace ckpt::track

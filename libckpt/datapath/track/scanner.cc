@@ -55,18 +55,18 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
     Scanner& scanner;
     ~Drain() { scanner.drain(); }
   } drain_at_exit{*this};
-  std::size_t launched = 0;     // chunks
-  std::size_t delivered = 0;    // chunks
-  std::size_t slices = 0;       // launched
-  std::size_t slices_done = 0;  // delivered
-  // When the device began with the next slice to be delivered, if that is known: it may have ended unseen
-  // while on_slice ran.
+  std::size_t launched = 0;     // the number of launched chunks
+  std::size_t delivered = 0;    // the number of delivered chunks
+  std::size_t slices = 0;       // the number of launched slices
+  std::size_t slices_done = 0;  // the number of delivered slices
+  // The time at which the device began the next slice to be delivered, if that is known. The slice may have
+  // ended unnoticed while on_slice ran.
   Nanos begun = now_ns();
   bool begun_known = true;
   while (delivered < chunks.size()) {
     CKPT_TRY(duty, check_cancelled());
-    // With rests in between a slice is launched only when the one before is done, so that its time is its
-    // own.
+    // With pauses between slices, a slice is launched only when the previous slice is done, so that its time
+    // is its own.
     const bool shared = duty < 1;
     const Nanos start = now_ns();
     const std::size_t former = slices - slices_done;
@@ -87,7 +87,7 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
     const std::uint64_t bytes = total_bytes(chunks.subspan(delivered, count));
     if (begun_known && !unseen) pace_.delivered(bytes, end - begun);
     CKPT_TRYV(on_slice(delivered, oldest.results()));
-    // A slice launched while the duty was 1 was measured from somewhere in its middle.
+    // A slice launched while the duty was 1 was measured from an unknown point in its middle.
     if (shared && former == 0) pace_.measured(bytes, busy);
     delivered += count;
     ++slices_done;
@@ -119,7 +119,7 @@ std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks, double dut
   std::uint64_t bytes = 0;
   while (count < chunks.size() && count < options_.slice_chunks && bytes < most)
     bytes += chunks[count++].bytes;
-  // The last one may reach beyond a millisecond's worth by nearly a chunk of 2 MiB.
+  // The last chunk may exceed the size for a millisecond by nearly a chunk of 2 MiB.
   if (duty < 1 && count > 1 && bytes > most) --count;
   return count;
 }

@@ -12,12 +12,12 @@
 //   CKPT_TRYV(batch->wait());
 //   use(batch->results());
 //
-// scan() sees memory as it is while kernels of the job run: chunks may be torn, which the barrier's scan
-// finds (ENG-2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList
-// each belong to one thread at a time; TrackKernels may be shared. Each call makes the context current
-// itself. Ownership: objects keep their TrackKernels alive; the Device must outlive them all. Errors: those
-// of the driver; kInvalidArgument for a chunk that is empty, longer than kMaxChunkBytes or not 16-byte
-// aligned. Lengths are bytes.
+// scan() reads memory while kernels of the job run: chunks may be torn, which the barrier's scan detects
+// (ENG-2). Nothing is allocated after create().
+// Threads: a Scanner, a batch and a CopyList each belong to one thread at a time; TrackKernels may be shared.
+// Each call makes the context current itself. Ownership: objects keep their TrackKernels alive; the Device
+// must outlive them all. Errors: those of the driver; kInvalidArgument for a chunk that is empty, longer than
+// kMaxChunkBytes or not 16-byte aligned. Lengths are bytes.
 #pragma once
 
 #include <condition_variable>
@@ -41,15 +41,15 @@ struct ChunkRange {
   std::uint64_t bytes = 0;
 };
 
-// One entry of a copy list: `source` 0 orders zeroes (ENG-6). Device addresses, both 16-byte
-// aligned.
+// An entry of a copy list. A `source` of 0 orders zeros (ENG-6). Both addresses are device addresses and
+// 16-byte aligned.
 struct CopyRange {
   CUdeviceptr target = 0;
   CUdeviceptr source = 0;
   std::uint64_t bytes = 0;
 };
 
-// Appends the chunks of one mapped range: chunk_bytes each, the last may be short.
+// Appends the chunks of one mapped range. Each has chunk_bytes bytes; the last may be shorter.
 void append_chunks(CUdeviceptr address, std::uint64_t bytes, std::uint64_t chunk_bytes,
                    std::vector<ChunkRange>& out);
 
@@ -65,11 +65,11 @@ class TrackKernels {
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   [[nodiscard]] const FingerprintParams& params() const noexcept { return *params_; }
 
-  // Raw launches on lists that already are in device memory; the context must be current.
+  // Launches the kernels on lists that are already in device memory. The context must be current.
   Result<void> launch_fingerprint(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
                                   std::uint32_t count) const;
-  // A plain read of each chunk, of any length; results: one std::uint64_t each, the xor of the chunk's 32-bit
-  // words.
+  // Launches a plain read of each chunk, of any length. The results are one std::uint64_t each, the xor of
+  // the chunk's 32-bit words.
   Result<void> launch_read(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
                            std::uint32_t count) const;
   Result<void> launch_copy(CUstream stream, CUdeviceptr copy_list, std::uint32_t count) const;
@@ -81,28 +81,29 @@ class TrackKernels {
   std::shared_ptr<const FingerprintParams> params_;
   Module module_;
   CUfunction fingerprint_ = nullptr;
-  std::uint32_t max_blocks_ = 1;  // of a launch of fingerprint_
+  std::uint32_t max_blocks_ = 1;  // the limit of a launch of fingerprint_
   CUfunction read_ = nullptr;
   CUfunction copy_ = nullptr;
   CUdeviceptr tables_ = 0;
 };
 
-// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues
-// (upload, kernel, download, event); a second launch() before the first was seen done by ready() or wait() is
-// refused.
+// A batch of up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only
+// enqueues (upload, kernel, download, event). A second launch() is refused until ready() or wait() has
+// reported the end of the first.
 class FingerprintBatch {
  public:
   static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
                                                           std::uint32_t capacity);
 
-  // `after`: its last launch, on whatever stream, is over before the kernel begins; the upload does not wait
-  // for it.
+  // Launches the batch. The last launch of `after`, on any stream, ends before the kernel begins; the upload
+  // does not wait for it.
   Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks,
                       const FingerprintBatch* after = nullptr);
   [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
-  Result<bool> ready() { return list_.ready(); }  // never blocks
+  Result<bool> ready() { return list_.ready(); }  // returns whether the last launch is done; never blocks
   Result<void> wait() { return list_.wait(); }
-  // The fingerprints of the last launch's chunks, in their order; valid until the next launch.
+  // Returns the fingerprints of the last launch's chunks, in their order. They are valid until the next
+  // launch.
   [[nodiscard]] std::span<const Fingerprint> results() const noexcept;
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
 
@@ -112,11 +113,12 @@ class FingerprintBatch {
   std::shared_ptr<const TrackKernels> kernels_;
   std::uint32_t capacity_;
   std::uint32_t count_ = 0;
-  DeviceList list_;  // capacity_ chunks, then capacity_ results
+  DeviceList list_;  // has capacity_ chunks, then capacity_ results
 };
 
-// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous
-// staging) and scatter (staging -> chunks). launch() only enqueues; the list may be used again when ready().
+// A list of up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks ->
+// contiguous staging) and scatter (staging -> chunks). launch() only enqueues; the list may be reused when
+// ready().
 class CopyList {
  public:
   static Result<std::unique_ptr<CopyList>> create(std::shared_ptr<const TrackKernels> kernels,
@@ -136,15 +138,15 @@ class CopyList {
 };
 
 struct ScannerOptions {
-  // Work of one launch, at most. With a duty below 1 it is less where it would take longer than
-  // kLaunchTarget, as measured on the slices before (at least one chunk): short enough not to hold back the
-  // job's kernels.
+  // The maximum work of one launch. With a duty below 1 it is reduced to the size that takes kLaunchTarget,
+  // as measured on earlier slices (at least one chunk). Such a launch is short enough not to delay the job's
+  // kernels.
   std::uint64_t slice_bytes = std::uint64_t{2} << 30;
   std::uint32_t slice_chunks = 8192;
-  // So many where slices are shorter than kShortSlice, else two of them. Each has a stream of its own, so
-  // that lists travel while another slice is computed.
+  // The number of slices in flight if slices are shorter than kShortSlice; otherwise two. Each has its own
+  // stream, so that lists are copied while another slice is computed.
   std::uint32_t slices_in_flight = 4;
-  // Share of the time the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
+  // The share of the time that the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
   double duty = 1.0;
 };
 
@@ -156,19 +158,20 @@ class Scanner {
   Scanner(const Scanner&) = delete;
   Scanner& operator=(const Scanner&) = delete;
 
-  // out.size() == chunks.size(). Blocks; cancel() from another thread ends it with kAborted after the running
-  // slices.
+  // Scans the chunks; out.size() == chunks.size(). Blocks. cancel() from another thread ends it with kAborted
+  // after the running slices.
   Result<void> scan(std::span<const ChunkRange> chunks, std::span<Fingerprint> out);
-  // The same, handing over each finished slice at once, so that copying starts while the scan still runs:
-  // on_slice(first chunk index, fingerprints).
+  // Receives each finished slice at once, so that copying starts while the scan still runs: on_slice(first
+  // chunk index, fingerprints).
   using SliceHandler = std::function<Result<void>(std::size_t first, std::span<const Fingerprint>)>;
   Result<void> scan(std::span<const ChunkRange> chunks, const SliceHandler& on_slice);
 
-  // Any thread; holds from the next slice on, and for the rest of a pause.
+  // Sets the duty, on any thread. It applies from the next slice on, and to the rest of a pause.
   void set_duty(double duty);
-  // Any thread. busy <= duty * (busy + paused) after each scan that kept its duty and was not cancelled.
+  // Returns the times, on any thread. busy <= duty * (busy + paused) holds after each scan with an unchanged
+  // duty that was not canceled.
   [[nodiscard]] ScanTimes times() const;
-  // Any thread; also ends all later scans until resume().
+  // Cancels the running scan, on any thread. Also ends all later scans until resume().
   void cancel();
   void resume();
 
@@ -176,22 +179,22 @@ class Scanner {
   Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
       : kernels_(std::move(kernels)), options_(options), pace_(options.slice_bytes), duty_(options.duty) {}
   [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept;
-  // How many slices may be on the device at once.
+  // Returns the number of slices that may be on the device at the same time.
   [[nodiscard]] std::size_t max_in_flight(double duty) const noexcept;
   Result<void> launch_slice(std::size_t slice, std::span<const ChunkRange> chunks);
-  Result<double> check_cancelled();  // the duty of the next slice
-  void rest_after(Nanos busy);       // keeps the duty cycle; ends early when cancelled
-  void drain() noexcept;             // after an error: no launch may outlive the call
+  Result<double> check_cancelled();  // returns the duty of the next slice, or kAborted
+  void rest_after(Nanos busy);       // pauses to keep the duty cycle; ends early when canceled
+  void drain() noexcept;             // waits for all launches after an error: no launch may outlive the call
   std::shared_ptr<const TrackKernels> kernels_;
   ScannerOptions options_;
   ScanPace pace_;
-  mutable std::mutex mutex_;  // duty_, cancelled_, times_
+  mutable std::mutex mutex_;  // guards duty_, cancelled_, times_
   std::condition_variable changed_;
   double duty_;
   bool cancelled_ = false;
   ScanTimes times_;
-  std::vector<CUstream> streams_;                           // one for each batch
-  std::vector<std::unique_ptr<FingerprintBatch>> batches_;  // taken in turn
+  std::vector<CUstream> streams_;                           // one stream for each batch
+  std::vector<std::unique_ptr<FingerprintBatch>> batches_;  // the batches, used in turn
 };
 
 }  // namespace ckpt::track

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's content: a fingerprint for each region (id, generation) and chunk. The TARGET computed it
-// from its own device memory after writing; it is taken from its acknowledgement (ENG-1). Never enter a
-// fingerprint of a scan of the source. A chunk may change between scan and copy and change back, and the
-// target would keep the middle version.
+// The target's content: a fingerprint for each region (id, generation) and chunk. The TARGET computed it from
+// its own device memory after writing, and its acknowledgement contains it (ENG-1). Never store a fingerprint
+// of a scan of the source. A chunk may change between scan and copy and change back, and the target would
+// keep the middle version.
 //
 //   CKPT_TRYV(map.add_region(7, 1, bytes));
 //   CKPT_TRYV(map.diff(7, 1, scanned, 0, dirty));             // chunks whose bytes the target does not hold
@@ -10,9 +10,9 @@
 //   CKPT_TRYV(map.acknowledge(7, 1, chunk, from_target));     // the answer
 //   CKPT_TRY(root, map.root());                               // the switch is verified if both sides' are equal
 //
-// Threads: none inside; one owner, or the caller's lock. Errors: kNotFound for an unknown (region,
-// generation): the region was freed meanwhile, drop the message; kInvalidArgument for a chunk index or count
-// beyond the region.
+// Threads: no lock inside; one owner, or the caller's lock. Errors: kNotFound for an unknown (region,
+// generation): the region was freed meanwhile, so drop the message. kInvalidArgument for a chunk index or
+// count beyond the region.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ namespace ckpt::track {
 
 class SentMap {
  public:
-  // root_params: expanded with FingerprintPurpose::kRoot. chunk_bytes: a power of two.
+  // Makes an empty map. root_params: expanded with FingerprintPurpose::kRoot. chunk_bytes: a power of two.
   SentMap(std::shared_ptr<const FingerprintParams> root_params, std::uint64_t chunk_bytes);
 
-  // A region enters with no chunk acknowledged. A region id that is already there with an older generation is
-  // replaced; with the same or a newer one the call is refused (kInvalidArgument).
+  // Adds a region without acknowledged chunks. An existing region of the same id with an older generation is
+  // replaced. With the same or a newer generation, the call is refused (kInvalidArgument).
   Result<void> add_region(std::uint64_t region, std::uint64_t generation, std::uint64_t bytes);
-  // False if (region, generation) is not there.
+  // Drops a region. Returns false if (region, generation) does not exist.
   bool drop_region(std::uint64_t region, std::uint64_t generation);
 
   Result<void> acknowledge(std::uint64_t region, std::uint64_t generation, std::uint32_t chunk,
@@ -43,7 +43,7 @@ class SentMap {
   Result<void> forget(std::uint64_t region, std::uint64_t generation, std::uint32_t chunk);
 
   // Appends to `dirty` the index of each chunk in [first_chunk, first_chunk + scanned.size()) that the target
-  // is not known to hold in this version.
+  // is not known to have in this version.
   Result<void> diff(std::uint64_t region, std::uint64_t generation, std::span<const Fingerprint> scanned,
                     std::uint32_t first_chunk, std::vector<std::uint32_t>& dirty) const;
 
@@ -51,21 +51,21 @@ class SentMap {
                                                 std::uint32_t chunk) const;
   [[nodiscard]] std::uint64_t missing() const noexcept {
     return missing_;
-  }  // chunks without an acknowledged version
+  }  // the number of chunks without an acknowledged version
   [[nodiscard]] std::uint64_t chunk_count() const noexcept { return chunk_count_; }
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
-  // One fingerprint over a message of whole blocks: chunk size, count of regions and, in order of region id,
-  // (id, generation, bytes); then each region's fingerprints, in the same order, filled up with zeroes to a
-  // block. kRefused while a chunk is missing: an incomplete table equals nothing. Only blocks with an entry
-  // that changed are read again: at the switch, where the root is on the critical path, most have been by
-  // refresh_root().
+  // Returns one fingerprint over a message of whole blocks. The message is chunk size, count of regions and,
+  // in order of region id, (id, generation, bytes). Each region's fingerprints follow, in the same order,
+  // filled up with zeros to a block. Returns kRefused while a chunk is missing: an incomplete table equals
+  // nothing. Only blocks with a changed entry are read again. At the switch, where the root is on the
+  // critical path, refresh_root() has already read most of them.
   Result<Fingerprint> root() const;
-  // Does ahead what root() has to do for the entries so far.
+  // Does the work of root() for the current entries ahead of time.
   void refresh_root() const;
 
  private:
-  struct BlockHash {  // z of both lanes, for a block of the root's message
+  struct BlockHash {  // the z of both lanes, for a block of the root's message
     std::uint64_t z[2] = {0, 0};
     bool stale = true;
   };
@@ -74,7 +74,7 @@ class SentMap {
     std::uint64_t bytes = 0;
     std::vector<Fingerprint> fingerprints;
     std::vector<bool> known;
-    mutable std::vector<BlockHash> blocks;  // of fingerprints
+    mutable std::vector<BlockHash> blocks;  // the blocks of fingerprints
   };
   Result<const Region*> find_region(std::uint64_t region, std::uint64_t generation) const;
   Result<Region*> find_chunk(std::uint64_t region, std::uint64_t generation, std::uint32_t chunk);

@@ -65,7 +65,7 @@ Result<std::shared_ptr<const TrackKernels>> TrackKernels::create(
 
 TrackKernels::~TrackKernels() {
   ContextScope scope(device_);
-  // The key must not stay behind in memory that another process may get.
+  // The key must not remain in memory that another process may get.
   if (tables_ != 0 && device_.api().cuMemsetD8_v2(tables_, 0, sizeof(FingerprintTables)) == CUDA_SUCCESS)
     device_.api().cuMemFree_v2(tables_);
   const Module unloaded_in_context(std::move(module_));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of lanes over a network: the frame before each message, and the count of messages sent and
-// delivered. Threads: the lane's. Errors: kProtocol for frames that break the rules.
+// The common parts of lanes over a network: the frame before each message, and the count of sent and
+// delivered messages.
+// Threads: the lane's. Errors: kProtocol for frames that break the rules.
 #pragma once
 
 #include <array>
@@ -24,17 +25,19 @@ enum class FrameKind : std::uint16_t {
   kSameHost = 6
 };
 
-// Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
+// The frame before each header on the wire. It is little-endian, because both ends are x86-64 or AArch64
+// hosts of GPUs.
 struct Frame {
-  static constexpr std::uint32_t kMagic = 0x31544b43;  // "CKT1"
+  static constexpr std::uint32_t kMagic = 0x31544b43;  // the bytes "CKT1"
   std::uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  // The payload's length. With kSameHost the payload stays in the sender's memory, and its address follows.
+  // The payload's length. With kSameHost the payload stays in the sender's memory, and its address follows
+  // the header.
   std::uint64_t payload_bytes = 0;
-  std::uint64_t delivered = 0;  // messages of the other side that this side has delivered
-  // The number of bytes that follow the header on the wire.
+  std::uint64_t delivered = 0;  // the number of the other side's messages that this side has delivered
+  // Returns the number of bytes that follow the header on the wire.
   [[nodiscard]] std::uint64_t bytes_behind() const noexcept {
     return kind == FrameKind::kSameHost ? sizeof(std::uint64_t) : payload_bytes;
   }
@@ -42,50 +45,53 @@ struct Frame {
 static_assert(sizeof(Frame) == 32);
 inline constexpr std::size_t kMaxFrameBytes = sizeof(Frame) + kMaxHeaderBytes;
 
-// A frame that came, checked against the limits; `header` lies where it came.
+// A received frame that was checked against the limits. `header` points into the received bytes.
 struct FrameView {
   Frame frame;
   std::span<const std::byte> header;
 };
 Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std::size_t payload_bytes);
-// A frame's own bytes, of which at least sizeof(Frame) are at `bytes`: its lengths are within the limits.
+// Reads a frame's own bytes, of which at least sizeof(Frame) are at `bytes`. Checks that its lengths are
+// within the limits.
 Result<Frame> parse_frame_start(const void* bytes);
 
-// HELLO: the connecting end's first frame.
+// The frame HELLO, which is the connecting end's first frame.
 struct Hello {
   SessionToken token{};
   SameHostOffer offer;
 };
 inline constexpr std::size_t kMaxHelloBytes = sizeof(Frame) + sizeof(SessionToken) + sizeof(SameHostOffer);
-// Its length. The offer is left out where there is none.
+// Writes a HELLO and returns its length. The offer is omitted if there is none.
 std::size_t write_hello(const Hello& hello, std::span<std::byte, kMaxHelloBytes> to) noexcept;
-// Empty: it is none.
+// Parses a HELLO. Returns nullopt for any other frame.
 std::optional<Hello> parse_hello(const FrameView& view) noexcept;
 
-// The receiver's access to the offered memory: WELCOME reports it as its sequence.
+// Returns the receiver's access to the offered memory, which WELCOME reports as its sequence.
 PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer) noexcept;
 
-// Payloads from this size on are read by a peer on this host. UCX sends them by rendezvous, straight to where
-// the receiver wants them.
+// The payload size from which a peer on this host reads payloads itself. UCX sends such payloads by
+// rendezvous, directly to the receiver's destination.
 inline constexpr std::size_t kLargePayloadBytes = 32 * 1024;
 
-// A small message leaves as soon as a socket has it, so a sender alone would never be held back: a message is
-// reported as sent at most this far ahead of the messages that the peer has delivered.
+// The limit of messages ahead of the peer. A small message counts as sent as soon as a socket has it, so
+// nothing else would slow the sender. A message is reported as sent at most this far ahead of the messages
+// that the peer has delivered.
 inline constexpr std::uint64_t kMaxAhead = 2 * kMaxInFlight;
 
 // A message between send() and on_sent.
 struct Outgoing {
-  std::array<std::byte, kMaxFrameBytes> head{};  // frame and header
+  std::array<std::byte, kMaxFrameBytes> head{};  // the frame and the header
   std::size_t head_bytes = 0;
-  std::span<const std::byte> payload;  // what follows them on the wire
+  std::span<const std::byte> payload;  // the bytes after the header on the wire
   std::uint64_t token = 0;
-  std::uint64_t address = 0;  // of a near payload
-  bool done = false;          // the transport does not need the payload any more
+  std::uint64_t address = 0;  // the address of a near payload
+  bool done = false;          // the transport no longer needs the payload
   bool near = false;
   bool large = false;
 };
 
-// The messages in flight, in the order of send(): a ring that is made once. Its messages stay in place.
+// The messages in flight, in the order of send(): a ring that is made once. Its messages stay at fixed
+// addresses.
 class OutgoingRing {
  public:
   OutgoingRing() : slots_(std::make_unique<std::array<Outgoing, kMaxInFlight>>()) {}
@@ -93,13 +99,15 @@ class OutgoingRing {
   [[nodiscard]] bool full() const noexcept { return end_ - first_ == kMaxInFlight; }
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
   [[nodiscard]] Outgoing& at(std::uint64_t sequence) noexcept { return (*slots_)[sequence % kMaxInFlight]; }
-  // The message at end(), not yet in flight. `near`: the peer reads large payloads itself.
+  // Prepares the message at end(), which is not yet in flight. With `near`, the peer reads large payloads
+  // itself.
   Outgoing& prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool near) noexcept;
   void commit() noexcept { ++end_; }
-  // The peer reports how many messages it has delivered to its handler.
+  // Notes the number of messages that the peer has delivered to its handler.
   Result<void> take_credit(std::uint64_t delivered);
-  // The token of the oldest message, once it is done, the peer has read it and keeps up.
+  // Returns the token of the oldest message, once the message is done, the peer has read it, and the peer
+  // keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept;
 
  private:
@@ -109,7 +117,8 @@ class OutgoingRing {
   std::uint64_t credited_ = 0;
 };
 
-// Counts the messages that this side has delivered to its handler, and knows when the peer must be told.
+// Counts the messages that this side has delivered to its handler, and determines when to report the count to
+// the peer.
 class DeliveryCount {
  public:
   void add(bool near) noexcept {
@@ -117,14 +126,15 @@ class DeliveryCount {
     if (near) awaited_ = delivered_;
   }
   [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
-  // The count for a frame to the peer.
+  // Returns the count for a frame to the peer, and notes that it is reported.
   std::uint64_t tell() noexcept { return told_ = delivered_; }
-  // No frame has carried the count for long, or the sender of a same-host message waits for it.
+  // Returns whether no frame has carried the count for long, or the sender of a same-host message waits for
+  // it.
   [[nodiscard]] bool due() const noexcept { return delivered_ - told_ >= kMaxInFlight || told_ < awaited_; }
 
  private:
   std::uint64_t delivered_ = 0;
-  std::uint64_t awaited_ = 0;  // behind the last same-host message
+  std::uint64_t awaited_ = 0;  // the count after the last same-host message
   std::uint64_t told_ = 0;
 };
 

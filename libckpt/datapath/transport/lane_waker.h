@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a lane's wait from any thread: a descriptor to poll beside the connection's.
-// Threads: wake() any, the rest the lane's. Ownership: owns the descriptor. Errors: errno of create().
+// A descriptor that ends a lane's wait from any thread. It is polled together with the connection's
+// descriptor.
+// Threads: any thread may call wake(); the rest belongs to the lane's thread. Ownership: owns the descriptor.
+// Errors: errno of create().
 #pragma once
 
 #include <atomic>
@@ -15,16 +17,17 @@ class LaneWaker {
  public:
   static Result<std::unique_ptr<LaneWaker>> create();
 
-  // To be polled for POLLIN.
+  // Returns the descriptor, to be polled for POLLIN.
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
   void wake() noexcept;
-  // The descriptor was ready.
+  // Resets the descriptor after it was ready.
   void drain() noexcept;
 
  private:
   explicit LaneWaker(UniqueFd event) : event_(std::move(event)) {}
   UniqueFd event_;
-  std::atomic<bool> woken_{false};  // it has been written and not read: no need to write again
+  std::atomic<bool> woken_{false};  // the descriptor was written and not read, so it need not be written
+                                    // again
 };
 
 }  // namespace ckpt::transport

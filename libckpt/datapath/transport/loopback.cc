@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes within one process. The receiver copies straight from the sender's payload, as a rendezvous would, so
-// that lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the
-// tests. Payloads in a memory file that the sender offers stay there, as between processes of one machine.
+// Lanes within one process. The receiver copies directly from the sender's payload, as a rendezvous would.
+// Lifetimes are therefore as strict as on a network: tests detect a payload that is reused too early.
+// Payloads in a memory file that the sender offers stay there, as between processes of one machine.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ struct Message {
   std::uint64_t token = 0;
 };
 
-// The events of one end. Rings of fixed size: at most kMaxInFlight messages are between send() and
-// on_sent.
+// The events of one end. The rings have a fixed size, because at most kMaxInFlight messages are between
+// send() and on_sent.
 struct Inbox {
   std::vector<Message> messages = std::vector<Message>(kMaxInFlight);
   std::uint64_t first_message = 0;
@@ -38,7 +38,7 @@ struct Inbox {
   std::uint64_t end_sent = 0;
   bool opened = false;
   bool woken = false;
-  bool copying = false;  // this end reads the other's payload just now
+  bool copying = false;  // this end is reading the other end's payload
   std::optional<Error> closed;
 };
 
@@ -48,13 +48,13 @@ struct Link {
   const SessionToken token;
   std::mutex mutex;
   std::condition_variable changed;
-  Inbox inbox[2];  // 0: listening end, 1: connecting end
+  Inbox inbox[2];  // index 0: the listening end; index 1: the connecting end
   bool connected = false;
   UniqueFd offered;  // the connecting end's file, until the listening end takes it
   std::span<const std::byte> offered_bytes;
 };
 
-// Listening ends by address.
+// The listening ends by address.
 struct Hub {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Link>> listening;
@@ -94,8 +94,8 @@ class LoopbackLane final : public Lane {
   const int end_;
   const std::string address_;
   LaneHandler& handler_;
-  std::array<std::byte, kMaxHeaderBytes> header_{};  // of the message being delivered
-  SameHostMapping mapping_;                          // listening end: of the other's file
+  std::array<std::byte, kMaxHeaderBytes> header_{};  // the header of the message that is being delivered
+  SameHostMapping mapping_;  // at the listening end: the mapping of the other end's file
   std::size_t in_flight_ = 0;
   bool open_ = false;
   bool in_callback_ = false;
@@ -181,7 +181,7 @@ bool LoopbackLane::take_message() {
   std::uint64_t token;
   {
     const std::lock_guard lock(link_->mutex);
-    // The messages of an end that has closed are void: their payloads are not ours to read any more.
+    // The messages of a closed end are void: their payloads must not be read any more.
     if (mine().first_message == mine().end_message || mine().closed) return false;
     const Message& message = mine().messages[mine().first_message % kMaxInFlight];
     header_bytes = message.header_bytes;
@@ -194,7 +194,7 @@ bool LoopbackLane::take_message() {
   return true;
 }
 
-// Copies, reports to the sender, and delivers.
+// Copies the payload, reports to the sender, and delivers the message.
 void LoopbackLane::receive(std::size_t header_bytes, std::span<const std::byte> payload,
                            std::uint64_t token) {
   const auto header = std::span<const std::byte>(header_).first(header_bytes);
@@ -261,7 +261,7 @@ void LoopbackLane::close() {
   finish(Error(ErrorCode::kAborted, "The lane was closed here"));
 }
 
-// Leaves the link; afterwards the other end reads none of our payloads.
+// Leaves the link. Afterwards the other end reads no payload of this end.
 void LoopbackLane::detach(const Error& reason) {
   std::unique_lock lock(link_->mutex);
   mine().closed = reason;

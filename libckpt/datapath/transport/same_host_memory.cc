@@ -30,7 +30,7 @@ bool has_ended(int pidfd) {
   int ready;
   do {
     ready = ::poll(&ended, 1, 0);
-  } while (ready < 0 && errno == EINTR);  // also where it need not wait
+  } while (ready < 0 && errno == EINTR);  // poll() may be interrupted by a signal even if it does not block
   return ready != 0;
 }
 
@@ -112,7 +112,7 @@ Result<std::span<const std::byte>> receive_same_host(const SameHostReader& reade
 }
 
 std::span<const std::byte> SameHostMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
-  const std::uint64_t offset = address - there;  // what lies before wraps around
+  const std::uint64_t offset = address - there;  // an address before `there` wraps around
   if (offset > here.size() || bytes > here.size() - offset) return {};
   return here.subspan(offset, bytes);
 }

@@ -6,16 +6,16 @@
 
 namespace ckpt::transport {
 
-// kInvalidArgument for a header or payload beyond the limits.
+// Returns kInvalidArgument for a header or payload beyond the limits.
 Result<void> check_sizes(std::size_t header_bytes, std::size_t payload_bytes);
 
-// In time that does not depend on where they differ.
+// Compares tokens in time that does not depend on where they differ.
 [[nodiscard]] bool tokens_equal(const SessionToken& a, const SessionToken& b) noexcept;
 
-// The handler gave no memory for a payload.
+// Returns the error for a handler that returned no memory for a payload.
 Error refused_payload(std::size_t payload_bytes);
 
-// A connecting lane ended before the peer welcomed it.
+// Returns the error for a connecting lane that ended before the peer welcomed it.
 Error never_opened();
 
 }  // namespace ckpt::transport

@@ -10,7 +10,7 @@ namespace ckpt::transport {
 namespace {
 
 constexpr std::string_view kKeyLabel = "gpumigrate lane psk 1";
-// Connections that are taken in at one progress().
+// The number of connections that one progress() accepts.
 constexpr int kMaxAccepts = 16;
 constexpr Nanos kAcceptPause = 100 * kNanosPerMs;
 
@@ -78,7 +78,8 @@ void TlsGate::admit(Nanos now) {
   }
 }
 
-// The oldest that has not shown the key makes space. What it has sent before the newest came still counts.
+// Makes space by dropping the oldest stranger that has not shown the key. Data that it sent before the newest
+// stranger connected still counts.
 bool TlsGate::make_space() {
   while (strangers_.size() >= kMaxStrangers) {
     const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
@@ -109,7 +110,7 @@ void TlsGate::step(Stranger& stranger) {
   const auto view = stranger.frames.read(*stranger.stream);
   if (!view.has_value()) stranger.unwanted = true;
   if (!view.has_value() || !*view) return;
-  stranger.unwanted = true;  // or it is the peer, and no stranger any more
+  stranger.unwanted = true;  // drop it, unless it is the peer and no longer a stranger
   const std::optional<Hello> hello = parse_hello(**view);
   if (hello && tokens_equal(hello->token, token_))
     arrival_ = Arrival{std::move(stranger.stream), hello->offer};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The listening side of a TLS lane until its peer is there. A connection is a stranger until the handshake is
-// done and its HELLO has come. Strangers are few, and each has one deadline for both. When there are too many,
-// the oldest goes that has not shown the key. So neither silent connections nor slow ones keep the peer out.
-// Nothing but the handshake is read of who has not shown the key.
-// Threads: the lane's. Ownership: the gate owns its listener and strangers. Errors: only of listen().
+// The listening side of a TLS lane before its peer has connected. A connection is a stranger until the
+// handshake is done and its HELLO has arrived. The number of strangers is small, and each has one deadline
+// for both. When there are too many, the oldest stranger that has not shown the key is dropped. Neither
+// silent nor slow connections can therefore block the peer. From a stranger that has not shown the key, only
+// the handshake is read.
+// Threads: the lane's. Ownership: the gate owns its listener and strangers. Errors: only those of listen().
 #pragma once
 
 #include <poll.h>
@@ -21,13 +22,14 @@
 
 namespace ckpt::transport {
 
-// The key of a session's lanes.
+// Returns the key of a session's lanes.
 Result<tls::PskKey> lane_psk(const SessionToken& token);
 
-// Takes frames with their headers from a stream.
+// Reads frames with their headers from a stream.
 class FrameReader {
  public:
-  // Nothing: the next frame has not come entirely. The view lasts until the next call.
+  // Returns the next frame, or nullopt if it has not arrived completely. The view is valid until the next
+  // call.
   Result<std::optional<FrameView>> read(tls::PskStream& stream);
 
  private:
@@ -50,11 +52,11 @@ class TlsGate {
     std::unique_ptr<tls::PskStream> stream;
     SameHostOffer offer;
   };
-  // The peer, once it is there.
+  // Returns the peer, once it has connected.
   std::optional<Arrival> progress();
   // Fills `to` with the descriptors to poll, and returns their number.
   std::size_t watch(std::span<pollfd> to) const;
-  // When progress() has something to do without an event; nothing: never.
+  // Returns the time at which progress() has work without an event. Returns nullopt for never.
   [[nodiscard]] std::optional<Nanos> next_deadline() const;
 
  private:
@@ -79,8 +81,8 @@ class TlsGate {
   const Nanos greeting_nanos_;
   std::string address_;
   UniqueFd listener_;
-  Nanos no_accept_before_ = 0;                        // after a failed accept(2), as without descriptors
-  std::vector<std::unique_ptr<Stranger>> strangers_;  // the oldest first
+  Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as without free descriptors
+  std::vector<std::unique_ptr<Stranger>> strangers_;  // the strangers, oldest first
   std::optional<Arrival> arrival_;
 };
 

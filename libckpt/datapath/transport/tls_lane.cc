@@ -11,7 +11,8 @@
 namespace ckpt::transport {
 namespace {
 
-// The most bytes that one progress() reads, and the most that it writes: the caller gets its turn.
+// The maximum number of bytes that one progress() reads, and that it writes, so that the caller gets its
+// turn.
 constexpr std::size_t kRoundBytes = std::size_t{2} << 20;
 
 Error out_of_place() {
@@ -81,7 +82,7 @@ bool TlsLane::progress() {
   return true;
 }
 
-// Towards an open lane.
+// Advances towards an open lane.
 bool TlsLane::approach() {
   if (gate_ == nullptr) return greet();
   auto arrival = gate_->progress();
@@ -101,7 +102,7 @@ bool TlsLane::greet() {
   }
   const auto flushed = stream_->flush();
   if (!flushed.has_value()) fail(flushed.error());
-  return receive();  // WELCOME
+  return receive();  // receives WELCOME
 }
 
 void TlsLane::take_peer(TlsGate::Arrival arrival) {
@@ -135,7 +136,7 @@ bool TlsLane::receive() {
   return any;
 }
 
-// A frame, or a piece of a payload.
+// Receives a frame, or a piece of a payload.
 Result<std::size_t> TlsLane::receive_some() {
   if (payload_.empty()) {
     CKPT_TRY(view, frames_.read(*stream_));
@@ -218,7 +219,7 @@ bool TlsLane::report_sent() {
   return any;
 }
 
-// Writes the frames that wait for the stream, as far as there is space in it.
+// Writes the waiting frames to the stream, as far as the stream has space.
 bool TlsLane::transmit() {
   bool any = false;
   for (std::size_t written = 0; written < kRoundBytes && !failed_ && !close_requested_;) {
@@ -236,7 +237,7 @@ bool TlsLane::transmit() {
   return any;
 }
 
-// A frame, or a piece of a payload. 0: there is nothing, or no space.
+// Transmits a frame, or a piece of a payload. Returns 0 if there is no data or no space.
 Result<std::size_t> TlsLane::transmit_some(std::size_t most) {
   std::size_t taken = 0;
   if (!in_message_) {
@@ -244,7 +245,7 @@ Result<std::size_t> TlsLane::transmit_some(std::size_t most) {
     if (!started) return std::size_t{0};
     taken = sizeof(Frame);
   }
-  if (!in_message_) return taken;  // it was a control frame
+  if (!in_message_) return taken;  // the frame was a control frame
   if (!leaving_.empty()) {
     CKPT_TRY(written, stream_->write(leaving_.first(std::min(most, leaving_.size()))));
     leaving_ = leaving_.subspan(written);
@@ -257,8 +258,8 @@ Result<std::size_t> TlsLane::transmit_some(std::size_t most) {
   return taken;
 }
 
-// Control frames go between messages. The count of delivered messages goes alone where no message carries it:
-// now and then, and at once for same-host messages.
+// Starts the next frame. Control frames are sent between messages. The count of delivered messages is sent
+// alone if no message carries it: occasionally, and at once for same-host messages.
 Result<bool> TlsLane::start_frame() {
   if (welcome_due_) {
     CKPT_TRY(sent, send_control(FrameKind::kWelcome));
@@ -285,7 +286,7 @@ Result<bool> TlsLane::send_control(FrameKind kind) {
   return true;
 }
 
-// Something waits here, and not for the socket.
+// Returns whether data waits here, and not for the socket.
 bool TlsLane::can_transmit() const noexcept {
   const bool waits = welcome_due_ || in_message_ || next_ != sends_.end() || count_.due();
   return waits && (stream_->events() & POLLOUT) == 0;
@@ -331,7 +332,8 @@ void TlsLane::fail(Error error) {
   }
 }
 
-// BYE goes where a frame may stand. If it cannot leave at once, the peer sees the connection end.
+// Shuts the lane down. BYE is sent where a frame may begin. If BYE cannot be sent at once, the peer finds
+// that the connection has ended.
 void TlsLane::shut_down() {
   gate_.reset();
   if (stream_ == nullptr) return;

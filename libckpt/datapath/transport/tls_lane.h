@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane over one TCP connection with TLS 1.3 (libckpt/net/tls). Both ends derive the connection's key from
-// the session token, and its identity is the listening address: so it is this session's, and this lane's.
-// Frames are those of UCX's lane (frames.h), one behind the other in the stream, each followed by its
+// the session token, and its identity is the listening address. The key therefore belongs to this session and
+// this lane. Frames are those of UCX's lane (frames.h), one after another in the stream, each followed by its
 // payload. Payloads are decrypted into the caller's memory.
 //
-// Each progress() reads and writes up to a bound, so that neither direction waits for the other.
-// Threads, ownership and errors: transport.h.
+// Each progress() reads and writes up to a limit, so that neither direction waits for the other. Threads,
+// ownership and errors: transport.h.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class TlsLane final : public Lane {
   static Result<std::unique_ptr<TlsLane>> listen(std::shared_ptr<const tls::PskContext> context,
                                                  const LaneAddress& local, const TlsOptions& options,
                                                  const SessionToken& token, LaneHandler& handler);
-  // `name`: the listening lane's address, as it named itself.
+  // Connects a lane. `name` is the listening lane's address, as that lane reported it.
   static Result<std::unique_ptr<TlsLane>> connect(std::shared_ptr<const tls::PskContext> context,
                                                   const LaneAddress& local, const TlsOptions& options,
                                                   const LaneAddress& remote, const std::string& name,
@@ -74,30 +74,30 @@ class TlsLane final : public Lane {
   LaneHandler& handler_;
   std::string address_;
   const std::unique_ptr<LaneWaker> waker_;
-  std::unique_ptr<TlsGate> gate_;  // listening lanes, until the peer is there
+  std::unique_ptr<TlsGate> gate_;  // set in listening lanes until the peer has connected
   std::unique_ptr<tls::PskStream> stream_;
 
-  SameHostOffer offer_;                                  // connecting lanes: this process's memory
-  PayloadAccess payload_access_ = PayloadAccess::kSent;  // how the peer uses it
-  SameHostPeer near_;                                    // listening lanes: the peer's memory
+  SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
+  SameHostPeer near_;                                    // in listening lanes: the peer's memory
 
   FrameReader frames_;
-  FrameView message_;               // the one that is arriving; its header lies in frames_
-  std::span<std::byte> payload_;    // where its payload goes
-  std::size_t arrived_ = 0;         // of payload_
-  std::uint64_t near_address_ = 0;  // payload_ of a near message
-  bool drained_ = true;             // the stream had nothing more
+  FrameView message_;               // the message that is arriving; its header is in frames_
+  std::span<std::byte> payload_;    // the destination of the payload
+  std::size_t arrived_ = 0;         // the number of bytes of payload_ that have arrived
+  std::uint64_t near_address_ = 0;  // the address of payload_ for a near message
+  bool drained_ = true;             // the stream had no more data
   DeliveryCount count_;
 
   OutgoingRing sends_;
-  std::uint64_t next_ = 0;              // the message to transmit
-  std::span<const std::byte> leaving_;  // the rest of its payload
+  std::uint64_t next_ = 0;              // the number of the next message to transmit
+  std::span<const std::byte> leaving_;  // the rest of that message's payload
   bool in_message_ = false;
   bool welcome_due_ = false;
 
   bool hello_sent_ = false;
   bool open_ = false;
-  bool peer_left_ = false;  // its BYE has arrived
+  bool peer_left_ = false;  // the peer's BYE has arrived
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

@@ -15,10 +15,11 @@ constexpr int kBacklog = 64;
 constexpr int kKeepIdleSeconds = 5;
 constexpr int kKeepIntervalSeconds = 3;
 constexpr int kKeepProbes = 3;
-// Data that nobody acknowledges, or that a peer which stands still does not take. A paused job may be waiting.
+// The timeout for data that the peer does not acknowledge, or that a stopped peer does not accept. A paused
+// job may be waiting.
 constexpr unsigned kUserTimeoutMs = 15'000;
-// Within a machine there is no delay to cover, and what waits in a larger buffer leaves the caches (measured).
-// Elsewhere the kernel's own sizing knows the path better.
+// The buffer size within a machine. There is no delay to cover there, and data that waits in a larger buffer
+// leaves the CPU caches (measured). Between machines the kernel's own sizing is better.
 constexpr int kSameHostBuffer = 1 << 20;
 
 template <class Value>
@@ -58,7 +59,7 @@ Result<UniqueFd> listen_tls(const LaneAddress& local, PortRange ports) {
   for (const std::uint16_t port : ports_in_turn(ports)) {
     CKPT_TRY(listener, make_socket(local.family()));
     const LaneAddress at = with_port(local, port);
-    // A port at which only connections of a former lane are left is free.
+    // A port on which only connections of a former lane remain counts as free.
     if (port != 0 && !set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1))
       return Error::from_errno("Setting up a lane's socket");
     if (::bind(listener.get(), at.get(), at.length) == 0 && ::listen(listener.get(), kBacklog) == 0)
@@ -88,7 +89,7 @@ Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address) 
     return Error(ErrorCode::kInvalidArgument, "The lane's address is not of the family of this side's");
   CKPT_TRY(socket, make_socket(local.family()));
   CKPT_TRYV(set_up(socket.get(), ip_text(local) == ip_text(address)));
-  // The port is chosen with the connection, of which there may be many with one address.
+  // The port is chosen at connect time, because many connections may share one address.
   if (!set(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1) ||
       ::bind(socket.get(), local.get(), local.length) != 0)
     return Error::from_errno("Dialing from " + ip_text(local));

@@ -31,7 +31,7 @@ class TlsTransport final : public Transport {
 
 Result<std::unique_ptr<Transport>> make_tls_transport(const TlsOptions& options) {
   CKPT_TRY(local, parse_ip(options.ip));
-  CKPT_TRYV(check_local(local));  // an address that this machine has not is refused here
+  CKPT_TRYV(check_local(local));  // refuses an address that this machine does not have
   CKPT_TRY(context, tls::PskContext::create());
   return std::unique_ptr<Transport>(std::make_unique<TlsTransport>(options, local, std::move(context)));
 }

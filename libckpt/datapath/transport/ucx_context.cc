@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kScheme = "ucx:";
 // The socket buffers of a connection within this machine, which has no delay to cover. Bytes that wait in
-// larger ones have left the caches when they are read (engine/README.md). Beyond this machine the kernel's
-// own sizing knows the path better.
+// larger buffers have left the CPU caches when they are read (engine/README.md). Between machines the
+// kernel's own sizing is better.
 constexpr const char* kLocalSocketBuffer = "256k";
 
 struct ConfigTraits {
@@ -31,7 +31,7 @@ struct NetDevice {
   bool loopback = false;
 };
 
-// The network device that has the address.
+// Returns the network device that has the address.
 Result<NetDevice> device_of(const LaneAddress& address) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
@@ -59,13 +59,13 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
   return entries;
 }
 
-// The RDMA port that has the network device in its table of addresses, as UCX names it: NAME:PORT. InfiniBand's
-// network devices are in no table, but are children of the same card.
+// Returns the RDMA port that has the network device in its table of addresses, in UCX's notation: NAME:PORT.
+// InfiniBand's network devices are in no table, but are children of the same card.
 Result<std::string> rdma_port_of(const std::string& device) {
   for (const auto& rdma : entries_of("/sys/class/infiniband")) {
     for (const auto& port : entries_of(rdma / "ports")) {
       for (const auto& entry : entries_of(port / "gid_attrs" / "ndevs")) {
-        std::string name;  // reading an entry that is not used fails
+        std::string name;  // reading an unused entry fails
         if (std::getline(std::ifstream(entry), name) && name == device)
           return rdma.filename().string() + ":" + port.filename().string();
       }
@@ -116,7 +116,7 @@ Error ucx_error(ucs_status_t status, std::string what) {
 }
 
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
-  (void)check_ucx_guard();  // named here, so that every program with lanes is linked with it
+  (void)check_ucx_guard();  // called here so that every program with lanes links it
   CKPT_TRY(local, parse_ip(options.ip));
   CKPT_TRY(device, device_of(local));
   ucp_config_t* read = nullptr;
@@ -131,9 +131,9 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   }
   CKPT_TRYV(set(config.get(), "TLS", transports));
   CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
-  // The way to connect: left to itself, UCX takes rdmacm for TCP, too, where there is an RDMA device.
+  // The way to connect. By default, UCX uses rdmacm for TCP, too, if there is an RDMA device.
   CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
-  // The family to use: where a device has addresses of both, UCX takes the first that its setting names.
+  // The address family. If a device has addresses of both families, UCX takes the first one in its setting.
   if (!options.rdma) {
     CKPT_TRYV(set(config.get(), "AF_PRIO", local.family() == AF_INET6 ? "inet6" : "inet"));
   }

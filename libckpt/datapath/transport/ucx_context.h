@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The UCX context of one transport: configured by options, never by this process's environment, and shared by
-// the lanes' workers. Threads: immutable after create. Errors: kUnavailable/kIo with the ucs_status_t as
-// native code.
+// The UCX context of one transport. It is configured by options, never by this process's environment, and
+// shared by the lanes' workers.
+// Threads: immutable after create. Errors: kUnavailable/kIo with the ucs_status_t as native code.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -41,10 +41,11 @@ class UcxContext {
   static Result<std::shared_ptr<const UcxContext>> create(const UcxOptions& options);
 
   [[nodiscard]] ucp_context_h get() const noexcept { return context_.get(); }
-  [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }  // the ip of the options, port 0
+  // the ip of the options, with port 0
+  [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }
   [[nodiscard]] PortRange ports() const noexcept { return ports_; }
   [[nodiscard]] bool rdma() const noexcept { return rdma_; }
-  // A worker with wake-up, for one thread at a time.
+  // Makes a worker with wake-up, for one thread at a time.
   Result<UniqueUcpWorker> make_worker() const;
 
  private:
@@ -56,7 +57,7 @@ class UcxContext {
   bool rdma_;
 };
 
-// The scheme is "ucx:".
+// Converts between an address and its text, with the scheme "ucx:".
 std::string format_ucx_address(const LaneAddress& address);
 Result<LaneAddress> parse_ucx_address(const std::string& text);
 

@@ -10,7 +10,7 @@
 #include <array>
 #include <mutex>
 
-// Functions of libucs (ucs/sys/sock.h, which is not installed).
+// Functions of libucs, declared here because ucs/sys/sock.h is not installed.
 extern "C" {
 [[gnu::visibility("default")]] ucs_status_t ucs_socket_send_nb(int fd, const void* data, std::size_t* bytes);
 [[gnu::visibility("default")]] ucs_status_t ucs_socket_sendv_nb(int fd, iovec* parts, std::size_t count,
@@ -36,10 +36,10 @@ bool is_loss(ucs_status_t status) {
          status == UCS_ERR_TIMED_OUT || status == UCS_ERR_REJECTED;
 }
 
-// Numbers of closed sockets, each kept taken by an empty descriptor.
+// The numbers of closed sockets. An empty descriptor keeps each number in use.
 class KeptNumbers {
  public:
-  // False: it could not be kept, and is still open.
+  // Keeps the number in use. Returns false if that failed and the socket is still open.
   bool keep(int fd) {
     const std::lock_guard lock(mutex_);
     if (nothing_ < 0) nothing_ = ::open("/", O_PATH | O_CLOEXEC);
@@ -62,7 +62,8 @@ class KeptNumbers {
 };
 
 KeptNumbers& kept_numbers() {
-  static auto* const numbers = new KeptNumbers;  // UCX's threads may close sockets until the process ends
+  static auto* const numbers = new KeptNumbers;  // never destroyed, because UCX's threads may close sockets
+                                                 // until the process ends
   return *numbers;
 }
 

@@ -11,11 +11,13 @@
 namespace ckpt::transport {
 namespace {
 
-// Connections that may wait for their HELLO at a time; more are rejected.
+// The number of connections that may wait for their HELLO at the same time. More are rejected.
 constexpr std::size_t kMaxStrangers = 4;
-// Rounds of UCX's progress in one call: enough to empty sockets, bounded so that the caller gets its turn.
+// The rounds of UCX's progress in one call. There are enough to empty sockets, and few enough that the caller
+// gets its turn.
 constexpr int kProgressRounds = 64;
-// UCX completes what is outstanding at a forced close soon; beyond this the worker's end does it.
+// The time for a shutdown. UCX soon completes outstanding requests at a forced close. After this time the
+// worker's destruction does it.
 constexpr Nanos kShutDownNanos = 200'000'000;
 
 }  // namespace
@@ -106,7 +108,7 @@ Result<std::unique_ptr<UcxLane::Connection>> UcxLane::make_connection(ucp_ep_par
   return connection;
 }
 
-// HELLO, WELCOME, CREDIT or BYE: one at a time, so the frame has a place of its own.
+// Sends HELLO, WELCOME, CREDIT or BYE, one at a time, so that the frame has its own memory.
 Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   std::size_t bytes = sizeof(Frame);
   if (kind == FrameKind::kHello) {
@@ -169,7 +171,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
     payload_access_ = access_of_welcome(view.frame, offer_);
-    return open();  // here, as the peer's first messages may follow in the same round
+    return open();  // opened here, because the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
     peer_left_ = true;
@@ -277,13 +279,13 @@ bool UcxLane::progress() {
   return true;
 }
 
-// A completion that comes after the last look and before wait() arms need not raise an event: verbs promise one
-// only for what follows. So the worker is armed, and then looked at once more.
+// Arms the worker and checks it again. A completion between the last check and the arming in wait() need not
+// raise an event, because verbs guarantee events only for later completions.
 bool UcxLane::progress_armed() {
   return ucp_worker_arm(worker_.get()) != UCS_OK || ucp_worker_progress(worker_.get()) != 0;
 }
 
-// Delivers complete messages in order. Those that came before a failure are still delivered.
+// Delivers complete messages in order. Messages that arrived before a failure are still delivered.
 bool UcxLane::deliver() {
   bool any = false;
   while (!close_requested_) {
@@ -303,8 +305,8 @@ bool UcxLane::deliver() {
   return any;
 }
 
-// Reports to the peer how many messages have been delivered, where no message goes back that would carry the
-// count: now and then, and at once for same-host messages.
+// Reports the number of delivered messages to the peer, if no message in the other direction would carry it:
+// occasionally, and at once for same-host messages.
 void UcxLane::give_credit() {
   if (!open_ || failed_ || !receives_.count().due() || control_busy_) return;
   auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
@@ -347,13 +349,13 @@ void UcxLane::close() {
   finish(Error(ErrorCode::kAborted, "The lane was closed here"));
 }
 
-// If it cannot leave at once, the peer sees the connection end.
+// Sends BYE. If BYE cannot be sent at once, the peer finds that the connection has ended.
 void UcxLane::say_goodbye() {
   if (open_ && !peer_left_ && !peer_->failed && !control_busy_)
     (void)send_control(peer_->endpoint, FrameKind::kBye);
 }
 
-// Without waiting for the peer, which may be dead.
+// Disconnects without waiting for the peer, which may have exited.
 void UcxLane::disconnect(Connection& connection) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -368,8 +370,8 @@ void UcxLane::disconnect(Connection& connection) {
   connection.endpoint = nullptr;
 }
 
-// Afterwards UCX touches no memory of the caller's. Where nothing is outstanding the worker is not driven any
-// more (ucx_lane.h).
+// Shuts the lane down. Afterwards UCX uses no memory of the caller. If nothing is outstanding, the worker is
+// not driven any more (ucx_lane.h).
 void UcxLane::shut_down() {
   if (!worker_) return;
   say_goodbye();
@@ -386,7 +388,7 @@ void UcxLane::shut_down() {
 }
 
 void UcxLane::finish(Error reason) {
-  failed_ = reason;  // whatever still comes while shutting down is not taken in
+  failed_ = reason;  // later messages are not accepted while shutting down
   shut_down();
   closed_reason_ = std::move(reason);
   handler_.on_closed(*closed_reason_);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a
-// stranger until its first frame (HELLO) shows the session token. Then the listener ends, strangers are
-// dropped, and WELCOME opens the lane at both ends. UCX's callbacks note things down; most else happens after
-// them in progress().
+// A lane over one UCX worker. The target's worker listens on a socket address. A peer that connects is a
+// stranger until its first frame (HELLO) shows the session token. Then the listener ends, other strangers are
+// dropped, and WELCOME opens the lane at both ends. UCX's callbacks only record events; most other work
+// follows in progress().
 //
 // A lane ends with BYE. After it neither end drives its worker again, and messages in flight are dropped.
-// ucx_guard.h keeps UCX from ending the process when a connection is lost.
-// Threads, ownership and errors: transport.h.
+// ucx_guard.h prevents UCX from ending the process when a connection is lost. Threads, ownership and errors:
+// transport.h.
 #pragma once
 
 #include <memory>
@@ -43,11 +43,11 @@ class UcxLane final : public Lane {
   [[nodiscard]] bool closed() const noexcept override { return closed_reason_.has_value(); }
 
  private:
-  // A connection; at a fixed place, since UCX's error handler points to it.
+  // A connection. It stays at a fixed address, since UCX's error handler points to it.
   struct Connection {
     ucp_ep_h endpoint = nullptr;
     std::optional<ucs_status_t> failed;
-    bool unwanted = false;  // to be dropped in progress()
+    bool unwanted = false;  // the connection is dropped in the next progress()
   };
 
   UcxLane(std::shared_ptr<const UcxContext> context, const SessionToken& token, LaneHandler& handler,
@@ -84,24 +84,25 @@ class UcxLane final : public Lane {
   LaneHandler& handler_;
   const bool listening_;
   std::string address_;
-  std::size_t outstanding_ = 0;  // requests UCX holds; above the windows, which count in it
+  std::size_t outstanding_ = 0;  // the number of requests that UCX holds; declared before the windows, which
+                                 // count in it
   SendWindow sends_;
   ReceiveWindow receives_;
-  SameHostOffer offer_;                                  // connecting lanes: this process's memory
-  PayloadAccess payload_access_ = PayloadAccess::kSent;  // how the peer uses it
-  SameHostPeer near_;                                    // listening lanes: the peer's memory
+  SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
+  SameHostPeer near_;                                    // in listening lanes: the peer's memory
   std::array<std::byte, kMaxHelloBytes> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   std::unique_ptr<LaneWaker> waker_;
-  int worker_fd_ = -1;  // UCX's
+  int worker_fd_ = -1;  // a descriptor that UCX owns
   UniqueUcpWorker worker_;
   UniqueUcpListener listener_;
   std::vector<ucp_conn_request_h> requests_;
   std::vector<std::unique_ptr<Connection>> strangers_;
   std::unique_ptr<Connection> peer_;
-  bool greeted_ = false;  // the peer showed the token; on_open is still to be called
+  bool greeted_ = false;  // the peer showed the token, and on_open must still be called
   bool open_ = false;
-  bool peer_left_ = false;  // its BYE has arrived
+  bool peer_left_ = false;  // the peer's BYE has arrived
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

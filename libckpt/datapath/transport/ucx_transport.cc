@@ -25,8 +25,8 @@ class UcxTransport final : public Transport {
   }
 
  private:
-  // It lives as long as its lanes. UCX keeps memory of the pools of workers that have ended in the context's
-  // registration cache, without a limit.
+  // Returns a context that exists as long as its lanes. UCX retains memory of ended workers' pools in the
+  // context's registration cache, without a limit.
   Result<std::shared_ptr<const UcxContext>> context_of_lanes() {
     const std::lock_guard lock(mutex_);
     if (auto context = context_.lock()) return context;
@@ -43,7 +43,7 @@ class UcxTransport final : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options) {
-  CKPT_TRYV(UcxContext::create(options));  // options that do not work are refused here
+  CKPT_TRYV(UcxContext::create(options));  // refuses options that do not work
   return std::unique_ptr<Transport>(std::make_unique<UcxTransport>(options));
 }
 

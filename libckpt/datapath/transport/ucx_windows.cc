@@ -35,7 +35,8 @@ Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> head
   return ok();
 }
 
-// A failed send ends the lane through its endpoint's error handler; the message is then not reported as sent.
+// Handles a completed send. A failed send ends the lane through its endpoint's error handler. The message is
+// then not reported as sent.
 void SendWindow::on_done(void* request, ucs_status_t status, void* of_message) {
   const auto& [message, outstanding] = *static_cast<Request*>(of_message);
   --*outstanding;

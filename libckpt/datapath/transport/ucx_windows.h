@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UCX lane's messages in flight: a ring of sends and a ring of receives, both made once. They put
-// completions of UCX, which come in any order, back into the order of send(). Threads: the lane's. A ring
-// must stay where it is while requests are outstanding. Errors: kProtocol for frames that break the rules,
-// UCX's own else.
+// A UCX lane's messages in flight: a ring of sends and a ring of receives, both made once. They put UCX's
+// completions, which arrive in any order, back into the order of send().
+// Threads: the lane's. A ring must stay at its address while requests are outstanding. Errors: kProtocol for
+// frames that break the rules, otherwise UCX's own.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -22,17 +22,19 @@ class SendWindow {
   SendWindow() : requests_(std::make_unique<std::array<Request, kMaxInFlight>>()) {}
 
   [[nodiscard]] bool full() const noexcept { return ring_.full(); }
-  // `outstanding` counts requests that UCX still holds; both stay valid until they are done.
-  // `delivered` travels in the frame. `near`: the peer reads large payloads itself.
+  // Sends a message. `outstanding` counts requests that UCX still holds; `payload` and `outstanding` must
+  // stay valid until these are done. `delivered` is sent in the frame. With `near`, the peer reads large
+  // payloads itself.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool near, std::size_t& outstanding);
-  // The peer reports how many messages it has delivered to its handler.
+  // Notes the number of messages that the peer has delivered to its handler.
   Result<void> take_credit(std::uint64_t delivered) { return ring_.take_credit(delivered); }
-  // The token of the oldest message, once UCX is done with it, the peer has read it and keeps up.
+  // Returns the token of the oldest message, once UCX is done with it, the peer has read it, and the peer
+  // keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept { return ring_.pop_sent(); }
 
  private:
-  // The UCX request of the message with the same place in the ring.
+  // The UCX request of the message at the same position in the ring.
   struct Request {
     Outgoing* message = nullptr;
     std::size_t* outstanding = nullptr;
@@ -49,19 +51,19 @@ class ReceiveWindow {
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-  // Takes the message in; payloads by rendezvous go on by themselves. `near`: the peer's memory, without a
-  // reader if it may not send near ones.
+  // Accepts the message. Payloads by rendezvous continue automatically. `near` is the peer's memory, without
+  // a reader if the peer may not send near messages.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
                       const SameHostPeer& near, LaneHandler& handler, std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
     std::span<const std::byte> payload;
   };
-  // The next message in order, if it is complete; valid until pop().
+  // Returns the next message in order, if it is complete. It is valid until pop().
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
   [[nodiscard]] DeliveryCount& count() noexcept { return count_; }
-  // A rendezvous failed: the lane has to end.
+  // Returns the failure of a rendezvous, after which the lane must end.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }
 
  private:

@@ -14,7 +14,7 @@
  *   ckpt_tensor(s, "weights", w, bytes, CKPT_F32, 1, (const uint64_t[]){n}, CKPT_PARAMETER);
  *   ckpt_host_state(s, "step", &step, sizeof step);
  *   ckpt_ready(s, &start);
- *   if (start == CKPT_FRESH) initialise_weights();          // a resumed instance finds them in place
+ *   if (start == CKPT_FRESH) initialise_weights();          // a resumed instance finds the weights in place
  *   for (; step < steps; ) { train_step(); ++step; ckpt_barrier(s); }
  *   ckpt_shutdown(s);
  *

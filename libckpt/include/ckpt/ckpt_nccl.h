@@ -3,9 +3,10 @@
  * ckpt_nccl.h: NCCL communicators of ranks that can move (ckpt.h). Header only: it calls the NCCL that the program links.
  *
  *   ckpt_nccl* group;
- *   ckpt_nccl_group(s, "world", members, n, rank, &group);      // before ckpt_ready, a context is current
+ *   ckpt_nccl_group(s, "world", members, n, rank, &group);      // called before ckpt_ready, with a current
+                                                                 // context
  *   ckpt_ready(s, &start);
- *   if (ckpt_nccl_get(group) == NULL) ckpt_nccl_use(group, make_communicator());   // not after a move
+ *   if (ckpt_nccl_get(group) == NULL) ckpt_nccl_use(group, make_communicator());   // skipped after a move
  *   for (; step < steps; ++step) {
  *     ncclAllReduce(mine, sum, count, ncclFloat, ncclSum, ckpt_nccl_get(group), stream);
  *     ckpt_barrier(s);

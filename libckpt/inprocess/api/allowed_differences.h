@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The differences from the source's names and sizes that a standby with a new program may have. Its node
-// passes them in the environment (wire::kAllow...). Without them every name and size must be the same.
-// Threads: values; from_environment() before the program has threads that change the environment.
+// passes them in the environment (wire::kAllow...). Without them every name and size must be equal.
+// Threads: plain values. Call from_environment() before the program has threads that change the environment.
 #pragma once
 
 #include <cstdlib>
@@ -9,9 +9,9 @@
 namespace ckpt::job {
 
 struct AllowedDifferences {
-  bool missing = false;  // the source has it, this instance does not: its content is dropped
-  bool is_new = false;   // this instance alone has it: it stays as it is
-  bool changed = false;  // of another size: both of these
+  bool missing = false;  // allows entries that only the source has, whose content is dropped
+  bool is_new = false;   // allows entries that only this instance has, which stay unchanged
+  bool changed = false;  // allows entries of another size, treated as missing and new
 
   [[nodiscard]] static AllowedDifferences from_environment() {
     AllowedDifferences allowed;

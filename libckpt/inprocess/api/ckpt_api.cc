@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ckpt.h: the C boundary. Checks arguments, turns errors into status and text, and lets no exception out.
+// The C boundary of ckpt.h. It checks arguments, converts errors into status and text, and lets no exception
+// escape.
 #include "libckpt/include/ckpt/ckpt.h"
 
 #include <atomic>
@@ -54,7 +55,7 @@ ckpt_status fail(const Error& error, ckpt_status refused = CKPT_ERROR_LIMIT) {
   return fail(error.domain() == ckpt::ErrorDomain::kErrno ? CKPT_ERROR_CONNECTION : CKPT_ERROR_CUDA, text);
 }
 
-// Runs `body` (returns ckpt_status) without letting exceptions out.
+// Runs `body` (returns ckpt_status) and lets no exception escape.
 template <class Body>
 ckpt_status guarded(Body body) noexcept {
   try {
@@ -77,7 +78,7 @@ ckpt_status with_session(ckpt_session* session, Body body) noexcept {
   });
 }
 
-// The name as a string, or an error for what no message could carry.
+// Returns the name as a string, or an error for a name that no message could carry.
 Result<std::string> checked_name(const char* name) {
   const std::size_t length = name == nullptr ? 0 : ::strnlen(name, CKPT_MAX_NAME + 1);
   if (length == 0 || length > CKPT_MAX_NAME) {

@@ -82,8 +82,8 @@ std::optional<std::uint64_t> DeviceState::region_of_handle(CUmemGenericAllocatio
   return std::nullopt;
 }
 
-// Finds the region of the tensor's bytes, or makes one of memory that the program has allocated itself.
-// Leaves kNoRegion where the memory cannot be exported, or where the tensor spans several allocations.
+// Finds the region of the tensor's bytes, or makes a region of memory that the program has allocated itself.
+// Leaves kNoRegion if the memory cannot be exported, or if the tensor spans several allocations.
 Result<std::optional<Region>> DeviceState::place(Tensor& tensor) {
   if (const Region* known = regions_.containing(tensor.pointer, tensor.bytes)) {
     tensor.region = known->id;
@@ -233,7 +233,8 @@ Result<void> DeviceState::apply(const StateImage& image) const {
   for (const StateEntry& entry : image.entries()) {
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
-    if (tensor == nullptr || tensor->bytes != entry.data.size()) continue;  // check() has allowed it
+    // check() has allowed the difference
+    if (tensor == nullptr || tensor->bytes != entry.data.size()) continue;
     const ContextScope scope(*api_, context_);
     CKPT_CUDA_TRY(*api_, cuMemcpyHtoD_v2(tensor->pointer, entry.data.data(), entry.data.size()));
   }

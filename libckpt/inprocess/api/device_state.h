@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a rank on its GPU: the memory from ckpt_alloc, allocations that the program has made itself,
-// and the tensors in them.
-// Threads: none inside; the session locks. Ownership: the memory of allocate() and the retained handles of
-// foreign allocations. The driver is loaded at the first call that needs it; the first context that is seen
-// is the rank's: one GPU per rank.
-// Errors: kInvalidArgument, kOutOfMemory, kRefused (limits), driver errors.
+// The state of a rank on its GPU: memory from ckpt_alloc, allocations that the program has made itself, and
+// the tensors in them.
+// Threads: no lock inside; the session locks. Ownership: the memory of allocate(), and the retained handles
+// of foreign allocations. The driver is loaded at the first call that needs it. The first context found
+// becomes the rank's context: one GPU per rank. Errors: kInvalidArgument, kOutOfMemory, kRefused (limits),
+// driver errors.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ class DeviceState {
   ~DeviceState();
 
   Result<Region> allocate(std::uint64_t bytes);
-  // The region of an allocate()d pointer, if it may be freed now; kInvalidArgument naming the tensor that
-  // still lies in it.
+  // Returns the region of a pointer from allocate(), if it may be freed now. Returns kInvalidArgument with
+  // the name of a tensor that still lies in it.
   Result<Region> check_free(CUdeviceptr pointer) const;
   void free(const Region& region);
 
@@ -42,24 +42,24 @@ class DeviceState {
   };
   // Fills in region and offset of `tensor` and adds it.
   Result<Named> name(Tensor tensor);
-  // The region that is no longer known because its last tensor went, if any.
+  // Drops a tensor. Returns the region that is no longer known because this was its last tensor, if any.
   Result<std::optional<Region>> drop(const std::string& name);
 
   [[nodiscard]] std::vector<local::TensorRecord> tensor_records() const;
   [[nodiscard]] std::vector<local::RegionRecord> region_records() const;
   [[nodiscard]] local::RegionRecord record_of(const Region& region) const;
   [[nodiscard]] const Region* find_region(std::uint64_t id) const { return regions_.find(id); }
-  // All of it but what the session knows: `ready` and the host state's size.
+  // Returns the summary without the session's parts: `ready` and the host state's size.
   [[nodiscard]] local::StateSummary summary() const;
   Result<UniqueFd> export_region(std::uint64_t id) const;
 
   // Waits for all work of the context, if there is one.
   Result<void> synchronize() const;
 
-  // One entry per tensor that travels with the host state.
+  // Appends one entry for each tensor that travels with the host state.
   Result<void> plan(std::vector<PlannedEntry>& entries) const;
-  // kRefused, naming the tensor, if an entry of `image` has no tensor of its size here, or a tensor here
-  // should come with it and does not.
+  // Checks an image. Returns kRefused with the tensor's name in two cases: an entry has no tensor of its size
+  // here, or a tensor here needs an entry that `image` lacks.
   Result<void> check(const StateImage& image, const AllowedDifferences& allowed = {}) const;
   Result<void> apply(const StateImage& image) const;
 
@@ -74,8 +74,8 @@ class DeviceState {
   std::array<std::uint8_t, 16> device_uuid_{};
   RegionTable regions_;
   TensorTable tensors_;
-  std::map<std::uint64_t, DeviceMemory> own_;           // by region id
-  std::map<std::uint64_t, ForeignAllocation> foreign_;  // by region id
+  std::map<std::uint64_t, DeviceMemory> own_;           // memory from ckpt_alloc, by region id
+  std::map<std::uint64_t, ForeignAllocation> foreign_;  // the program's own allocations, by region id
 };
 
 }  // namespace ckpt::job

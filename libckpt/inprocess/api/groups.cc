@@ -95,8 +95,8 @@ Result<void> Groups::add(std::string name, std::vector<std::uint32_t> members, c
   return ok();
 }
 
-// A move begins once the one before it is over everywhere. Where an agent ended while groups were made for that, nobody
-// has said so to this process.
+// Answers a query, and discards groups of earlier epochs. A move begins once the previous move has ended on
+// all nodes. If an agent exited while groups were made for the previous move, this process was not notified.
 void Groups::ask(std::uint64_t request, const local::AskGroups& order) {
   discard_those([now = order.epoch](std::uint64_t epoch) { return epoch != 0 && epoch < now; });
   Ask ask{request, order.epoch, {}};
@@ -144,7 +144,7 @@ Result<void> Groups::swap(std::uint64_t epoch) {
     const ckpt_status done = group->ops.swap == nullptr ? CKPT_OK : group->ops.swap(group->user, epoch);
     if (done != CKPT_OK) return failure("swap", group->name, done);
   }
-  give(Discard{epoch, std::move(made)});  // what was in use before
+  give(Discard{epoch, std::move(made)});  // the groups in use before
   return ok();
 }
 
@@ -185,8 +185,8 @@ std::vector<const Groups::Group*> Groups::snapshot() const {
   return all;
 }
 
-// The ticket is made by the first member that stays, or by the first one where all move: its process lives until the
-// new communicators are in use.
+// Describes the groups. The first member that stays makes the ticket, or the first member if all move. Its
+// process exists until the new communicators are in use.
 Result<std::vector<local::GroupRecord>> Groups::describe(const Ask& ask) const {
   std::vector<local::GroupRecord> records;
   for (const Group* group : snapshot()) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups that a rank communicates in, behind ckpt_group_callbacks. New communicators are made on a thread of its own,
-// while the program computes. swap() puts them into use, on the program's thread.
+// The groups in which a rank communicates, behind ckpt_group_callbacks. New communicators are made on a
+// separate thread while the program computes. swap() puts the communicators into use, on the program's
+// thread.
 //
 //   ask() -> the groups that a moved rank belongs to, with the tickets that this rank makes; what is made for epochs before
 //            is given up
 //   join() -> begin, poll until done, rehearse, poll until done -> GroupsJoined; then swap() or discard()
 //
-// Threads: add() and swap() on the program's, the others on the session's service thread; one mutex. Callbacks run
-// without it. The own thread is started with the first order and blocks all signals. Ownership: callbacks and `user` are
-// the program's. Errors: answered as Failed; swap() returns them.
+// Threads: the program's thread calls add() and swap(), and the session's service thread the other functions.
+// There is one mutex. Callbacks run without it. The separate thread is started with the first order and
+// blocks all signals. Ownership: callbacks and `user` belong to the program. Errors: answered as Failed;
+// swap() returns them.
 #pragma once
 
 #include <bitset>
@@ -47,14 +49,14 @@ class Groups {
   void ask(std::uint64_t request, const local::AskGroups& order);
   void join(std::uint64_t request, local::JoinGroups order);
   void discard(std::uint64_t epoch);
-  // Nothing to do where no groups were made for that epoch.
+  // Puts the groups of the epoch into use. Does nothing if no groups were made for it.
   Result<void> swap(std::uint64_t epoch);
 
  private:
   using Ranks = std::bitset<local::kMaxRanks>;
   struct Group {
     std::string name;
-    std::vector<std::uint32_t> members;  // ascending
+    std::vector<std::uint32_t> members;  // the members, in ascending order
     ckpt_group_ops ops{};
     void* user = nullptr;
   };
@@ -73,7 +75,7 @@ class Groups {
   };
   using Order = std::variant<Ask, Join, Discard>;
 
-  // Gives up the unfinished joins of such epochs, and discards their communicators that are not in use.
+  // Gives up unfinished joins of the matching epochs, and discards their communicators that are not in use.
   void discard_those(const std::function<bool(std::uint64_t epoch)>& which);
   void give(Order order);
   void serve();
@@ -81,7 +83,7 @@ class Groups {
   void carry_out(const Join& join);
   void carry_out(const Discard& discard);
   Result<void> make(const Join& join, std::vector<const Group*>& begun);
-  // Until all of them are done, or the epoch is given up.
+  // Waits until all groups are done, or the epoch is given up.
   Result<void> wait_for(const std::vector<const Group*>& groups, std::uint64_t epoch);
   Result<std::vector<local::GroupRecord>> describe(const Ask& ask) const;
   [[nodiscard]] std::vector<const Group*> snapshot() const;
@@ -92,12 +94,12 @@ class Groups {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool knows_gang_ = false;
-  std::map<std::string, Group> groups_;  // never removed
+  std::map<std::string, Group> groups_;  // entries are never removed
   std::deque<Order> orders_;
-  std::uint64_t joining_ = 0;                // the epoch that is being made
-  bool is_given_up_ = false;                 // that one
-  std::uint64_t joined_ = 0;                 // made, and not in use yet
-  std::vector<const Group*> joined_groups_;  // its groups
+  std::uint64_t joining_ = 0;                // the epoch whose groups are being made
+  bool is_given_up_ = false;                 // whether the epoch `joining_` was given up
+  std::uint64_t joined_ = 0;                 // the epoch whose groups are made and not in use yet
+  std::vector<const Group*> joined_groups_;  // the groups of epoch `joined_`
   bool ends_ = false;
   std::thread thread_;
 };

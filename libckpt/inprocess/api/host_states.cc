@@ -113,7 +113,8 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
 Result<void> HostStates::apply(const StateImage& image) const {
   for (const auto& [name, memory] : memory_) {
     const StateEntry* entry = image.find(EntryKind::kBytes, name);
-    if (entry == nullptr || entry->data.size() != memory.bytes) continue;  // check() has allowed it
+    // check() has allowed the difference
+    if (entry == nullptr || entry->data.size() != memory.bytes) continue;
     if (memory.bytes != 0) std::memcpy(memory.pointer, entry->data.data(), memory.bytes);
   }
   for (const auto& [name, callbacks] : callbacks_) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host state that a program has named: fixed memory, and save and load callbacks.
-// Threads: none inside; the session sees to it that nothing changes while the callbacks run (they run without
-// its lock).
-// Errors: kInvalidArgument, kRefused (too much), kCorrupt / kRefused from apply, naming the entry.
+// Threads: no lock inside. Callbacks run without the session's lock, and the session ensures that nothing
+// changes meanwhile. Errors: kInvalidArgument, kRefused (too much), kCorrupt / kRefused from apply, naming
+// the entry.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,10 @@ class HostStates {
   // Runs the save callbacks and appends one entry for each name.
   Result<void> plan(std::vector<PlannedEntry>& entries) const;
 
-  // kRefused, naming the entry, if `image` and what is named here differ in names or sizes. Writes nothing.
+  // Checks an image. Returns kRefused with the entry's name if names or sizes differ between `image` and this
+  // instance. Writes nothing.
   Result<void> check(const StateImage& image, const AllowedDifferences& allowed = {}) const;
-  // Writes memory and runs the load callbacks; after check().
+  // Writes memory and runs the load callbacks. Call it after check().
   Result<void> apply(const StateImage& image) const;
 
  private:
@@ -49,8 +50,8 @@ class HostStates {
   std::uint64_t fixed_bytes_ = 0;
 };
 
-// True while a save or load callback runs on this thread: it must not call the session (which would wait for
-// itself).
+// Returns true while a save or load callback runs on this thread. A callback must not call the session, which
+// would wait for itself.
 [[nodiscard]] bool in_callback() noexcept;
 
 }  // namespace ckpt::job

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of a Session in which a rank stops and goes on: ready() and barrier().
+// The calls of a Session in which a rank stops and continues: ready() and barrier().
 #include <signal.h>
 #include <unistd.h>
 
@@ -134,7 +134,7 @@ Result<void> Session::send_paused(std::uint64_t request, Nanos entered, std::uin
   return send(request, local::Paused{entered, quiesced, file.bytes, barrier}, std::span(&fd, 1));
 }
 
-// The order to go on, or nothing if the job runs elsewhere now.
+// Waits for an order. Returns the order to continue, or nullopt if the job now runs elsewhere.
 std::optional<Session::ResumeOrder> Session::wait_for_order() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return order_.has_value() || moved_; });

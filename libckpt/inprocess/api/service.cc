@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service thread of a Session: what the keeper and the agent ask while the program runs.
+// The service thread of a Session. It answers requests of keeper and agent while the program runs.
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -97,7 +97,7 @@ Result<void> Session::start_export(std::uint64_t request) {
   return pump_exports();
 }
 
-// Sends what can be sent now. A region that cannot be exported ends the export, not the program.
+// Sends the batches that can be sent now. A region that cannot be exported ends the export, not the program.
 Result<void> Session::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));

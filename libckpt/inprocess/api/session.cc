@@ -16,7 +16,7 @@ namespace {
 
 // The request word that ckpt_barrier reads in a process without a keeper.
 const std::atomic<std::uint32_t> kNothingAsked{0};
-const std::atomic<std::uint32_t> kAlways{1};  // each barrier is counted
+const std::atomic<std::uint32_t> kAlways{1};  // a nonzero word, because each barrier is counted
 
 Error inside_callback() {
   return Error(ErrorCode::kInvalidArgument,
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Session>> Session::create(const std::string& socket_path,
     CKPT_TRY(connected, local::KeeperLink::connect(socket_path));
     link = std::move(connected);
     const local::Welcome& welcome = link->welcome();
-    // Without the id's tag: a test names its points before the tag is drawn.
+    // The role has no tag of the job's id, because a test names its crash points before the tag is drawn.
     const std::string job = welcome.job.str();
     set_fault_role("rank." + job.substr(0, job.find('-', 2)) +
                    (welcome.role == local::Role::kStandby ? ".standby" : ".fresh"));

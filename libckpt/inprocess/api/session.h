@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables. With one, a
-// service thread answers the keeper and the agent while the program runs, and barrier() and ready() pause and
-// resume it.
-// Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service
-// thread blocks all signals. A rank that loses its keeper kills itself: nothing could enforce a lease on it
-// any more.
-// Ownership: everything of this process's part; one Session per process. Errors: see ckpt.h.
+// The runtime in a rank's process, behind ckpt.h. Without a keeper it only maintains the tables. With a
+// keeper, a service thread answers keeper and agent while the program runs, and barrier() and ready() pause
+// and resume the program.
+// Threads: any; one mutex. While the rank is paused (frozen_), calls that change tables wait. The service
+// thread blocks all signals. A rank that loses its keeper kills itself, because no process could enforce its
+// lease any more. Ownership: all of this process's part; one Session per process. Errors: see ckpt.h.
 #pragma once
 
 #include <atomic>
@@ -31,14 +30,14 @@ enum class BarrierEnd { kGoOn, kMoved };
 
 class Session {
  public:
-  // Connects to the keeper at `socket_path`; empty: no keeper.
+  // Connects to the keeper at `socket_path`. An empty path means that there is no keeper.
   static Result<std::unique_ptr<Session>> create(const std::string& socket_path, bool return_moved);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   [[nodiscard]] local::Role role() const;
-  // Not zero: barrier() has something to do.
+  // Returns a word that is nonzero if barrier() has work to do.
   [[nodiscard]] const std::atomic<std::uint32_t>* request_word() const;
 
   Result<CUdeviceptr> allocate(std::uint64_t bytes);
@@ -49,7 +48,8 @@ class Session {
   Result<void> add_host_callbacks(std::string name, ckpt_save_fn save, ckpt_load_fn load, void* user);
   Result<void> add_group(std::string name, std::vector<std::uint32_t> members, const ckpt_group_ops& ops,
                          void* user);
-  // Its number and how many there are; the program can deal with moves of ranks.
+  // Returns the rank's number and the number of ranks. After the call, the program counts as able to handle
+  // moves of ranks.
   std::pair<std::uint32_t, std::uint32_t> gang();
   Result<ckpt_start> ready();
   Result<BarrierEnd> barrier();
@@ -63,16 +63,16 @@ class Session {
 
   Session(std::unique_ptr<local::KeeperLink> link, bool return_moved)
       : link_(std::move(link)), return_moved_(return_moved), groups_([this](auto request, auto body) {
-          // A keeper that is gone is noticed by the service thread.
+          // If the keeper has exited, the service thread detects that.
           (void)send(request, std::move(body)).has_value();
         }) {}
   Result<void> start_service();
 
-  // session.cc; `lock` holds mutex_.
+  // Defined in session.cc. `lock` holds mutex_.
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
   Result<void> send(std::uint64_t request, local::Body body, std::span<const int> descriptors = {});
 
-  // pause.cc
+  // Defined in pause.cc.
   Result<BarrierEnd> pause(std::uint64_t request, Nanos entered, std::uint64_t barrier);
   Result<void> send_paused(std::uint64_t request, Nanos entered, std::uint64_t barrier);
   Result<ckpt_start> wait_as_standby();
@@ -81,7 +81,7 @@ class Session {
   Result<void> send_running(const ResumeOrder& order);
   Result<void> take_over(const ResumeOrder& order);
 
-  // service.cc; on the service thread, but pump_exports.
+  // Defined in service.cc. The functions run on the service thread, except pump_exports.
   void serve();
   void handle(local::Received received);
   Result<void> send_tables(std::uint64_t request, bool with_regions);
@@ -94,7 +94,7 @@ class Session {
 
   std::unique_ptr<local::KeeperLink> link_;
   const bool return_moved_;
-  UniqueFd wake_;  // eventfd: the service thread is to end
+  UniqueFd wake_;  // an eventfd that requests the end of the service thread
   std::thread service_;
 
   std::mutex mutex_;
@@ -103,11 +103,11 @@ class Session {
   HostStates host_;
   local::ExportStream exports_;
   bool ready_ = false;
-  bool frozen_ = false;  // paused: tables must not change
+  bool frozen_ = false;  // the rank is paused, and tables must not change
   bool moved_ = false;
-  std::uint64_t failed_pause_ = 0;  // a pause that was answered with Failed and is perhaps still asked for
+  std::uint64_t failed_pause_ = 0;  // a pause that was answered with Failed and may still be requested
   std::optional<ResumeOrder> order_;
-  Groups groups_;  // last: its thread sends
+  Groups groups_;  // declared last, because its thread sends through this session
 };
 
 }  // namespace ckpt::job

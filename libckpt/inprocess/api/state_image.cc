@@ -13,14 +13,14 @@
 namespace ckpt::job {
 namespace {
 
-constexpr std::uint64_t kStateMagic = 0x31455441'54535043;  // "CPSTATE1"
+constexpr std::uint64_t kStateMagic = 0x31455441'54535043;  // the bytes "CPSTATE1"
 constexpr std::uint32_t kMaxEntries = 1u << 17;
 constexpr std::uint64_t kAlignment = 16;
 
 struct FileHeader {
   std::uint64_t magic = kStateMagic;
-  std::uint64_t bytes = 0;     // of the whole file
-  std::uint64_t checksum = 0;  // of everything behind this header
+  std::uint64_t bytes = 0;     // the size of the whole file
+  std::uint64_t checksum = 0;  // the checksum of all bytes after this header
   std::uint32_t entries = 0;
   std::uint32_t reserved = 0;
 };
@@ -36,8 +36,8 @@ std::uint64_t align(std::uint64_t value) {
   return (value + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Finds damage, not malice: two lanes of multiply-and-rotate over 8-byte words (the file is a multiple of 16
-// bytes).
+// Computes a checksum against damage, not against attacks: two lanes of multiply-and-rotate over 8-byte words
+// (the file is a multiple of 16 bytes).
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   std::uint64_t lanes[2] = {0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   for (std::size_t i = 0; i + 16 <= bytes.size(); i += 16) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a paused rank as bytes in a memory file: named entries behind a header with a checksum.
-// Entries are fixed host state, data of save callbacks, and tensors whose memory cannot be exported. It
-// travels rank -> keeper -> agent -> mover -> ... -> standby and is hostile there until read() has accepted
-// it. Threads: none. Ownership: StateImage owns a private copy of the bytes. Errors: kCorrupt for bytes that
-// do not fit their own description.
+// The host state of a paused rank as bytes in a memory file: named entries after a header with a checksum.
+// Entries are fixed host state, data of save callbacks, and tensors whose memory cannot be exported. The file
+// travels rank -> keeper -> agent -> mover -> ... -> standby. The standby treats it as untrusted until read()
+// has accepted it.
+// Threads: none. Ownership: StateImage owns a private copy of the bytes. Errors: kCorrupt for bytes that do
+// not match their own description.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@
 
 namespace ckpt::job {
 
-// kBarrier: of a rank of a gang, the number of the barrier that it stands at. It counts on from there.
+// The kind of an entry. kBarrier: for a rank of a gang, the number of the barrier at which it waits. The rank
+// continues its count from there.
 enum class EntryKind : std::uint32_t { kBytes = 1, kCallback = 2, kTensor = 3, kBarrier = 4 };
 
 struct PlannedEntry {
@@ -35,7 +37,7 @@ struct StateFile {
   std::uint64_t bytes = 0;
 };
 
-// Writes a memory file of all entries.
+// Writes all entries into a memory file.
 Result<StateFile> write_state(std::span<const PlannedEntry> entries);
 
 struct StateEntry {
@@ -46,7 +48,7 @@ struct StateEntry {
 
 class StateImage {
  public:
-  // Reads `bytes` bytes of `fd` from its start; a file that changes meanwhile cannot do harm.
+  // Reads `bytes` bytes of `fd` from its start. A file that changes meanwhile can do no harm.
   static Result<StateImage> read(int fd, std::uint64_t bytes);
 
   [[nodiscard]] const std::vector<StateEntry>& entries() const { return entries_; }

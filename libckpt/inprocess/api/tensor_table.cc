@@ -7,7 +7,7 @@
 namespace ckpt::job {
 namespace {
 
-// Where bytes lie physically: two mappings of one allocation are the same place.
+// The physical place of bytes: two mappings of one allocation are the same place.
 struct Place {
   std::uint64_t region;
   std::uint64_t first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named tensors of a rank and where their bytes lie. A tensor may lie inside another (views, tied
-// weights) but must not overlap one partly.
-// Threads: none inside; the session locks. Errors: kInvalidArgument, naming the tensors.
+// The named tensors of a rank and the places of their bytes. A tensor may lie inside another (views, tied
+// weights) but must not partly overlap another.
+// Threads: no lock inside; the session locks. Errors: kInvalidArgument with the tensors' names.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Tensor {
   ckpt_kind kind{};
   std::vector<std::uint64_t> shape;
   std::uint64_t region = local::kNoRegion;
-  std::uint64_t offset = 0;  // in the region
+  std::uint64_t offset = 0;  // the offset in the region
 
   [[nodiscard]] bool travels_with_host_state() const {
     return region == local::kNoRegion && kind != CKPT_SCRATCH;
@@ -41,10 +41,10 @@ class TensorTable {
   [[nodiscard]] const Tensor* any_in_region(std::uint64_t region) const;
   [[nodiscard]] const std::map<std::string, Tensor>& by_name() const { return by_name_; }
 
-  // Bytes of the union of all tensors that are copied out of regions.
+  // Returns the size of the union of all tensors that are copied out of regions.
   [[nodiscard]] std::uint64_t state_bytes() const;
   [[nodiscard]] std::uint64_t unexportable_bytes() const;
-  // The largest tensor that travels with the host state, or nullptr.
+  // Returns the largest tensor that travels with the host state, or nullptr.
   [[nodiscard]] const Tensor* largest_unexportable() const;
 
  private:

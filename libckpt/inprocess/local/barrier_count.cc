@@ -53,7 +53,7 @@ BarrierCount::~BarrierCount() {
 }
 
 std::uint64_t BarrierCount::read() const noexcept {
-  // Against count(): either this sees the new count, or the rank sees the new stop_at.
+  // Pairs with count(): either this read returns the new count, or the rank reads the new stop_at.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return word_->load(std::memory_order_acquire);
 }
@@ -63,7 +63,7 @@ void BarrierCount::go_on_from(std::uint64_t barrier) noexcept {
 }
 
 std::uint64_t BarrierCount::count() noexcept {
-  // The rank alone writes it.
+  // Only the rank writes the count.
   const std::uint64_t number = word_->load(std::memory_order_relaxed) + 1;
   word_->store(number, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many barriers a rank of a gang has reached: one page of shared memory that the rank writes and its keeper
-// reads (GANG-1, docs/adr/0038). With ControlPage::stop_at it makes ranks stop at one step without a collective.
-// Threads: atomics; the rank's thread counts, any thread reads. Ownership: each side owns its mapping; the memory file
-// travels with Welcome. Errors: kIo, kProtocol for a page of the wrong size. The keeper believes no more than that
-// the number is one.
+// The number of barriers that a rank of a gang has reached. It is in a page of shared memory that the rank
+// writes and its keeper reads (GANG-1, docs/adr/0038). Together with ControlPage::stop_at it stops ranks at
+// one step without a collective.
+// Threads: atomics; the rank's thread counts, and any thread reads. Ownership: each side owns its mapping;
+// the memory file travels with Welcome. Errors: kIo, kProtocol for a page of the wrong size. The keeper
+// relies on nothing except that the value is a number.
 #pragma once
 
 #include <atomic>
@@ -16,20 +17,23 @@ namespace ckpt::local {
 
 class BarrierCount {
  public:
-  // Keeper: a new page that only the rank will write; its memory file in fd().
+  // Makes, in the keeper, a new page that only the rank will write. fd() is its memory file.
   static Result<BarrierCount> create();
-  // Rank: maps a received page, and closes its descriptor.
+  // Maps, in the rank, a received page and closes its descriptor.
   static Result<BarrierCount> open(UniqueFd fd);
   BarrierCount(BarrierCount&& other) noexcept;
   BarrierCount& operator=(BarrierCount&& other) noexcept;
   ~BarrierCount();
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Keeper, after it has written `stop_at`: of a rank whose count is lower it is known that it stops there.
+  // Returns the count. The keeper calls this after it has written `stop_at`: a rank with a lower count is
+  // certain to stop there.
   [[nodiscard]] std::uint64_t read() const noexcept;
-  // Rank, at a barrier, before it reads `stop_at`. Returns the number of this barrier, from 1 on.
+  // Counts a barrier. The rank calls this at a barrier, before it reads `stop_at`. Returns the number of this
+  // barrier, from 1 on.
   std::uint64_t count() noexcept;
-  // Rank, before its first barrier: it goes on from another instance, which stood at that one.
+  // Sets the count. The rank calls this before its first barrier, if it continues from another instance that
+  // waited at that barrier.
   void go_on_from(std::uint64_t barrier) noexcept;
 
  private:

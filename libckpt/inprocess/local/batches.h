@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that do not fit one message. Threads: none.
+// Helpers for lists that do not fit into one message.
+// Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace ckpt::local {
 
-// Calls send(batch) for every kMaxRecords records.
+// Calls send(batch) for each kMaxRecords records.
 template <class Batch, class Record, class Send>
 Result<void> in_batches(const std::vector<Record>& records, Send send) {
   for (std::size_t at = 0; at < records.size(); at += kMaxRecords) {

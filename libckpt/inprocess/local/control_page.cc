@@ -36,7 +36,7 @@ Result<ControlPageMapping> ControlPageMapping::create() {
   if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
   ControlPageMapping mapping(std::move(fd),
                              new (address) ControlPage{kPageMagic, kPageVersion, {}, 0, {}, {}, {}});
-  // A holder of the descriptor can only read: the words are the keeper's.
+  // A holder of the descriptor can only read: only the keeper writes the words.
   if (::fcntl(mapping.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
     return Error::from_errno("Sealing the control page");
   }

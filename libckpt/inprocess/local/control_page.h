@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One page of shared memory between keeper and rank: for values that the rank reads without a system call. The
-// keeper writes, the rank reads.
+// One page of shared memory between keeper and rank, for values that the rank reads without a system call.
+// The keeper writes and the rank reads.
 // Threads: atomics; any thread. Ownership: each side owns its mapping; the memory file travels with Welcome.
 // Errors: kIo, kProtocol for a page of the wrong size or content.
 #pragma once
@@ -13,50 +13,54 @@
 
 namespace ckpt::local {
 
-// Bits of the request word. Zero while nothing is asked for: ckpt_barrier is one load and one branch then.
+// Bits of the request word. The word is zero while nothing is requested: ckpt_barrier is then one load and
+// one branch.
 inline constexpr std::uint32_t kPauseAsked = 1;
-inline constexpr std::uint32_t kGateClosed = 2;   // the lease is over: go no further than the next barrier
-inline constexpr std::uint32_t kStopsAtStep = 4;  // stop_at counts
+inline constexpr std::uint32_t kGateClosed = 2;   // the lease has expired: run no further than the next
+                                                  // barrier
+inline constexpr std::uint32_t kStopsAtStep = 4;  // stop_at is valid
 inline constexpr std::uint32_t kOneChange =
-    256;  // added at each change of stop_at, so that none is slept through
+    256;  // added at each change of stop_at, so that no waiter misses a change
 
 struct ControlPage {
   std::uint32_t magic;
   std::uint32_t version;
-  std::atomic<std::uint32_t> request;  // also a futex word: woken at each change
+  std::atomic<std::uint32_t> request;  // the request word, also a futex that is woken at each change
   std::uint32_t reserved;
-  std::atomic<std::uint64_t> pause_request;  // the `request` of the Pause that kPauseAsked stands for
-  std::atomic<std::uint64_t> pause_at;       // the barrier that it is meant for; 0: the next one
-  // Ranks of gangs: the barrier that they wait at, or the next one if they are beyond it (GANG-1).
+  std::atomic<std::uint64_t> pause_request;  // the `request` of the Pause that set kPauseAsked
+  std::atomic<std::uint64_t> pause_at;       // the barrier for the pause; 0 for the next one
+  // For ranks of gangs: the barrier at which the rank waits. A rank that is beyond it waits at its next
+  // barrier (GANG-1).
   std::atomic<std::uint64_t> stop_at;
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(ControlPage) == 40);
 
 class ControlPageMapping {
  public:
-  // Keeper: a new page, its memory file in fd().
+  // Makes, in the keeper, a new page. fd() is its memory file.
   static Result<ControlPageMapping> create();
-  // Rank: maps a received page read-only, and closes its descriptor.
+  // Maps, in the rank, a received page read-only and closes its descriptor.
   static Result<ControlPageMapping> open(UniqueFd fd);
   ControlPageMapping(ControlPageMapping&& other) noexcept;
   ControlPageMapping& operator=(ControlPageMapping&& other) noexcept;
   ~ControlPageMapping();
-  // page() must not be used any more.
+  // Unmaps the page. page() must not be used afterwards.
   void unmap() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] const ControlPage& page() const noexcept { return *page_; }
 
-  // Keeper only.
+  // Requests a pause. For the keeper only, like the next functions.
   void ask_pause(std::uint64_t request, std::uint64_t at_barrier = 0) noexcept;
   void withdraw_pause() noexcept;
   void set_gate(bool closed) noexcept;
-  // 0: it goes on.
+  // Sets the barrier at which the rank stops; 0 lets the rank continue.
   void set_stop_at(std::uint64_t barrier) noexcept;
 
-  // Rank: blocks while the gate is closed.
+  // Blocks, in the rank, while the gate is closed.
   void wait_for_gate() const noexcept;
-  // Rank, at this barrier: blocks while stop_at is not beyond it, until a pause is asked for here.
+  // Blocks, in the rank at this barrier, while stop_at is not beyond the barrier and no pause is requested
+  // for it.
   void wait_at(std::uint64_t barrier) const noexcept;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one Export, without I/O: the regions that a mover has been given. Batches have at most 64
-// regions; each is sent after the acknowledgement of the last. Frees are reported for regions that were
-// sent, and remembered until the mover has released them.
-// Threads: none inside; the session locks.
+// The state of one Export, without I/O: the regions that were sent to a mover. Batches have at most 64
+// regions, and each is sent after the acknowledgement of the last. Frees are reported for regions that were
+// sent, and remembered until the mover has released the regions.
+// Threads: no lock inside; the session locks.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,31 @@ namespace ckpt::local {
 
 class ExportStream {
  public:
-  // Starts again with these regions; a former export is forgotten.
+  // Starts an export with these regions and forgets a former export.
   void start(std::uint64_t request, const std::vector<std::uint64_t>& regions);
   void stop();
 
   [[nodiscard]] bool active() const { return request_ != 0; }
   [[nodiscard]] std::uint64_t request() const { return request_; }
-  // A region that was freed while a mover may still hold its memory.
+  // Returns whether a region was freed while a mover may still hold its memory.
   [[nodiscard]] bool waits_for_frees() const { return !freed_.empty(); }
 
   void region_added(std::uint64_t id);
-  // A region of the last batch that was not in it after all.
+  // Removes a region that was not part of the last batch after all.
   void forget(std::uint64_t id) { sent_.erase(id); }
-  // True if the mover has to be informed.
+  // Notes a free. Returns true if the mover must be notified.
   bool region_freed(std::uint64_t id, std::uint64_t generation);
 
   struct Batch {
     std::uint64_t sequence = 0;
     std::vector<std::uint64_t> regions;
   };
-  // Returns the next batch to send; none while the last one is not acknowledged, or while no region waits.
+  // Returns the next batch to send. Returns nullopt while the last batch is not acknowledged, or while no
+  // region waits.
   std::optional<Batch> next_batch();
-  // Everything there is has been sent and acknowledged.
+  // Returns whether all regions have been sent and acknowledged.
   [[nodiscard]] bool drained() const { return !unacknowledged_ && waiting_.empty(); }
-  // True once, when all regions of start() have been sent and acknowledged.
+  // Returns true once, when all regions of start() have been sent and acknowledged.
   bool take_initial_end();
 
   void acknowledged(std::uint64_t sequence);

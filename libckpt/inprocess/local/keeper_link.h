@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's connection to its keeper: greeting, control page, sending from any thread.
-// Threads: send() from any, receive() from the service thread only. Ownership: the socket and the page's
-// mapping.
-// Errors: kUnavailable (no keeper), kRefused (it does not want this process), kProtocol.
+// Threads: any thread calls send(), and only the service thread calls receive(). Ownership: the socket and
+// the page's mapping. Errors: kUnavailable (no keeper), kRefused (the keeper refuses this process),
+// kProtocol.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,19 @@ namespace ckpt::local {
 
 class KeeperLink {
  public:
-  // `restored`: this rank left its keeper with DumpReady, and comes back.
+  // Connects to the keeper. With `restored`, this rank left its keeper with DumpReady and now returns.
   static Result<std::unique_ptr<KeeperLink>> connect(const std::string& path,
                                                      MigrationMode mode = MigrationMode::kCooperative,
                                                      bool restored = false);
 
   [[nodiscard]] const Welcome& welcome() const { return welcome_; }
   [[nodiscard]] const ControlPageMapping& page() const { return page_; }
-  // True for a rank of a gang.
+  // Returns true for a rank of a gang.
   [[nodiscard]] bool counts_barriers() const { return barriers_.has_value(); }
-  // At each barrier, before anything of the page is read; 0: they are not counted.
+  // Counts a barrier. Call it at each barrier, before the page is read. Returns 0 if barriers are not
+  // counted.
   std::uint64_t count_barrier() { return barriers_ ? barriers_->count() : 0; }
-  // Where another instance stood that this one goes on from.
+  // Sets the barrier at which the instance waited that this instance continues.
   void go_on_from_barrier(std::uint64_t barrier) {
     if (barriers_) barriers_->go_on_from(barrier);
   }
@@ -39,8 +40,8 @@ class KeeperLink {
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
   Result<Received> receive() { return socket_.receive(); }
-  // Sends `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The
-  // link is of no use then.
+  // Sends `last` and closes the socket. Everything else of the keeper's is removed from this process before.
+  // The link cannot be used afterwards.
   Result<void> leave(std::uint64_t request, Body last);
 
  private:

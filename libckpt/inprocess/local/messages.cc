@@ -10,7 +10,7 @@
 namespace ckpt::local {
 namespace {
 
-// The head of every batch, before its records.
+// The head of every batch. It precedes the batch's records.
 struct BatchHead {
   std::uint32_t count = 0;
   std::uint32_t reserved = 0;
@@ -22,7 +22,7 @@ concept Batch = requires(const T& body) {
   body.records.size();
 };
 
-// A batch that belongs to a migration: its number follows the head.
+// A batch that belongs to a migration. The migration's number follows the head.
 template <class T>
 concept MigrationBatch = Batch<T> && requires(const T& body) {
   body.migration;
@@ -42,7 +42,7 @@ bool is_clean(const FixedText<kBytes>& text) {
     if (c == '\0') return true;
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
   }
-  return false;  // not terminated
+  return false;  // the text is not terminated
 }
 
 template <std::size_t kBytes>
@@ -252,7 +252,8 @@ Result<Body> parse_body(std::span<const std::byte> bytes) {
     if (!bytes.empty()) return refuse(T::kType, "its length");
     return Body(T{});
   } else {
-    // No padding: every byte on the socket is a field's, none is left over from this process's memory.
+    // The body has no padding: every byte on the socket belongs to a field, and none is a leftover of this
+    // process's memory.
     static_assert(std::is_trivially_copyable_v<T> && std::has_unique_object_representations_v<T>);
     if (bytes.size() != sizeof(T)) return refuse(T::kType, "its length");
     T body;

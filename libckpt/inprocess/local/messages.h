@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The local protocol: one message per SOCK_SEQPACKET datagram between rank and keeper, and between keeper and
 // agent. A message is a fixed header, a fixed POD body (batches: a count and that many POD records) and at
-// most 64 descriptors. Same machine, same build family: native byte order, checked by magic and version.
-// Peers are hostile until parse() has accepted the bytes.
+// most 64 descriptors. Both sides run on the same machine and are of the same build family. Messages use
+// native byte order, checked by magic and version. Data of a peer is untrusted until parse() has accepted the
+// bytes.
 //
-// The sequence (A agent, K keeper, R rank). "A>R" and "R>A" are relayed by the keeper with their descriptors.
-// A rank's message is dropped while no agent is attached. `request` is chosen by the asker (not 0) and
-// repeated in every answer; 0 marks an event.
+// The sequence is below (A agent, K keeper, R rank). The keeper relays "A>R" and "R>A" with their
+// descriptors. A rank's message is dropped while no agent is attached. The requester chooses `request` (not
+// 0), and every answer repeats it; 0 marks an event.
 //
 //   start      R>K Hello           K>R Welcome +control page
 //   attach     A>K Attach          K>A Status (also later, for each Attach; a second connection replaces the
@@ -44,19 +45,20 @@
 //              the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
-// Transparent mode (a rank whose Hello has it: an unmodified program under the shim). It has no ready,
-// standby, host state or tensors of its own. It runs from Hello on (the keeper sends Ready for it). Every
-// region is reported as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to the
-// rank as a message. K>R Resume with the Pause's request and incarnation 0 withdraws it. RankStopped and
-// RankContinued go to the rank, too (its lease is over, is back), and Paused has no descriptor. While an
-// export is active, Paused comes after every region has been sent and acknowledged. From here on the keeper
-// holds memory for the rank, in two sets of descriptors:
+// Transparent mode is for a rank whose Hello names it: an unmodified program under the shim. Such a rank has
+// no ready, standby, host state or tensors of its own. It runs from Hello on (the keeper sends Ready for it).
+// Every region is reported as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
+// the rank as a message. K>R Resume with the Pause's request and incarnation 0 withdraws the Pause.
+// RankStopped (the lease has expired) and RankContinued (the lease is valid again) go to the rank, too.
+// Paused has no descriptor. While an export is active, Paused is sent after every region has been sent and
+// acknowledged. From here on the keeper holds memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent
 //              knows of it; StopExport, a new Export and the agent's end drop all, but not while the rank's
 //              memory is not mapped (`memory` of Status): then the set is what the job lives from.
 //   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K
 //              WithdrawRegions some of it (the job has freed them). It outlives agents.
-// All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
+// All of these requests need a paused rank. A refused request is answered with Failed (kRefused: nothing was
+// changed):
 //   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has
 //              unmapped and released all its device memory, addresses stay reserved. Refused if the set is
 //              not exactly the rank's regions. Again after Mapped, too. With `discard`, which the keeper
@@ -84,7 +86,8 @@
 //              means nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory
 //              released. With `restore_thread` no code of the program's own runs before Resume.
 //
-// Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
+// Threads: pure functions and plain values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), and sizes
+// are bytes.
 #pragma once
 
 #include <array>
@@ -102,18 +105,18 @@
 
 namespace ckpt::local {
 
-inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
+inline constexpr std::uint32_t kMagic = 0x434b504c;  // the bytes "LPKC" in memory
 inline constexpr std::uint16_t kProtocolVersion = 6;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
-inline constexpr std::size_t kMaxRecords = 64;  // of one batch
+inline constexpr std::size_t kMaxRecords = 64;  // the limit for one batch
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::size_t kMaxDims = 8;
-inline constexpr std::size_t kNameBytes = 256;  // with the terminating NUL
+inline constexpr std::size_t kNameBytes = 256;  // includes the terminating NUL
 inline constexpr std::uint64_t kMaxUnexportableBytes = 64ull << 20;
 inline constexpr std::uint64_t kMaxHostStateBytes = 4ull << 30;
 inline constexpr std::size_t kTicketBytes = 512;
-inline constexpr std::size_t kMaxGpus = 16;  // of one rank
+inline constexpr std::size_t kMaxGpus = 16;  // the limit for one rank
 inline constexpr std::uint64_t kNoRegion = 0;
 inline constexpr Nanos kNoDeadline = 0;
 
@@ -125,8 +128,8 @@ enum class MessageType : std::uint16_t {
 [[nodiscard]] std::string_view to_string(MessageType type) noexcept;
 
 enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
-// The migration mode as messages have it: 0 cooperative, 1 transparent. An adopted process has no rank that
-// could send Hello; its keeper calls it transparent.
+// The migration mode in messages: 0 cooperative, 1 transparent. An adopted process has no rank that could
+// send Hello. Its keeper treats it as transparent.
 struct ModeNumber {
   constexpr ModeNumber() = default;
   constexpr ModeNumber(MigrationMode mode) : number(mode == MigrationMode::kCooperative ? 0 : 1) {}
@@ -137,27 +140,27 @@ struct ModeNumber {
   std::uint32_t number = 0;
 };
 
-// Where a rank is, as its keeper knows it.
+// The phase of a rank, as its keeper knows it.
 enum class Phase : std::uint32_t {
-  kStarting = 0,      // the process runs, ckpt_init not called yet
-  kConnected = 1,     // ckpt_init called, ckpt_ready not
+  kStarting = 0,      // the process runs and has not called ckpt_init yet
+  kConnected = 1,     // ckpt_init was called, ckpt_ready was not
   kStandbyReady = 2,  // a standby that waits for Resume
   kResuming = 3,      // a standby or paused rank with an order to continue, before its Running
   kRunning = 4,
-  kPausing = 5,  // a pause is asked for, the rank runs towards its next barrier
+  kPausing = 5,  // a pause is requested, and the rank runs towards its next barrier
   kPaused = 6,
-  kLeaving = 7,  // Moved was sent
+  kLeaving = 7,  // the message Moved was sent
   kExited = 8,
   kDumped = 9,  // paused, without a connection, for a dump of its process or after a restore
 };
 [[nodiscard]] std::string_view to_string(Phase phase) noexcept;
 
-// Where a transparent rank's device memory is. Whatever is not kMapped is not complete: the rank cannot go
-// on.
+// The state of a transparent rank's device memory. Memory in any state except kMapped is incomplete, and the
+// rank cannot continue.
 enum class MemoryState : std::uint32_t { kMapped = 0, kReleasing = 1, kReleased = 2, kMapping = 3 };
 [[nodiscard]] std::string_view to_string(MemoryState state) noexcept;
 
-// The memory that Map maps: the rank's own, which it has made, or one of the keeper's sets.
+// The memory that Map maps: memory that the rank has made itself, or one of the keeper's sets.
 enum class MemorySet : std::uint32_t { kMade = 0, kExported = 1, kArrived = 2 };
 
 struct MessageHeader {
@@ -165,13 +168,13 @@ struct MessageHeader {
   std::uint16_t version = kProtocolVersion;
   MessageType type{};
   std::uint32_t rank = 0;
-  std::uint32_t bytes = 0;  // of the body
+  std::uint32_t bytes = 0;  // the size of the body
   std::uint64_t request = 0;
 };
 static_assert(sizeof(MessageHeader) == 24);
 
-// A NUL-terminated text of fixed size; longer input is cut. Accepted by parse() without control characters
-// only.
+// A NUL-terminated text of fixed size. Longer input is truncated. parse() accepts it only without control
+// characters.
 template <std::size_t kBytes>
 struct FixedText {
   std::array<char, kBytes> bytes{};
@@ -188,25 +191,26 @@ using Name = FixedText<kNameBytes>;
 using Text = FixedText<512>;
 
 struct RegionRecord {    // one physical allocation
-  std::uint64_t id = 0;  // never 0, never reused by a rank
+  std::uint64_t id = 0;  // never 0, and never reused by a rank
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;  // a multiple of the driver's granularity
   std::array<std::uint8_t, 16> device_uuid{};
 };
 static_assert(sizeof(RegionRecord) == 40);
 
-struct RegionKey {  // ids are never used again: where the generation is not the one expected, the id decides
+struct RegionKey {  // identifies a region; ids are never reused, so with an unexpected generation the id
+                    // decides
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
 };
 
-// A number for a set of regions, whatever their order: the sum of region_digest() of its members. Against
-// mistakes, not against lies.
+// Returns a region's number, whose sum over the members identifies a set in any order. It protects against
+// mistakes, not against attacks.
 [[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
 
-struct GpuIdentity {  // what a program sees of a GPU
+struct GpuIdentity {  // the properties of a GPU that a program can query
   std::array<std::uint8_t, 16> uuid{};
-  std::uint32_t ordinal = 0;  // as the rank counts its devices
+  std::uint32_t ordinal = 0;  // the rank's device ordinal
   std::uint32_t pci_domain = 0;
   std::uint32_t pci_bus = 0;
   std::uint32_t pci_device = 0;
@@ -215,34 +219,35 @@ static_assert(sizeof(GpuIdentity) == 32);
 
 struct TensorRecord {
   Name name;
-  std::uint64_t region = kNoRegion;  // kNoRegion: cannot be exported, its bytes travel with the host state
-  std::uint64_t offset = 0;          // in the region
+  std::uint64_t region = kNoRegion;  // kNoRegion: the tensor cannot be exported, and its bytes travel with
+                                     // the host state
+  std::uint64_t offset = 0;          // the offset in the region
   std::uint64_t bytes = 0;
-  std::uint32_t dtype = 0;  // ckpt_dtype
-  std::uint32_t kind = 0;   // ckpt_kind; CKPT_SCRATCH is not copied
+  std::uint32_t dtype = 0;  // a ckpt_dtype
+  std::uint32_t kind = 0;   // a ckpt_kind; CKPT_SCRATCH is not copied
   std::uint32_t dims = 0;
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, kMaxDims> shape{};
 };
 static_assert(sizeof(TensorRecord) == 256 + 24 + 16 + 64);
 
-// Bytes of one element (0: no such ckpt_dtype), and of a whole tensor (false: overflow, no such dtype or an
-// empty dimension).
+// Returns the bytes of one element (0: no such ckpt_dtype). shape_bytes() computes the bytes of a whole
+// tensor and returns false for an overflow, no such dtype or an empty dimension.
 [[nodiscard]] std::uint64_t dtype_bytes(std::uint32_t dtype) noexcept;
 bool shape_bytes(std::uint32_t dtype, std::span<const std::uint64_t> shape, std::uint64_t& bytes) noexcept;
 
 struct StateSummary {
   std::uint64_t tensors = 0;
   std::uint64_t regions = 0;
-  std::uint64_t region_bytes = 0;  // physical memory
+  std::uint64_t region_bytes = 0;  // the bytes of physical memory
   std::uint64_t state_bytes =
-      0;  // what must be copied out of regions: union of the non-scratch tensors in them
-  // Fixed-size host state (callbacks are known at the barrier only). Transparent mode: host memory that was ever
-  // given to devices, which write it unseen.
+      0;  // the bytes that must be copied out of regions: the union of the non-scratch tensors in them
+  // Host state of fixed size (callbacks are known only at the barrier). In transparent mode: host memory that
+  // was ever passed to devices, which may write it unnoticed.
   std::uint64_t host_state_bytes = 0;
   std::uint64_t unexportable_bytes = 0;  // non-scratch tensors outside of regions
-  std::uint32_t ready = 0;               // ckpt_ready has been called
-  std::uint32_t movable = 0;             // 0: `reason` names what to change
+  std::uint32_t ready = 0;               // whether ckpt_ready has been called
+  std::uint32_t movable = 0;             // if 0, `reason` names the thing to change
   Text reason;
 };
 
@@ -252,14 +257,15 @@ struct Hello {
   std::uint32_t pid = 0;
   std::uint32_t abi = 0;
   ModeNumber mode;
-  std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
+  std::uint32_t restored = 0;  // 1 if the rank left with DumpReady and now returns
 };
-struct Welcome {  // 1 descriptor: the control page; with counts_barriers a 2nd: the page of barriers
+struct Welcome {  // has 1 descriptor, the control page; with counts_barriers also a second: the page of
+                  // barriers
   static constexpr auto kType = MessageType::kWelcome;
   Role role = Role::kFresh;
   std::uint32_t rank_count = 1;
   std::uint64_t incarnation = 0;
-  std::uint32_t counts_barriers = 0;  // 1: it is of a gang
+  std::uint32_t counts_barriers = 0;  // 1 if the rank belongs to a gang
   std::uint32_t reserved = 0;
   Name job;
 };
@@ -272,27 +278,29 @@ struct Status {
   static constexpr auto kType = MessageType::kStatus;
   Name job;  // the job's id
   std::uint64_t incarnation =
-      0;  // with resumed_ns != 0 the last one that ran, else the one that it was started for
-  Role role = Role::kFresh;  // as started; a resumed standby keeps it and has phase kRunning
+      0;  // with resumed_ns != 0: the incarnation that ran last; otherwise: the incarnation that the rank was
+          // started for
+  Role role = Role::kFresh;  // the role at start; a resumed standby keeps this role and has phase kRunning
   Phase phase = Phase::kStarting;
   std::uint32_t keeper_pid = 0;
   std::uint32_t rank_pid = 0;
   std::uint64_t rank_start_ticks =
-      0;                         // field 22 of /proc/PID/stat: with the pid it names the process for ever
-  std::int32_t wait_status = 0;  // of waitpid; meaningful in phase kExited
-  std::uint32_t ended_by_keeper = 0;  // by order (Stop, Kill, Moved)
-  std::uint32_t stopped = 0;          // by an ended lease
+      0;  // field 22 of /proc/PID/stat; together with the pid it identifies the process permanently
+  std::int32_t wait_status = 0;       // the status from waitpid; meaningful in phase kExited
+  std::uint32_t ended_by_keeper = 0;  // nonzero if an order ended the rank (Stop, Kill, Moved)
+  std::uint32_t stopped = 0;          // nonzero if an expired lease stopped the rank
   std::uint32_t exporting = 0;
   Nanos deadline_ns = kNoDeadline;
-  Nanos barrier_entry_ns = 0;  // of the last pause
+  Nanos barrier_entry_ns = 0;  // the barrier entry of the last pause
   Nanos quiesced_ns = 0;
-  Nanos resumed_ns = 0;  // of the last Running
+  Nanos resumed_ns = 0;  // the time of the last Running
   ModeNumber mode;
   MemoryState memory = MemoryState::kMapped;
-  std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
+  std::uint32_t sessions = 0;  // the number of the job's processes that use a GPU; more than one cannot be
+                               // moved
   std::uint32_t session_pid =
-      0;  // the process that the session is with (rank_pid is what the keeper started); 0: none
-  std::uint64_t exported_regions = 0;  // in the keeper's sets
+      0;  // the process of the session (rank_pid is the process that the keeper started); 0 if there is none
+  std::uint64_t exported_regions = 0;  // the number of regions in the keeper's set
   std::uint64_t arrived_regions = 0;
   std::uint64_t arrived_migration = 0;
 };
@@ -301,8 +309,8 @@ struct Done {
 };
 struct Failed {
   static constexpr auto kType = MessageType::kFailed;
-  std::uint32_t refused_type = 0;  // MessageType of the request
-  std::uint32_t code = 0;          // ErrorCode
+  std::uint32_t refused_type = 0;  // the MessageType of the request
+  std::uint32_t code = 0;          // an ErrorCode
   Text text;
 };
 [[nodiscard]] Error to_error(const Failed& failed);
@@ -327,7 +335,7 @@ struct DescribeEnd {
 struct Export {
   static constexpr auto kType = MessageType::kExport;
 };
-struct ExportBatch {  // one descriptor per record, in order
+struct ExportBatch {  // has one descriptor per record, in order
   static constexpr auto kType = MessageType::kExportBatch;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
@@ -365,22 +373,23 @@ struct StandbyReady {
 };
 struct Pause {
   static constexpr auto kType = MessageType::kPause;
-  std::uint64_t at_barrier = 0;  // of a rank that counts them; 0: the next one
+  std::uint64_t at_barrier = 0;  // the barrier for a rank that counts barriers; 0 for the next one
 };
-struct Paused {  // with host_state_bytes > 0 1 descriptor: the host state
+struct Paused {  // has 1 descriptor, the host state, if host_state_bytes > 0
   static constexpr auto kType = MessageType::kPaused;
   Nanos barrier_entry_ns = 0;
   Nanos quiesced_ns = 0;
   std::uint64_t host_state_bytes = 0;
-  std::uint64_t barrier = 0;  // the number of its barrier; 0: it does not count them
+  std::uint64_t barrier = 0;  // the number of the rank's barrier; 0 if the rank does not count barriers
 };
-struct Resume {  // with host_state_bytes > 0 (standby) 1 descriptor: the host state, as it came with Paused
+struct Resume {  // has 1 descriptor if host_state_bytes > 0 (standby): the host state, as it came with Paused
   static constexpr auto kType = MessageType::kResume;
   std::uint64_t incarnation = 0;
   Nanos deadline_ns = kNoDeadline;
   std::uint64_t host_state_bytes = 0;
-  std::uint64_t epoch = 0;      // of JoinGroups: these groups are the rank's from here on; 0: no change
-  std::uint32_t into_gate = 0;  // 1: it goes no further than its gate, and the deadline is without effect
+  std::uint64_t epoch = 0;      // the epoch of JoinGroups: the rank uses these groups from now on; 0 for no
+                                // change
+  std::uint32_t into_gate = 0;  // 1: the rank runs no further than its gate, and the deadline has no effect
   std::uint32_t reserved = 0;
 };
 struct InGate {
@@ -401,20 +410,20 @@ struct Moved {
 // ---- the common step of a gang
 struct StopAt {
   static constexpr auto kType = MessageType::kStopAt;
-  std::uint64_t attempt = 0;  // not 0
+  std::uint64_t attempt = 0;  // the number of the attempt, never 0
   std::uint64_t barrier =
-      0;  // never lowered within attempts; 0: the attempt is given up, and the rank goes on
+      0;  // never lowered within an attempt; 0: the attempt is given up, and the rank continues
 };
 struct Counted {
   static constexpr auto kType = MessageType::kCounted;
   std::uint64_t stop_at = 0;
-  std::uint64_t barriers = 0;  // of which it is known after `stop_at` was written
+  std::uint64_t barriers = 0;  // the count of barriers that was read after `stop_at` was written
 };
 
 // ---- the groups of a rank (protocol/gang/gang_plan.h)
 struct GroupRecord {
   Name name;
-  std::uint32_t bytes = 0;  // of the ticket; 0: another member makes it
+  std::uint32_t bytes = 0;  // the size of the ticket; 0 if another member makes it
   std::uint32_t reserved = 0;
   std::array<std::byte, kTicketBytes> ticket{};
 };
@@ -430,12 +439,12 @@ struct Groups {
 };
 struct GroupsEnd {
   static constexpr auto kType = MessageType::kGroupsEnd;
-  std::uint32_t knows_gang = 0;  // 1: the program has called ckpt_gang, or has named groups
+  std::uint32_t knows_gang = 0;  // 1 if the program has called ckpt_gang or has named groups
   std::uint32_t reserved = 0;
 };
 struct JoinGroups {
   static constexpr auto kType = MessageType::kJoinGroups;
-  std::uint64_t sequence = 0;  // the epoch
+  std::uint64_t sequence = 0;  // the epoch of the groups
   std::vector<GroupRecord> records;
 };
 struct GroupsJoined {
@@ -455,7 +464,7 @@ struct SetDeadline {
 struct Stop {
   static constexpr auto kType = MessageType::kStop;
   std::uint64_t grace_ms = 0;
-};  // SIGTERM, then SIGKILL
+};  // sends SIGTERM, then SIGKILL
 struct Kill {
   static constexpr auto kType = MessageType::kKill;
 };
@@ -477,10 +486,10 @@ struct RankExited {
 };
 
 // ---- transparent mode
-struct Release {  // the agent leaves it empty; the keeper fills in set `exported`
+struct Release {  // the agent leaves it empty; the keeper adds the set `exported`
   static constexpr auto kType = MessageType::kRelease;
   std::uint64_t regions = 0;
-  std::uint64_t digest = 0;  // sum of region_digest()
+  std::uint64_t digest = 0;  // the sum of region_digest()
   std::uint32_t discard = 0;
   std::uint32_t reserved = 0;
 };
@@ -488,7 +497,7 @@ struct Released {
   static constexpr auto kType = MessageType::kReleased;
   Nanos at_ns = 0;
 };
-struct Deposit {  // one descriptor per record, in order
+struct Deposit {  // has one descriptor per record, in order
   static constexpr auto kType = MessageType::kDeposit;
   std::uint64_t sequence = 0;
   std::uint64_t migration = 0;
@@ -508,10 +517,11 @@ struct Map {
   static constexpr auto kType = MessageType::kMap;
   MemorySet set = MemorySet::kMade;
   std::uint32_t gpu_count = 0;
-  std::uint64_t migration = 0;               // of the set kArrived, else 0
-  std::array<GpuIdentity, kMaxGpus> gpus{};  // what the rank's GPUs are from now on; none: no change
+  std::uint64_t migration = 0;               // the migration for the set kArrived, otherwise 0
+  std::array<GpuIdentity, kMaxGpus> gpus{};  // the identities of the rank's GPUs from now on; if there are
+                                             // none, nothing changes
 };
-struct MapBatch {  // one descriptor per record, in order
+struct MapBatch {  // has one descriptor per record, in order
   static constexpr auto kType = MessageType::kMapBatch;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
@@ -529,27 +539,27 @@ struct Make {
   std::uint64_t sequence = 0;
   std::vector<RegionKey> records;
 };
-struct Made {  // one descriptor per record, in the order of Make
+struct Made {  // has one descriptor per record, in the order of Make
   static constexpr auto kType = MessageType::kMade;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
 };
 struct Fetch {
   static constexpr auto kType = MessageType::kFetch;
-  MemorySet set = MemorySet::kArrived;  // not kMade
+  MemorySet set = MemorySet::kArrived;  // any set except kMade
   std::uint32_t reserved = 0;
-  std::uint64_t migration = 0;  // of the set kArrived, else 0
+  std::uint64_t migration = 0;  // the migration for the set kArrived, otherwise 0
   std::uint64_t from = 0;
 };
-struct Held {  // one descriptor per record, in order
+struct Held {  // has one descriptor per record, in order
   static constexpr auto kType = MessageType::kHeld;
-  std::uint64_t sequence = 0;  // the next `from`
+  std::uint64_t sequence = 0;  // the value for `from` in the next request
   std::vector<RegionRecord> records;
 };
-struct Replace {  // one descriptor per record, in order
+struct Replace {  // has one descriptor per record, in order
   static constexpr auto kType = MessageType::kReplace;
   std::uint64_t sequence = 0;
-  std::uint64_t migration = 0;  // of the set kArrived; 0: the set kExported
+  std::uint64_t migration = 0;  // the migration for the set kArrived; 0 for the set kExported
   std::vector<RegionRecord> records;
 };
 struct PrepareDump {
@@ -563,8 +573,8 @@ struct DumpReady {
 };
 struct Reattach {
   static constexpr auto kType = MessageType::kReattach;
-  // 0: the whole process goes on. Else the driver's thread that restores the context: only that one and the
-  // rank's service thread run until Resume, for at most `hold_ms`.
+  // If 0, the whole process continues. Otherwise, the driver's thread that restores the context. Only that
+  // thread and the rank's service thread run until Resume, for at most `hold_ms`.
   std::uint32_t restore_thread = 0;
   std::uint32_t hold_ms = 0;
 };
@@ -585,11 +595,11 @@ struct Message {
 };
 [[nodiscard]] MessageType type_of(const Body& body) noexcept;
 
-// The bytes of one datagram. Batches must not exceed kMaxRecords (kInvalidArgument).
+// Returns the bytes of one datagram. Returns kInvalidArgument for a batch of more than kMaxRecords records.
 Result<std::vector<std::byte>> encode(const Message& message);
 
-// Checks everything that can be checked without context: header, exact size, counts, enumerators, texts,
-// dims, that offsets and sizes do not overflow, and that the number of descriptors fits the message.
+// Checks everything that can be checked without context: header, exact size, counts, enumerators, texts and
+// dims. Offsets and sizes must not overflow, and the number of descriptors must fit the message. Returns
 // kProtocol otherwise.
 Result<Message> parse(std::span<const std::byte> bytes, std::size_t descriptors);
 

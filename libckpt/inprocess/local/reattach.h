@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a keeper calls back a rank that left with DumpReady. A thread of this name waits in sigwaitinfo for
-// this signal and gets a token as its value. It connects to the abstract socket of that name. The signal is
-// sent to the thread alone, so the program's own use of its number is not touched. Threads: none. Errors:
-// none.
+// The names and the signal by which a keeper calls back a rank that left with DumpReady. A thread of this
+// name waits in sigwaitinfo for this signal and gets a token as its value. The thread connects to the
+// abstract socket of that name. The signal is sent to this thread alone, so the program's own use of the
+// signal number is not affected.
+// Threads: none. Errors: none.
 #pragma once
 
 #include <signal.h>
@@ -14,7 +15,7 @@
 namespace ckpt::local {
 
 inline constexpr const char* kServiceThreadName =
-    "gpumigrate-rank";  // 15 bytes: as long as a thread's name can be
+    "gpumigrate-rank";  // 15 bytes, the maximum length of a thread's name
 
 inline int reattach_signal() {
   return SIGRTMAX;

@@ -21,8 +21,8 @@ namespace {
 constexpr int kBacklog = 16;
 constexpr std::size_t kMaxPathBytes = 4096;
 
-// The address of a socket at `path`, through its folder's descriptor when the path is longer than sun_path:
-// `folder` must live as long.
+// The address of a socket at `path`. It goes through the folder's descriptor if the path is longer than
+// sun_path; `folder` must exist as long as the address.
 struct Address {
   sockaddr_un bytes{};
   socklen_t length = sizeof(sockaddr_un);
@@ -69,19 +69,19 @@ Result<UniqueFd> make_socket(int flags) {
   return fd;
 }
 
-// The users that may connect to a listener of this process.
+// Returns whether this user may connect to a listener of this process.
 bool may_connect(uid_t peer) {
   return peer == 0 || peer == ::geteuid();
 }
 
-// True if this process trusts a listener of this user: its own user's and root's. Root trusts every user's,
-// since it looks after the processes of every user.
+// Returns true if this process trusts a listener of this user: its own user's and root's. Root trusts every
+// user's, because root manages the processes of every user.
 bool may_serve(uid_t peer) {
   return may_connect(peer) || ::geteuid() == 0;
 }
 
-// Takes the descriptors out of every control message, so that none leaks whatever else is wrong. False: one
-// was of another kind.
+// Takes the descriptors out of every control message, so that none leaks after any other error. Returns false
+// if a control message was of another kind.
 bool collect_descriptors(msghdr& header, std::vector<UniqueFd>& out) {
   bool clean = true;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -179,7 +179,8 @@ Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<
 Result<Received> Socket::receive() {
   if (!buffer_) buffer_ = std::make_unique<std::array<std::byte, kMaxMessageBytes>>();
   std::array<std::byte, kMaxMessageBytes>& buffer = *buffer_;
-  // Space for one descriptor more than allowed: a surplus is then seen as such, not cut silently.
+  // Has space for one descriptor more than allowed. A surplus descriptor is then detected and not silently
+  // truncated.
   alignas(cmsghdr) std::array<char, CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))> control{};
   iovec part{buffer.data(), buffer.size()};
   msghdr header{};
@@ -189,8 +190,8 @@ Result<Received> Socket::receive() {
   header.msg_controllen = control.size();
   ssize_t got = 0;
   do {
-    // ECONNRESET: the peer closed before it had read all that was sent to it. Told once, ahead of the peer's
-    // own last messages.
+    // ECONNRESET: the peer closed before it had read everything that was sent to it. The error is reported
+    // once, before the peer's own last messages.
     got = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   Received received;
@@ -200,7 +201,7 @@ Result<Received> Socket::receive() {
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !clean) {
     return Error(ErrorCode::kProtocol, "A local message was too long or had foreign control data");
   }
-  if (got == 0) {  // every valid message has a header, so this is the end
+  if (got == 0) {  // every valid message has a header, so no bytes mean the end
     received.descriptors.clear();
     received.transfer = Transfer::kClosed;
     return received;
@@ -229,7 +230,7 @@ Result<Listener> Listener::create(const std::string& path) {
     if (!S_ISSOCK(old.st_mode)) return Error(ErrorCode::kRefused, path + " exists and is not a socket");
     if (::unlink(path.c_str()) != 0) return Error::from_errno("Removing the old socket " + path);
   }
-  // The mode is set on the descriptor before bind: the file never exists with a wider one.
+  // The mode is set on the descriptor before bind: the file never exists with wider permissions.
   if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Setting the mode of a socket");
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
   if (::bind(fd.get(), generic, address.length) != 0) return Error::from_errno("Binding " + path);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SOCK_SEQPACKET Unix sockets that carry local::Message and descriptors.
-// Threads: one thread may send while another receives; not two senders (the caller locks). Ownership: Socket
-// and Listener own their descriptor, Received owns what came with a message. Errors: kUnavailable when the
-// peer is gone. kProtocol for bytes that parse() refuses, truncated messages or surplus descriptors (all
-// stray ones are closed): drop the connection then. In an event loop: set_blocking(false), wait for
-// readability of fd() and call receive() until kNothing. send() queues nothing. It returns kNothing when the
-// peer's buffer is full: wait for writability, then send again. A path that begins with '@' is an abstract
-// name: no file, the kernel forgets it with the listener.
+// Threads: one thread may send while another receives; two senders must be locked by the caller. Ownership:
+// Socket and Listener own their descriptor. Received owns the descriptors of a message. Errors: kUnavailable
+// when the peer has closed. kProtocol for bytes that parse() refuses, truncated messages or surplus
+// descriptors (all of these are closed): drop the connection then. In an event loop: set_blocking(false),
+// wait for readability of fd() and call receive() until kNothing. send() queues nothing. It returns kNothing
+// when the peer's buffer is full: wait for writability, then send again. A path that begins with '@' is an
+// abstract name: no file exists, and the kernel removes the name with the listener.
 #pragma once
 
 #include <sys/types.h>
@@ -24,10 +24,15 @@
 
 namespace ckpt::local {
 
-enum class Transfer { kDone, kNothing, kClosed };  // kNothing: it would block; kClosed: the peer has closed
+enum class Transfer {
+  kDone,
+  kNothing,
+  kClosed
+};  // kNothing: the call would block; kClosed: the peer has
+    // closed
 
 struct Received {
-  Transfer transfer = Transfer::kNothing;  // message and descriptors are there with kDone only
+  Transfer transfer = Transfer::kNothing;  // message and descriptors are valid with kDone only
   Message message;
   std::vector<UniqueFd> descriptors;
 };
@@ -38,11 +43,12 @@ class Socket {
   // Takes a connected SOCK_SEQPACKET descriptor (socketpair, inherited, accepted).
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than
-  // sun_path allows. Blocking mode. For programs: its number is beyond theirs (copy_beyond_program()).
+  // Connects and checks that the peer runs as the same user, or that either side is root. Paths may be longer
+  // than sun_path allows. The socket is in blocking mode. For use inside programs, its descriptor number is
+  // beyond theirs (copy_beyond_program()).
   static Result<Socket> connect(const std::string& path);
-  // The same, but kUnavailable at once where the listener's queue is full: a wait for a stopped one would not
-  // end.
+  // Connects like connect(), but returns kUnavailable at once if the listener's queue is full. A wait for a
+  // stopped listener would not end.
   static Result<Socket> connect_at_once(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 
@@ -52,8 +58,8 @@ class Socket {
   [[nodiscard]] UniqueFd release() noexcept { return std::move(fd_); }
   Result<void> set_blocking(bool blocking);
 
-  // One message; the descriptors stay the caller's. kDone, or kNothing in non-blocking mode with a full
-  // buffer.
+  // Sends one message. The caller still owns the descriptors. Returns kDone, or kNothing in non-blocking mode
+  // with a full buffer.
   Result<Transfer> send(const Message& message, std::span<const int> descriptors = {});
   Result<Transfer> send_bytes(std::span<const std::byte> bytes, std::span<const int> descriptors = {});
   Result<Received> receive();
@@ -68,22 +74,22 @@ class Socket {
   static Result<Socket> connect_with(const std::string& path, UniqueFd fd);
 
   UniqueFd fd_;
-  // The bytes of one message, allocated when the first one is received. Not thread_local: this code is in
-  // other people's processes, where thread-local storage comes off the stack of each of their threads.
+  // A buffer for one message, allocated when the first message is received. It is not thread_local: this code
+  // runs inside other programs, where thread-local storage uses the stack of each of their threads.
   std::unique_ptr<std::array<std::byte, kMaxMessageBytes>> buffer_;
 };
 
 class Listener {
  public:
-  // Binds `path` (mode 0600; a stale socket file there is replaced) and listens, non-blocking.
+  // Binds `path` with mode 0600, replaces a stale socket file there, and listens in non-blocking mode.
   static Result<Listener> create(const std::string& path);
   Listener(Listener&&) = default;
   Listener& operator=(Listener&&) = default;
   ~Listener();  // removes the path
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // The next connection in non-blocking mode, or nothing. A peer of another user (not root) is closed and
-  // kRefused is returned.
+  // Accepts the next connection in non-blocking mode. Returns nullopt if there is none. A peer of another
+  // user (not root) is closed, and kRefused is returned.
   Result<std::optional<Socket>> accept();
 
  private:

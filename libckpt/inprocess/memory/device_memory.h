@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that another process can map. It is physical memory of the driver's virtual memory API,
-// exported as a POSIX descriptor, or the import of such a descriptor. One allocation is mapped whole, at one
-// reserved address.
+// exported as a POSIX descriptor, or the import of such a descriptor. One allocation is mapped completely, at
+// one reserved address.
 // Threads: each object is used by one thread at a time, with a context of its device current. Ownership: an
 // object owns its address range, its mapping and its handle. Destruction unmaps, releases and frees the range
 // in this order. The physical memory is freed when its last holder in any process has released it. The caller
-// sees to it that no work uses the memory any more, and destroys the objects before the context. Errors:
+// must ensure that no work uses the memory any more, and destroy the objects before the context. Errors:
 // kOutOfMemory, kNotSupported (a device without virtual memory management or descriptors), kDevice.
 #pragma once
 
@@ -18,11 +18,11 @@
 
 namespace ckpt {
 
-// An address range with one allocation mapped into it, readable and writable by the device.
+// An address range with one allocation mapped into it. The device can read and write it.
 class MappedMemory {
  public:
   MappedMemory() = default;
-  // Takes over `handle`, also when it fails.
+  // Maps the allocation. Takes ownership of `handle`, even on failure.
   static Result<MappedMemory> map(const DriverApi& api, CUdevice device, CUmemGenericAllocationHandle handle,
                                   std::size_t bytes);
   MappedMemory(MappedMemory&& other) noexcept;
@@ -43,16 +43,16 @@ class MappedMemory {
   bool mapped_ = false;
 };
 
-// `bytes` rounded up to what cuMemCreate takes on this device.
+// Returns `bytes` rounded up to the granularity of cuMemCreate on this device.
 Result<std::size_t> round_to_granularity(const DriverApi& api, CUdevice device, std::size_t bytes);
 
-// New exportable memory (content undefined), GPUDirect-RDMA capable where the device can.
+// New exportable memory with undefined content. It supports GPUDirect RDMA if the device does.
 class DeviceMemory {
  public:
   static Result<DeviceMemory> create(const DriverApi& api, CUdevice device, std::size_t bytes);
 
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return mapped_.pointer(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return mapped_.bytes(); }  // rounded up
+  [[nodiscard]] std::size_t bytes() const noexcept { return mapped_.bytes(); }  // the rounded size
   [[nodiscard]] CUmemGenericAllocationHandle handle() const noexcept { return mapped_.handle(); }
   Result<UniqueFd> export_fd() const;
 
@@ -61,7 +61,7 @@ class DeviceMemory {
   MappedMemory mapped_;
 };
 
-// Memory that another process has exported. The descriptor stays the caller's and may be closed as soon as
+// Memory that another process has exported. The caller still owns the descriptor and may close it as soon as
 // import returns.
 class ImportedMemory {
  public:
@@ -78,8 +78,8 @@ class ImportedMemory {
 // Exports an allocation by its handle.
 Result<UniqueFd> export_allocation(const DriverApi& api, CUmemGenericAllocationHandle handle);
 
-// The allocation behind a pointer that the program has mapped itself; retains the handle while it lives.
-// kNotSupported where the pointer's memory cannot be exported (cuMemAlloc, module globals, allocations made
+// The allocation behind a pointer that the program has mapped itself. The object retains the handle. Returns
+// kNotSupported if the pointer's memory cannot be exported (cuMemAlloc, module globals, allocations made
 // without a descriptor type).
 class ForeignAllocation {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regions of one rank: which physical allocation lies where, under an id that is never used again.
-// Threads: none inside; the owner locks. Ownership: plain values. Errors: kInvalidArgument for ranges that
+// The regions of one rank: the place of each physical allocation, under an id that is never reused.
+// Threads: no lock inside; the owner locks. Ownership: plain values. Errors: kInvalidArgument for ranges that
 // overlap a known one.
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace ckpt {
 
 struct Region {
-  std::uint64_t id = 0;          // from 1
-  std::uint64_t generation = 0;  // the table's change counter when the region was added, from 1
+  std::uint64_t id = 0;          // counted from 1
+  std::uint64_t generation = 0;  // the table's change counter when the region was added, counted from 1
   std::uint64_t pointer = 0;
   std::uint64_t bytes = 0;
 };
@@ -24,7 +24,8 @@ class RegionTable {
   Result<Region> add(std::uint64_t pointer, std::uint64_t bytes);
   bool remove(std::uint64_t id);
 
-  // The region that holds all of [pointer, pointer + bytes), or nullptr. Valid until the next change.
+  // Returns the region that contains all of [pointer, pointer + bytes), or nullptr. The result is valid until
+  // the next change.
   [[nodiscard]] const Region* containing(std::uint64_t pointer, std::uint64_t bytes) const;
   [[nodiscard]] const Region* find(std::uint64_t id) const;
   [[nodiscard]] const std::map<std::uint64_t, Region>& by_pointer() const { return by_pointer_; }

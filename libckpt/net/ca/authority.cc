@@ -68,7 +68,7 @@ Result<void> set_name(X509_NAME* name, const std::string& text) {
   return ok();
 }
 
-// `value` in the form of OpenSSL's configuration files.
+// Adds an extension to the certificate. `value` has the form of OpenSSL's configuration files.
 Result<void> add_extension(X509* certificate, X509* issuer, int kind, const std::string& value) {
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
@@ -107,7 +107,7 @@ Result<void> finish(X509* certificate, X509* issuer, EVP_PKEY* key,
   return ok();
 }
 
-// For people: what counts is the DNS name.
+// Returns the common name, which is for people only. Checks use the DNS name.
 std::string common_name_of(const Peer& subject) {
   if (subject.kind == Peer::Kind::kCoordinator) return "coordinator";
   return subject.kind == Peer::Kind::kJoiner ? "join" : subject.name;
@@ -119,7 +119,7 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-// The names are of alphabets without the characters that separate them here.
+// Returns the names in OpenSSL's notation. Valid names never contain the characters that separate them there.
 Result<std::string> names_of(const Authority::Order& order) {
   const std::string own = dns_name_of(order.subject);
   if (own.empty() || peer_of_dns_name(own) != order.subject)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A certificate authority with a P-256 key. It signs certificates that name one part of a cluster
-// (net/tls/cert_peer.h), each with a key of its own that is made here.
-// Threads: one. Ownership: owns its key. Errors: kInvalidArgument for a name, host or PEM text that is not
-// usable; kInternal with OpenSSL's text.
+// (net/tls/cert_peer.h). sign() also makes a new key for each certificate.
+// Threads: one. Ownership: owns its key. Errors: kInvalidArgument for an unusable name, host or PEM text;
+// kInternal with OpenSSL's text.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ inline constexpr std::chrono::minutes kJoinTerm{10};
 inline constexpr std::chrono::hours kClientTerm = 90 * kDay;
 inline constexpr std::chrono::hours kNodeTerm = 30 * kDay;
 
-// Both PEM. The key's text is the caller's to protect.
+// A signed certificate and its key, both in PEM. The caller must protect the key's text.
 struct Issued {
   std::string certificate;
   std::string key;
@@ -33,28 +33,31 @@ class Authority {
  public:
   struct Order {
     Peer subject;
-    std::vector<std::string> hosts;  // IP addresses and DNS names that stand beside it
+    std::vector<std::string> hosts;  // IP addresses and DNS names that the certificate also contains
     std::chrono::seconds term{kNodeTerm};
-    std::chrono::seconds begins{0};  // from now; tests make certificates that are over
+    std::chrono::seconds begins{0};  // the start of validity, counted from now; tests use it to make expired
+                                     // certificates
   };
 
   static Result<Authority> create(std::chrono::seconds term = kAuthorityTerm);
   static Result<Authority> from_pem(const Issued& pem);
-  // From `ca.pem` and `ca.key` of a folder. kRefused: others can read the key.
+  // Reads the authority from `ca.pem` and `ca.key` of a folder. Returns kRefused if other users can read the
+  // key.
   static Result<Authority> read(const std::string& folder);
 
   [[nodiscard]] Result<Issued> pem() const;
   [[nodiscard]] Result<Issued> sign(const Order& order) const;
-  // The certificate (PEM) for a key that is made elsewhere (request.h). The request proves that its maker has the
-  // key. All else that it states is ignored: the order counts. kInvalidArgument: it proves nothing.
+  // Returns a certificate (PEM) for a key that was made elsewhere (request.h). The request proves that its
+  // maker has the key. Everything else in the request is ignored in favor of `order`. Returns
+  // kInvalidArgument if the request proves nothing.
   [[nodiscard]] Result<std::string> certify(const std::string& request, const Order& order) const;
-  // Whether a certificate (PEM) is of this authority.
+  // Checks whether this authority signed a certificate (PEM).
   [[nodiscard]] bool has_signed(const std::string& certificate) const;
 
  private:
   Authority(UniqueCertificate certificate, UniquePrivateKey key)
       : certificate_(std::move(certificate)), key_(std::move(key)) {}
-  // For the owner of the key, whose public half is enough.
+  // Makes a certificate for the owner of the key. The public half of the key is enough.
   [[nodiscard]] Result<UniqueCertificate> make(EVP_PKEY* key, const Order& order) const;
   UniqueCertificate certificate_;
   UniquePrivateKey key_;

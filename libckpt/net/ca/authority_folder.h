@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a cluster's certificate authority, and those that it signs. An authority is a folder with ca.pem
-// and ca.key.
-// Threads: one. Errors: those of Authority; kIo for files. Blocks for the disk.
+// The files of a cluster's certificate authority and of the certificates that it signs. An authority is a
+// folder with ca.pem and ca.key.
+// Threads: one. Errors: those of Authority, and kIo for files. Calls block on disk I/O.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace ckpt::tls {
 
-// Makes the authority if the folder has none. True: it is new.
+// Makes the authority if the folder has none. Returns true if the authority is new.
 Result<bool> obtain_authority(const std::string& folder);
-// FOLDER/NAME.pem and FOLDER/NAME.key, in place of those that are there (replace_pair()).
+// Writes FOLDER/NAME.pem and FOLDER/NAME.key and replaces existing files (replace_pair()).
 Result<void> write_pair(const std::string& folder, const std::string& name, const Issued& issued);
-// Signs a new pair and writes it to `out`, beside a copy of the authority's ca.pem. Makes `out` for its owner alone.
+// Signs a new pair and writes it to `out`, together with a copy of the authority's ca.pem. Creates `out` with
+// access for its owner only.
 Result<void> issue(const std::string& authority_folder, const Authority::Order& order, const std::string& out,
                    const std::string& name);
 

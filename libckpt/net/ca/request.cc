@@ -51,7 +51,7 @@ Result<std::string> written(const BIO_METHOD* kind, const char* what, Write writ
   return std::string(data, static_cast<std::size_t>(bytes));
 }
 
-// Empty: neither an address nor a name.
+// Returns the host as text. Returns an empty string if `name` is neither an IP address nor a DNS name.
 std::string host_of(const GENERAL_NAME& name) {
   const bool is_name = name.type == GEN_DNS;
   if (!is_name && name.type != GEN_IPADD) return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and requests for certificates (PKCS #10, RFC 2986), as PEM text. A machine makes both itself, so that its
-// key never leaves it.
-// Threads: pure functions. Errors: kInvalidArgument for text that is not usable; kInternal with OpenSSL's text.
+// Keys and certificate requests (PKCS #10, RFC 2986), as PEM text. A machine makes both locally, so that its
+// key never leaves the machine.
+// Threads: pure functions. Errors: kInvalidArgument for unusable text; kInternal with OpenSSL's text.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,23 @@ inline constexpr std::size_t kMaxPemBytes = std::size_t{64} << 10;
 
 struct SigningRequest {
   std::string request;
-  std::string key;  // the caller's to protect
+  std::string key;  // the private key, which the caller must protect
 };
-// `addresses`: IP addresses of the machine, which the request asks for.
+// Makes a request for a certificate. `addresses` are the machine's IP addresses that the request names.
 Result<SigningRequest> make_signing_request(const std::vector<std::string>& addresses = {});
-// The public key that a request names, and proves to have.
+// Returns the public key that a request names. The request's signature proves possession of the private key.
 Result<UniquePrivateKey> key_of_request(const std::string& request);
-// The IP addresses that a request asks for, the first kMaxAddresses of them. Names are left out: one may be any
-// machine's.
+// Returns the first kMaxAddresses IP addresses in a request. DNS names are ignored, because a request could
+// name any machine.
 inline constexpr std::size_t kMaxAddresses = 8;
 Result<std::vector<std::string>> addresses_of_request(const std::string& request);
 
-Result<UniquePrivateKey> make_private_key();  // P-256
+Result<UniquePrivateKey> make_private_key();  // makes a P-256 key
 Result<UniqueCertificate> certificate_of(const std::string& pem);
-// The IP addresses and DNS names that stand beside the name of its part of the cluster.
+// Returns the IP addresses and DNS names that a certificate contains in addition to the name of its part of
+// the cluster.
 Result<std::vector<std::string>> hosts_of(const std::string& certificate);
-// Returns the peer that the certificate names. An error if the certificate does not belong to the key.
+// Returns the peer that the certificate names. Returns an error if the key does not match the certificate.
 Result<Peer> peer_with_key(const std::string& certificate, const std::string& key);
 
 Result<std::string> pem_of(X509* certificate);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of control connections: "host:port" (host an IP address or "localhost"; port 0 = chosen when
-// listening) or "unix:/path". No name is looked up beyond localhost: a resolver that hangs must not stop a
-// switch.
+// Addresses of control connections. An address is "host:port" or "unix:/path". The host is an IP address or
+// "localhost". The system chooses a port when a socket listens at port 0. No name except localhost is
+// resolved: a resolver that hangs must not stop a switch.
 // Threads: pure functions. Errors: kInvalidArgument for a malformed address.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Address {
 
 Result<Address> parse_address(std::string_view text);
 
-// "127.0.0.1:4711" or "unix:/path".
+// Returns the address as text, for example "127.0.0.1:4711" or "unix:/path".
 [[nodiscard]] std::string to_text(const asio::generic::stream_protocol::endpoint& endpoint);
 
 }  // namespace ckpt::control

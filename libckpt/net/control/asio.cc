@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of Asio and Beast, which each source would otherwise compile again (BOOST_ASIO_SEPARATE_COMPILATION).
+// The code of Asio and Beast, which every source would otherwise compile again
+// (BOOST_ASIO_SEPARATE_COMPILATION).
 #include "libckpt/net/control/asio.h"
 
 #include <boost/asio/impl/src.hpp>

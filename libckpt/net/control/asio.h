@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that includes Boost.Asio. It is a precompiled header of ckpt_control and of the daemons,
-// since it costs seconds per file otherwise. It has the order that g++ 12 needs (<utility> before
-// awaitable.hpp). Coroutine rules: parameters by value. Sessions are shared_from_this. Start one only with
-// control::spawn. Name a message before co_await f(message), since g++ 12 destroys aggregate temporaries
-// there twice.
+// The only header that includes Boost.Asio. It is a precompiled header of ckpt_control and of the daemons,
+// because it would otherwise add seconds per file. It has the order that g++ 12 needs (<utility> before
+// awaitable.hpp). Rules for coroutines: Pass parameters by value. Derive sessions from shared_from_this.
+// Start a coroutine only with control::spawn. Name a message before co_await f(message), since g++ 12
+// destroys aggregate temporaries there twice.
 #pragma once
 
 #include <utility>
@@ -38,7 +38,7 @@ namespace asio = boost::asio;
 template <class T = void>
 using Task = asio::awaitable<T>;
 
-// co_await op(..., kTuple) -> [error_code, result...]; never throws for I/O errors.
+// A completion token: co_await op(..., kTuple) -> [error_code, result...]. It never throws for I/O errors.
 inline constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 }  // namespace ckpt::control

@@ -15,7 +15,7 @@ struct Running {
   asio::steady_timer done;
 };
 
-// Also of a task that throws.
+// Counts a task as ended in its destructor, so a task that throws is counted, too.
 class Ending {
  public:
   explicit Ending(std::shared_ptr<Running> running) : running_(std::move(running)) {}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs coroutines at once and returns when each of them has ended. A caller of several peers waits as long as
-// the slowest of them, and not as long as all that are silent.
-// Threads: `executor` runs on one thread, and the caller is on it. Ownership: what the tasks refer to outlives the
-// call. Errors: none; a task keeps its result itself, and one that throws is logged (spawn.h) and has ended.
+// Runs coroutines concurrently and returns when all of them have ended. A caller that queries several peers
+// waits for the slowest peer only. It does not wait for the sum of all silent peers.
+// Threads: `executor` runs on one thread, and the caller runs on that thread. Ownership: objects that the
+// tasks refer to must outlive the call. Errors: none. A task stores its own result. A task that throws is
+// logged (spawn.h) and counts as ended.
 #pragma once
 
 #include <string>

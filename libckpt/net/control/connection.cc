@@ -18,7 +18,7 @@ Error socket_error(const std::string& what, const std::string& peer, const boost
   return {ErrorCode::kUnavailable, what + " " + peer + " failed: " + code.message()};
 }
 
-// A peer may come back and send the same again.
+// Logs a dropped message at a limited rate, since a peer may reconnect and send the same message again.
 void say_dropped(const std::string& what, const std::string& peer, const Error& why) {
   static thread_local Rarely dropped;
   if (const auto left_out = dropped.turn(now_ns()))
@@ -229,8 +229,8 @@ Task<> Connection::write_loop(std::shared_ptr<Connection> self) {
   }
 }
 
-// Counts time that it was there to listen in, by intervals: while this process stood still, or its loop was
-// busy, the peer may have sent much that is not read yet.
+// Counts only time in which this process could receive, in intervals. While this process was stopped or its
+// loop was busy, the peer may have sent data that is still unread.
 Task<> Connection::watch_loop(std::shared_ptr<Connection> self) {
   steady_clock::duration silent{0};
   while (self->open_) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // One framed control connection, over TCP or a Unix socket. It has a bounded send queue, pings and an idle
-// timeout. Its receive loop judges every header and body before it passes them on.
+// timeout. Its receive loop validates every header and body before it passes them on.
 //
-// Handshake: first that of TLS, where it is used. Then the dialer's first frame is Hello (protocol version,
-// name, token); the acceptor answers HelloReply and, if it refuses, closes. Until then no other frame is
-// taken and no more than one frame is read. The dialer has verified the acceptor before it sends its token.
-// All of it has one deadline.
+// The handshake begins with TLS, where TLS is used. The dialer's first frame is Hello (protocol version,
+// name, token). The acceptor answers with HelloReply; if it refuses the dialer, it then closes the
+// connection. Before the handshake is complete, no other frame is accepted and at most one frame is read. The
+// dialer has verified the acceptor before it sends its token. One deadline covers the whole handshake.
 //
-// A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and
-// ends the connection. After a damaged frame nothing in the stream can be trusted.
+// A frame with a wrong magic, version, type, length or CRC is logged and ends the connection. A frame that
+// the handler refuses has the same effect. After a damaged frame nothing in the stream can be trusted.
 //
-// Threads: one io_context on one thread; every call and callback happens there. Ownership: shared; a started
-// connection keeps itself alive until on_closed has been called. Errors: send returns kUnavailable once
-// closed, and closes a connection whose queue is full (the peer does not read).
+// Threads: one io_context on one thread; every call and callback runs there. Ownership: shared; a started
+// connection keeps itself alive until on_closed has been called. Errors: send returns kUnavailable after the
+// connection has closed. send closes a connection whose queue is full, since its peer does not read.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,8 @@ namespace ckpt::control {
 
 struct ConnectionSettings {
   std::chrono::milliseconds ping_interval{2000};
-  std::chrono::milliseconds idle_timeout{10000};  // without a message for so long the peer is gone
+  std::chrono::milliseconds idle_timeout{10000};  // a peer without messages for this time counts as
+                                                  // disconnected
   std::chrono::milliseconds handshake_timeout{5000};
   std::size_t max_queued_bytes = std::size_t{32} << 20;
 };
@@ -44,12 +45,12 @@ struct ConnectionSettings {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = Stream::Socket;
-  // Whether a certificate may say that name; asked if there is TLS.
+  // Checks whether the holder of a certificate may use a name. Called only for connections with TLS.
   using CheckName = std::function<Result<void>(const tls::Peer&, const std::string& name)>;
   struct Handlers {
-    // A valid frame (pings are answered before). An error ends the connection.
+    // Receives a valid frame. Pings are answered before it is called. An error ends the connection.
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
-    // Exactly once, after the last on_frame.
+    // A function that is called exactly once, after the last on_frame.
     std::function<void(const Error&)> on_closed;
   };
 
@@ -57,7 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Handshakes; call one of them once, before start().
+  // Performs the handshake. Call one of these functions once, before start().
   static Task<Result<void>> greet(std::shared_ptr<Connection> self, std::string name, std::string token);
   static Task<Result<wire::Hello>> receive_greeting(std::shared_ptr<Connection> self, std::string token,
                                                     CheckName check_name);
@@ -71,12 +72,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   Result<void> send(const wire::CommitMessage& message);
 
-  // Ends the connection; what is queued is dropped. on_closed follows from the event loop.
+  // Ends the connection and drops queued frames. The event loop then calls on_closed.
   void close(Error reason);
   [[nodiscard]] bool is_open() const noexcept { return open_; }
-  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }           // for logs
-  [[nodiscard]] std::size_t queued_bytes() const noexcept { return queued_bytes_; }  // not sent yet
-  // By its certificate; nobody without TLS.
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }  // the peer's name for logs
+  // the number of bytes that are not sent yet
+  [[nodiscard]] std::size_t queued_bytes() const noexcept { return queued_bytes_; }
+  // Returns the peer that its certificate names. Returns nobody without TLS.
   [[nodiscard]] const tls::Peer& certified() const noexcept { return stream_.peer(); }
 
  private:
@@ -85,7 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::vector<std::byte> body;
   };
   Result<void> send_frame(std::vector<std::byte> frame);
-  // With `only`, a frame of another type is refused before its body is read.
+  // Reads the next frame. With `only`, a frame of another type is refused before its body is read.
   Task<Result<Frame>> read_frame(std::optional<wire::FrameType> only);
   Task<Result<void>> write_frame(std::vector<std::byte> frame);
   static Task<> read_loop(std::shared_ptr<Connection> self);
@@ -105,15 +107,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::size_t queued_bytes_ = 0;
   asio::steady_timer queue_filled_;
   asio::steady_timer watch_timer_;
-  std::uint64_t received_ = 0;  // headers and bodies
+  std::uint64_t received_ = 0;  // the bytes of received headers and bodies
   std::uint64_t next_sequence_ = 1;
   bool open_ = true;
   bool started_ = false;
 };
 
-// For nodes: a certificate may say its own name alone.
+// Checks that a node uses the name in its own certificate and no other name.
 Result<void> check_is_node(const tls::Peer& peer, const std::string& name);
-// Equal without telling by its time where two tokens differ.
+// Compares tokens in constant time, so that the duration does not reveal where they differ.
 [[nodiscard]] bool same_token(std::string_view a, std::string_view b) noexcept;
 
 }  // namespace ckpt::control

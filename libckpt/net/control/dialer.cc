@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kMinBackoff{50};
 
 std::uint8_t chance() {
   std::array<std::byte, 1> drawn{};
-  if (!fill_random(drawn)) return UINT8_MAX;  // the whole backoff does no harm
+  if (!fill_random(drawn)) return UINT8_MAX;  // without random bytes, the full backoff is safe
   return std::to_integer<std::uint8_t>(drawn.front());
 }
 
@@ -82,8 +82,8 @@ void Dialer::serve(std::shared_ptr<Connection> connection) {
   connection_ = connection;
   Connection::Handlers handlers;
   handlers.on_frame = handlers_.on_frame;
-  // Weak, as this object owns the connection: run() keeps it alive, up to the end of the event loop, and no
-  // longer.
+  // A weak pointer, since this object owns the connection. run() keeps this object alive until the event loop
+  // ends at the latest.
   handlers.on_closed = [weak = weak_from_this()](const Error& reason) {
     const auto self = weak.lock();
     if (!self) return;
@@ -127,7 +127,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
     co_await self->pause(backoff);
     backoff = std::min(backoff * 2, self->settings_.max_backoff);
   }
-  // The handlers' captures usually own what owns this dialer.
+  // Drops the handlers, since their captures usually own the owner of this dialer.
   self->handlers_ = {};
 }
 

@@ -21,7 +21,8 @@ namespace http = beast::http;
 constexpr std::size_t kMaxBodyBytes = 512 << 10;
 constexpr std::size_t kMaxHeaderBytes = 16 << 10;
 constexpr std::size_t kWatchBytes = 4096;
-constexpr rlim_t kOtherDescriptors = 256;  // of the process, for all but HTTP
+constexpr rlim_t kOtherDescriptors = 256;  // the process's file descriptors that are reserved for everything
+                                           // except HTTP
 constexpr rlim_t kMinConnections = 16;
 constexpr std::chrono::seconds kIdleTimeout{60};
 constexpr std::chrono::seconds kHandshakeTimeout{10};
@@ -44,15 +45,16 @@ Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
 struct HttpServer::Session {
   Session(Stream::Socket socket, std::optional<uid_t> of_user) : stream(std::move(socket)), user(of_user) {}
   Stream stream;
-  std::optional<uid_t> user;  // on a Unix socket
+  std::optional<uid_t> user;  // the client's user on a Unix socket
   beast::flat_buffer buffer{kMaxHeaderBytes + kMaxBodyBytes};
 };
 
-// Shared by the call that waits and by the connection that watches its client; either may end first.
+// The state of a waiting call. The call and the connection that monitors its client share it, since either
+// may end first.
 struct HttpServer::Wait {
   asio::cancellation_signal cancel;
   std::optional<HttpResponse> response;
-  std::shared_ptr<Session> watcher;  // reads until there is an answer
+  std::shared_ptr<Session> watcher;  // the session that reads from the client until an answer exists
   bool finished = false;
 };
 
@@ -127,17 +129,19 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
     auto [code, socket] = co_await acceptor.async_accept(kTuple);
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
-      // Out of descriptors, most likely: let some be closed before the next attempt.
+      // The most likely cause is a lack of file descriptors. The pause lets some be closed before the next
+      // attempt.
       self->say_refused("accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
     }
     self->take(std::move(socket), is_local);
-    // The next client waits to be accepted, until an idle connection has been closed or an answer has been
-    // given.
+    // The next client is accepted only after an idle connection has been closed or an answer has been sent.
     while (self->full() && acceptor.is_open()) {
-      if (self->idle_.size() > 1) self->idle_.front()->close();  // the newest may be this one
+      if (self->idle_.size() > 1)
+        self->idle_.front()->close();  // not closed if alone: the newest may be
+                                       // this connection
       co_await self->room_.async_wait(kTuple);
     }
   }
@@ -183,7 +187,8 @@ Task<std::optional<HttpResponse>> HttpServer::answer_waiting(std::shared_ptr<Htt
   };
   asio::co_spawn(self->executor_, answer(self, std::move(request)),
                  asio::bind_cancellation_slot(wait->cancel.slot(), ended));
-  // Bytes that the client sends ahead belong to its next request. Its end, or too many bytes, ends the call.
+  // Bytes that the client sends early belong to its next request. A disconnect or too many bytes end the
+  // call.
   boost::system::error_code code;
   while (!wait->finished && !code) {
     if (session->buffer.size() + kWatchBytes > session->buffer.max_size()) break;
@@ -224,7 +229,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
   if (read_code == http::error::body_limit || read_code == http::error::header_limit) {
     response = self->refuse_(413, "The request is too large");
   } else if (read_code) {
-    // End of stream, a timeout, or no HTTP at all: no client to answer, or no sensible answer.
+    // End of stream, a timeout, or data that is not HTTP: no client or no sensible answer exists.
     co_return false;
   } else {
     HttpRequest request;
@@ -268,7 +273,7 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
 }
 
 Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
-  // Not in one condition: g++ 12 awaits what stands behind && in any case.
+  // The conditions are separate, because g++ 12 always awaits the right operand of &&.
   if (co_await secure(self, session)) {
     const auto open = self->open_.insert(self->open_.end(), &session->stream);
     while (co_await serve_next(self, session)) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP/1.1 server over Boost.Beast: accepts, bounds, parses and hands each request to one
-// coroutine. Beast is included by http_server.cc alone. A call that may wait for a change (by `waits`) is
-// counted apart. However many wait, kShortConnections more are taken for calls that are answered at once.
-// It ends as soon as its client has gone. When all connections are taken, the one that has been idle for
-// longest is closed. It listens on TCP, on a Unix socket for this user and root, or on both. Over TCP a client without
-// an admitted certificate is not answered. The limits are for all connections together.
-// Threads: one io_context on one thread. Limits: 10 s a handshake. 512 KiB a body, 16 KiB of headers, 60 s
-// idle, kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an
-// address cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
+// A small HTTP/1.1 server over Boost.Beast. It accepts connections, enforces limits, parses requests and
+// passes each request to one coroutine. Only http_server.cc includes Beast. Calls that may wait for a change
+// (by `waits`) are counted separately. However many calls wait, kShortConnections more connections are
+// accepted for calls that are answered at once. A waiting call ends as soon as its client disconnects. When
+// all connections are in use, the server closes the connection that has been idle for longest. The server
+// listens on TCP, on a Unix socket for this user and root, or on both. A client over TCP without an admitted
+// certificate gets no answer. The limits are for all connections together.
+// Threads: one io_context on one thread. Limits: 10 s per handshake, 512 KiB per body, 16 KiB of headers, and
+// 60 s of idle time. The limit of connections is kMaxConnections, or fewer if the process's descriptor limit
+// is lower. Errors: create() fails if an address cannot be bound. An exception of the handler becomes a 500.
+// One waiting call too many becomes a 503.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +31,12 @@
 namespace ckpt::control {
 
 struct HttpRequest {
-  std::string method;                        // "GET", "POST", ...
-  std::vector<std::string> path;             // decoded segments
-  std::map<std::string, std::string> query;  // decoded
+  std::string method;                        // such as "GET" or "POST"
+  std::vector<std::string> path;             // the decoded segments
+  std::map<std::string, std::string> query;  // the decoded parameters
   std::string authorization;
-  tls::Peer peer;             // whom the client's certificate names; nobody on a Unix socket
-  std::optional<uid_t> user;  // of the client's process, on a Unix socket
+  tls::Peer peer;             // the peer that the client's certificate names; nobody on a Unix socket
+  std::optional<uid_t> user;  // the user of the client's process, on a Unix socket
   std::string body;
 };
 
@@ -50,27 +52,29 @@ struct HttpResponse {
 class HttpServer : public std::enable_shared_from_this<HttpServer> {
  public:
   using Handler = std::function<Task<HttpResponse>(HttpRequest)>;
-  // `refuse` makes the answer for what never reaches the handler: 400, 413, 503.
+  // Makes the answer for requests that never reach the handler: 400, 413, 503.
   using Refuse = std::function<HttpResponse(unsigned status, const std::string& why)>;
-  // Whether the request may wait for news. It must only read: it is cancelled where it waits once its client
-  // has gone.
+  // Checks whether the request may wait for a change. Such a request must only read: its call is cancelled at
+  // a wait once its client disconnects.
   using Waits = std::function<bool(const HttpRequest&)>;
 
   static constexpr unsigned kMaxConnections = 4096;
   static constexpr unsigned kShortConnections = 256;
 
   struct Settings {
-    std::string address;  // host:port; empty: no TCP
-    TlsSettings tls;      // required with an address
-    std::string socket;   // unix:/path; empty: none
+    std::string address;  // host:port; without TCP, an empty string
+    TlsSettings tls;      // TLS settings, which an address requires
+    std::string socket;   // unix:/path; without a Unix socket, an empty string
   };
   static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor, Settings settings,
                                                     Handler handler, Refuse refuse, Waits waits = {});
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // host:port; empty: no TCP
+  // host:port; without TCP, an empty string
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] std::string url() const { return address_.empty() ? "" : "https://" + address_; }
-  [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }  // calls that wait for news
+  // the number of calls that wait for a change
+  [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }
   void close();
-  // Ends the connections of such clients, whatever they wait for.
+  // Ends the connections of clients for which `is_meant` returns true, whatever the connections wait for.
   void close_where(const std::function<bool(const tls::Peer&)>& is_meant);
 
  private:
@@ -87,9 +91,9 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   void take(Stream::Socket socket, bool is_local);
   static Task<bool> secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   static Task<> serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
-  // False: the connection is to be closed.
+  // Serves one request. Returns false if the connection must be closed.
   static Task<bool> serve_next(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
-  // Nullopt: the client has gone.
+  // Runs the request's handler. Returns nullopt if the client has disconnected.
   static Task<std::optional<HttpResponse>> dispatch(std::shared_ptr<HttpServer> self,
                                                     std::shared_ptr<Session> session, HttpRequest request);
   static Task<std::optional<HttpResponse>> answer_waiting(std::shared_ptr<HttpServer> self,
@@ -108,12 +112,12 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   Waits waits_;
   Limits limits_;
   TlsSettings tls_;
-  std::list<Stream*> idle_;  // in a handshake or between two requests, the longest first
-  std::list<Stream*> open_;  // whose handshake is done
+  std::list<Stream*> idle_;  // streams in a handshake or between two requests, the longest idle first
+  std::list<Stream*> open_;  // streams whose handshake is complete
   asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
-  Rarely refused_;  // a stranger may be refused as often as it likes
+  Rarely refused_;  // limits the log, since a stranger may be refused any number of times
 };
 
 }  // namespace ckpt::control

@@ -11,7 +11,7 @@ std::optional<HttpTarget> parse_http_target(std::string_view text) {
   if (!url) return std::nullopt;
   HttpTarget target;
   for (const auto segment : url->encoded_segments()) target.path.push_back(segment.decode());
-  // Nothing after the last slash is no segment.
+  // An empty part after the last slash is not a segment.
   if (!target.path.empty() && target.path.back().empty()) target.path.pop_back();
   for (const auto parameter : url->encoded_params())
     target.query[parameter.key.decode()] = parameter.value.decode();

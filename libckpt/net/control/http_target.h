@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target of an HTTP request in origin form (RFC 9112): "/a%20b/c?x=1&y" as path and query. A plus is a
-// plus. Threads: values and a pure function. Errors: nullopt, for a target that is not in origin form, has a
+// The target of an HTTP request in origin form (RFC 9112): "/a%20b/c?x=1&y" as path and query. A plus sign is
+// not decoded to a space.
+// Threads: plain values and a pure function. Errors: nullopt for a target that is not in origin form, has a
 // malformed escape, or is longer than kMaxHttpTargetBytes.
 #pragma once
 
@@ -16,8 +17,8 @@ namespace ckpt::control {
 inline constexpr std::size_t kMaxHttpTargetBytes = 16 << 10;
 
 struct HttpTarget {
-  std::vector<std::string> path;             // decoded segments
-  std::map<std::string, std::string> query;  // decoded; of a key that comes twice the last
+  std::vector<std::string> path;             // the decoded segments
+  std::map<std::string, std::string> query;  // the decoded parameters; the last value of a repeated key
 };
 [[nodiscard]] std::optional<HttpTarget> parse_http_target(std::string_view text);
 

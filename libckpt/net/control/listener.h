@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts control connections, does their handshake and hands over those that knew the token. At most
-// kMaxHandshakes of them are open at a time: for another one the oldest goes, so that slow strangers keep
-// nobody out. TCP is TLS; a Unix socket is for this user and root.
+// Accepts control connections, performs their handshake, and passes on the connections that showed the token.
+// At most kMaxHandshakes handshakes are open at a time. A new connection beyond that limit replaces the
+// oldest handshake, so that slow strangers cannot block other peers. TCP uses TLS; a Unix socket is for this
+// user and root.
 // Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
 // if the port cannot be bound; failures of single connections are logged.
 #pragma once
@@ -22,14 +23,14 @@ namespace ckpt::control {
 
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  // The connection has not been started: the receiver calls start().
+  // Receives a connection that has not been started. The receiver calls start().
   using Accept = std::function<void(std::shared_ptr<Connection>, wire::Hello)>;
-  // The token that dialers must show: always the same, or asked for at each handshake.
+  // The token that dialers must show: a fixed string, or a function that is called at each handshake.
   using Token = std::variant<std::string, std::function<std::string()>>;
   struct Settings {
     std::string address;
     Token token;
-    TlsSettings tls;  // required for TCP
+    TlsSettings tls;  // TLS settings, which TCP requires
     Connection::CheckName check_name;
     ConnectionSettings connection;
   };
@@ -38,7 +39,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   static Result<std::shared_ptr<Listener>> create(asio::any_io_executor executor, Settings settings,
                                                   Accept accept);
 
-  // Where it listens, with the port the system chose.
+  // Returns the address at which it listens, with the port that the system chose.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   void close();
 
@@ -54,8 +55,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::string address_;
   Settings settings_;
   Accept accept_;
-  std::list<std::shared_ptr<Connection>> unfinished_;  // the oldest first
-  // Strangers may be refused as often as they like, and hide nothing that a certificate's owner tries.
+  std::list<std::shared_ptr<Connection>> unfinished_;  // unfinished handshakes, the oldest first
+  // Separate rate limits for the log. Strangers may be refused any number of times; that must not hide
+  // attempts by the owner of a certificate.
   Rarely strangers_refused_;
   Rarely owners_refused_;
 };

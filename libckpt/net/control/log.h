@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spdlog, whose calls would otherwise compile fmt's formatter again in each source. Threads: any.
+// spdlog, precompiled: its calls would otherwise compile fmt's formatter again in each source.
+// Threads: any.
 #pragma once
 
 #include <fmt/format.h>

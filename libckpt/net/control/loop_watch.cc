@@ -28,7 +28,7 @@ constexpr std::size_t kMaxProcEntry = 4096;
 constexpr int kExitStalled = 70;
 constexpr unsigned kSecondsToLog = 5;
 
-// Written by the signal's handler in the loop's thread; `depth` last.
+// The stack that the signal handler records in the loop's thread. The handler writes `g_depth` last.
 std::array<void*, kMaxFrames> g_frames;
 std::atomic<int> g_depth{0};
 
@@ -43,7 +43,7 @@ void take_stack(int) {
 }
 
 Result<void> install_handler() {
-  // Its first call loads a library, which no signal's handler may do.
+  // The first call of backtrace() loads a library, which no signal handler may do.
   std::array<void*, 1> one{};
   (void)::backtrace(one.data(), 1);
   struct sigaction action {};
@@ -67,7 +67,7 @@ std::string stack_of(pid_t thread) {
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) return "  unknown\n";
   const auto until = std::chrono::steady_clock::now() + kStackWithin;
   int depth = 0;
-  // A signal's handler can wake nobody; the loop stands still anyway.
+  // Polls, because a signal handler cannot wake a thread. The loop is stalled anyway.
   while ((depth = g_depth.load(std::memory_order_acquire)) == 0 && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(milliseconds(10));
   if (depth == 0) return "  unknown: the thread is in the kernel and takes no signals\n";
@@ -80,7 +80,7 @@ std::string stack_of(pid_t thread) {
 }
 
 std::string place_of(pid_t thread) {
-  // The files first: the signal moves the thread.
+  // Reads the files first, because the signal changes what the thread does.
   const std::string kernel = entry_of(thread, "wchan");
   const std::string call = entry_of(thread, "syscall");
   std::string text = "kernel function " + kernel + ", system call " + call + ", stack:\n" + stack_of(thread);
@@ -156,7 +156,8 @@ void LoopWatch::watch() {
 
 LoopWatch::Settings settings_of_daemon() {
   LoopWatch::Settings settings;
-  // The loop's thread may stand still in its log, whose lock it holds then: the alarm ends the process.
+  // The loop's thread may be stalled in its log and then owns the log's lock. The alarm ends the process in
+  // that case.
   const auto limit = std::chrono::ceil<std::chrono::seconds>(settings.limits.end_after).count();
   settings.stalled = [limit](milliseconds stood_for, const std::string& where) {
     ::alarm(static_cast<unsigned>(limit));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports an event loop that stands still, and where its thread is. One call that blocks makes a daemon deaf, and
-// its log has no word of it. A loop that stands still for too long ends the process: the next one reads what is on
-// the disk. A process that was stopped as a whole is not reported.
-// Threads: one of its own calls the functions of Settings. create() and the destructor on any thread; the
-// destructor once the loop runs no handlers any more.
+// Reports an event loop that stalls, and where its thread is. One blocking call makes a daemon unresponsive
+// without a line in its log. A loop that stalls for too long ends the process, and the next process continues
+// from the data on disk. A process that was stopped as a whole is not reported.
+// Threads: a separate thread calls the functions of Settings. create() and the destructor may run on any
+// thread. Call the destructor only when the loop runs no more handlers.
 #pragma once
 
 #include <sys/types.h>
@@ -23,22 +23,24 @@
 
 namespace ckpt::control {
 
-// Judges by the loop's last beat whether the loop stalls. Pure; times of one steady clock.
+// Decides from the loop's last beat whether the loop stalls. It is pure; all times are of one steady clock.
 class StallJudge {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Verdict { kRuns, kStalled, kReported, kTooLong };
 
   struct Limits {
-    std::chrono::milliseconds look{500};             // between two looks
-    std::chrono::milliseconds report_after{10'000};  // without a beat
-    std::chrono::milliseconds end_after{60'000};     // without a beat
+    std::chrono::milliseconds look{500};             // the time between two checks
+    std::chrono::milliseconds report_after{10'000};  // the time without a beat after which the stall is
+                                                     // reported
+    std::chrono::milliseconds end_after{60'000};     // the time without a beat after which the process ends
   };
 
   StallJudge(Limits limits, Clock::time_point now) : limits_(limits), looked_(now) {}
 
-  // `beats`: how many there have been. kStalled once for each time that it stands still, then kReported. Of the
-  // time between two looks no more than twice `look` counts: where it is longer, the whole process stood.
+  // Judges the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported.
+  // At most twice `look` of the time between two calls is counted: after a longer time, the whole process was
+  // stopped.
   Verdict look(Clock::time_point now, std::uint64_t beats);
   [[nodiscard]] std::chrono::milliseconds stood_for() const { return stood_for_; }
 
@@ -54,22 +56,24 @@ class LoopWatch {
  public:
   struct Settings {
     StallJudge::Limits limits;
-    // Where the loop's thread is: its kernel function, its system call, and its stack, an address a line.
+    // A function that receives the place of the loop's thread: its kernel function, its system call, and its
+    // stack with one address per line.
     std::function<void(std::chrono::milliseconds stood_for, const std::string& where)> stalled;
     std::function<void(std::chrono::milliseconds stood_for)> too_long;
   };
 
-  // One of them in a process: it takes the signal SIGRTMIN. The loop may run before or after.
+  // Makes the watch. A process may have only one, because it uses the signal SIGRTMIN. The loop may already
+  // run or start later.
   static Result<std::unique_ptr<LoopWatch>> create(asio::io_context& io, Settings settings);
   ~LoopWatch();
   LoopWatch(const LoopWatch&) = delete;
   LoopWatch& operator=(const LoopWatch&) = delete;
 
  private:
-  // Outlives the watch in a handler that waits.
+  // The count of beats, which outlives the watch in a pending handler.
   struct Beats {
     std::atomic<std::uint64_t> count{0};
-    std::atomic<pid_t> thread{0};  // 0 until the loop runs
+    std::atomic<pid_t> thread{0};  // the loop's thread; 0 until the loop runs
     std::atomic<bool> ended{false};
   };
 
@@ -85,7 +89,8 @@ class LoopWatch {
   std::thread thread_;
 };
 
-// Settings of a daemon: an error in the log, and after `end_after` an end with code 70.
+// Returns a daemon's settings: a stall is logged as an error, and the process exits with code 70 after
+// `end_after`.
 LoopWatch::Settings settings_of_daemon();
 
 }  // namespace ckpt::control

@@ -3,13 +3,14 @@
 
 namespace ckpt::control {
 
-#ifndef __clang_analyzer__  // clang 14 loses the frame of a coroutine inside of Asio: it reports Asio's own code
+#ifndef __clang_analyzer__  // clang 14 loses the coroutine's frame inside Asio and then reports Asio's own \
+                            // code
 
 Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject) {
   return asio::async_initiate<const asio::use_awaitable_t<>, void()>(
       [&pool, call, subject](auto handler) {
-        const auto executor = asio::get_associated_executor(handler);  // the caller's loop
-        // The guard: the loop must not run out of work while the pool has some of it.
+        const auto executor = asio::get_associated_executor(handler);  // the executor of the caller's loop
+        // The guard keeps the loop from running out of work while the pool runs the call.
         asio::post(pool, [executor, call, subject, guard = asio::make_work_guard(executor),
                           handler = std::move(handler)]() mutable {
           call(subject);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that would hold an event loop up, on a thread pool. Threads: the loop, but for the function, which
-// runs on the pool. Nothing here fails.
+// Functions that run blocking work of an event loop on a thread pool.
+// Threads: call them on the loop; only the given function runs on the pool. Errors: none.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@
 
 namespace ckpt::control {
 
-// Runs `call(subject)` on the pool and comes back to the loop. It is the part of offload that no type changes,
-// so that it is compiled once.
+// Runs `call(subject)` on the pool and resumes on the loop. This part of offload depends on no type, so it is
+// compiled once.
 Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject);
 
-// Runs `function` (which must not throw) on the pool and comes back to the loop with its value. Give it one
-// that has a name: g++ 12 destroys what a temporary one holds twice.
+// Runs `function` (which must not throw) on the pool and resumes on the loop with its value. Pass a named
+// function: g++ 12 destroys the captures of a temporary twice.
 template <class Function>
 Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
   std::optional<std::invoke_result_t<Function>> value;
-  // The function, with all that it holds, is destroyed on the pool, too.
+  // The function and all its captures are destroyed on the pool, too.
   auto call = [&value, &function] {
     Function taken = std::move(function);
     value.emplace(taken());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precompiled header of ckpt_control and the daemons: the headers that nearly all their sources include.
+// The precompiled header of ckpt_control and the daemons. It contains the headers that nearly all their
+// sources include.
 #pragma once
 
 #include <algorithm>

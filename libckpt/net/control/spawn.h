@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a coroutine whose failure is never silent. An exception that leaves it is logged with its name and
-// handed to `on_failure`; asio::detached, which drops it, is not used in this project.
+// Starts a coroutine whose failure is never silent. An exception that leaves the coroutine is logged with its
+// name and passed to `on_failure`. This project does not use asio::detached, which drops exceptions.
 // Threads: any; the coroutine runs on `executor`.
 #pragma once
 

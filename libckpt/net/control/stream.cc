@@ -42,7 +42,8 @@ struct Stream::Limited {
   explicit Limited(Socket taken) : socket(std::move(taken)), timer(socket.get_executor()) {}
   Socket socket;
   asio::steady_timer timer;
-  unsigned turn = 0;  // a timer that has fired already counts for its own turn only
+  unsigned turn = 0;  // the number of the current wait; a timer that has already fired is valid only for its
+                      // own wait
 };
 
 Stream::Stream(Socket socket) : limited_(std::make_shared<Limited>(std::move(socket))) {}

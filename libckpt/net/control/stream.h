@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One byte stream of the control plane: a socket, or TLS over it. It is an AsyncStream of Asio and Beast. Its
-// time limit is absolute: a stream whose time is over is closed.
-// Threads: as its executor. Ownership: owns the socket; at most one read and one write at a time. Errors:
-// those of Asio; what ended a handshake, in words, from handshake().
+// One byte stream of the control plane: a socket, or TLS over a socket. It is an AsyncStream of Asio and
+// Beast. Its time limit is absolute: the stream is closed when the limit has passed.
+// Threads: as its executor. Ownership: owns the socket; at most one read and one write run at a time. Errors:
+// those of Asio. handshake() also returns the reason of its failure as text.
 #pragma once
 
 #include <chrono>
@@ -19,20 +19,21 @@
 
 namespace ckpt::control {
 
-// Whether the other side may be there, by its certificate.
+// Checks whether the peer is admitted, by its certificate.
 using Admit = std::function<Result<void>(const tls::Peer&)>;
 
-// How a listener or a dialer uses TLS; no identity: not at all.
+// The use of TLS by a listener or a dialer. Without an identity, TLS is not used.
 struct TlsSettings {
   std::shared_ptr<tls::Identity> identity;
-  Admit admit;  // required with an identity
+  Admit admit;  // the check of the peer, which an identity requires
   [[nodiscard]] explicit operator bool() const noexcept { return identity != nullptr; }
 };
-// Admits each node of the cluster.
+// Returns a check that admits each node of the cluster.
 [[nodiscard]] Admit any_node();
-// Admits this one alone.
+// Returns a check that admits `expected` only.
 [[nodiscard]] Admit only(tls::Peer expected);
-// None whose certificate is denied; else whom `admit` admits. No list: none is denied.
+// Returns a check that refuses denied certificates and otherwise applies `admit`. Without a list, no
+// certificate is denied.
 [[nodiscard]] Admit except(std::shared_ptr<const tls::DeniedSerials> denied, Admit admit);
 
 class Stream {
@@ -47,15 +48,15 @@ class Stream {
   Stream& operator=(Stream&&) = delete;
   ~Stream();
 
-  // Puts TLS over the socket; does nothing without an identity. Before a byte has passed.
+  // Puts TLS over the socket; does nothing without an identity. Call this before the first byte has passed.
   Result<void> use(const TlsSettings& tls);
-  // Until it has succeeded a stream with TLS carries nothing. It then is the other side that was admitted.
-  // Plain streams succeed at once.
+  // Performs the handshake. A stream with TLS carries no data before the handshake has succeeded. The peer is
+  // then the admitted one. Plain streams succeed at once.
   void handshake(Side side, std::function<void(Result<void>)> done);
   Task<Result<void>> handshake(Side side);
-  // Asks once more, of a stream after its handshake: who is admitted may have changed.
+  // Checks again, after the handshake, whether the peer is admitted: the admitted peers may have changed.
   [[nodiscard]] Result<void> still_admitted() const;
-  // Nobody: not known, since there is no TLS.
+  // Returns the peer. Returns nobody for a stream without TLS, since its peer is unknown.
   [[nodiscard]] const tls::Peer& peer() const noexcept { return peer_; }
 
   template <class Buffers, class Token>
@@ -73,8 +74,8 @@ class Stream {
 
   executor_type get_executor();
   Socket& socket() noexcept;
-  void close();   // what is waited for fails
-  void cancel();  // the same; the stream can be used on
+  void close();   // pending operations fail
+  void cancel();  // pending operations fail; the stream remains usable
   void close_after(std::chrono::milliseconds time);
   void close_never();
 
@@ -97,7 +98,7 @@ class Stream {
   [[nodiscard]] Result<void> after_handshake(const boost::system::error_code& code);
 
   struct Limited;
-  // Shared with the timer, which may fire when the stream has gone.
+  // Shared with the timer, which may fire after the stream is destroyed.
   std::shared_ptr<Limited> limited_;
   std::unique_ptr<Tls> tls_;
   Admit admit_;

@@ -12,14 +12,14 @@ bool is_ascii(char c) {
 bool ends_line(char c) {
   return c >= '\n' && c <= '\r';
 }
-// Line ends beyond ASCII, which toml++ knows and readers do not see.
+// Checks for line ends beyond ASCII. toml++ recognizes them, but readers do not see them.
 bool has_hidden_line_end(std::string_view text) {
   for (const std::string_view end : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"})
     if (text.find(end) != std::string_view::npos) return true;
   return false;
 }
 
-// Follows one text through strings of one line and comments.
+// Tracks the position in one text through single-line strings and comments.
 class Place {
  public:
   void take(char c) {
@@ -41,7 +41,7 @@ class Place {
   [[nodiscard]] unsigned line() const noexcept { return line_; }
 
  private:
-  char inside_ = 0;  // the character that began it
+  char inside_ = 0;  // the character that began the string or comment
   bool escaped_ = false;
   unsigned line_ = 1;
 };
@@ -59,7 +59,7 @@ Result<void> check_toml_text(std::string_view text, const std::string& source) {
       text.find("\"\"\"") != std::string_view::npos || text.find("'''") != std::string_view::npos;
   if (several_lines || has_hidden_line_end(text)) return refuse(1);
   std::string_view rest = text;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // a byte order mark
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // removes a byte order mark
   Place place;
   for (const char c : rest) {
     if (!is_ascii(c) && place.outside()) return refuse(place.line());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check of a daemon's configuration before toml++ reads it, and the notation of strings in one. TOML allows
-// no characters beyond ASCII outside of strings and comments. On them toml++ 3.3 has undefined behaviour
-// (is_non_ascii_horizontal_whitespace reaches an unreachable point). Pure. Errors: kInvalidArgument naming
-// source and line.
+// A check of a daemon's configuration before toml++ reads it, and the notation of strings in a configuration.
+// TOML allows no characters beyond ASCII outside of strings and comments. toml++ 3.3 has undefined behavior
+// for such characters (is_non_ascii_horizontal_whitespace reaches an unreachable point). The functions are
+// pure. Errors: kInvalidArgument with source and line.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace ckpt::control {
 
-// Strings of several lines hold ASCII only, since toml++ decides where one ends.
+// Checks the text. Multi-line strings must be ASCII, since only toml++ decides where such a string ends.
 Result<void> check_toml_text(std::string_view text, const std::string& source);
-// With its quotes.
+// Returns the text as a TOML string, with quotes.
 [[nodiscard]] std::string toml_string(std::string_view text);
 
 }  // namespace ckpt::control

@@ -40,7 +40,8 @@ class BoundedSink : public spdlog::sinks::base_sink<std::mutex> {
   LogFile file_;
 };
 
-// How many bytes a well-formed character has there; 0: it is not well-formed, or it is a control character.
+// Returns the number of bytes of the well-formed character at `at`. Returns 0 for a malformed character or a
+// control character.
 std::size_t character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const unsigned char first = byte(0);
@@ -49,8 +50,8 @@ std::size_t character_at(std::string_view text, std::size_t at) {
   if (first < 0xc2 || first > 0xf4 || at + length > text.size()) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
-  if (first == 0xc2 && byte(1) < 0xa0) return 0;  // C1 controls
-  // Ends of lines and paragraphs, and what turns the direction of writing.
+  if (first == 0xc2 && byte(1) < 0xa0) return 0;  // C1 control characters
+  // Ends of lines and paragraphs, and characters that change the direction of writing.
   const bool separates = first == 0xe2 && byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae;
   const bool isolates = first == 0xe2 && byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
   return separates || isolates ? 0 : length;

@@ -15,7 +15,7 @@ UniqueFd open_log(const std::string& path, int flags = 0) {
   return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0600));
 }
 
-// The path of a regular file that is appended to; else empty.
+// Returns the path of a regular file that is opened for appending; otherwise returns an empty string.
 std::string path_of(int fd) {
   struct stat status {};
   const int flags = ::fcntl(fd, F_GETFL);
@@ -41,7 +41,7 @@ LogFile LogFile::of_stderr(LogLimits limits) {
   return {UniqueFd(), STDERR_FILENO, path_of(STDERR_FILENO), limits};
 }
 
-// Another process that writes there may have set it aside.
+// Checks whether the path still names the open file: another process that writes to it may have rotated it.
 bool LogFile::is_at_path() const {
   struct stat open {};
   struct stat named {};
@@ -60,7 +60,7 @@ void LogFile::rotate() {
   }
   const UniqueFd next = open_log(path_, O_NOFOLLOW);
   if (!next) return;
-  // Standard error stays open in programs that are started.
+  // Standard error stays open in programs that this process starts.
   if (::dup3(next.get(), fd_, fd_ == STDERR_FILENO ? 0 : O_CLOEXEC) < 0) return;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log file that is set aside as NAME.1 when it has its size, NAME.1 as NAME.2 and so on. Standard error may be such a
-// file, if it is a regular one that is appended to. Its descriptor goes over to the new file, and with it what the
-// process's libraries write.
-// Threads: one. Ownership: the descriptor is the caller's (standard error), or owned. Errors: where a file cannot be
-// set aside or made, the line goes to where the last one went.
+// A log file that is rotated at its size limit: it becomes NAME.1, NAME.1 becomes NAME.2, and so on. Standard
+// error may be such a file, if it is a regular file opened for appending. Its descriptor then refers to the
+// new file, which also receives output of the process's libraries.
+// Threads: one. Ownership: the caller owns the descriptor of standard error; any other descriptor is owned.
+// Errors: if a file cannot be rotated or created, the line is written to the same file as the last line.
 #pragma once
 
 #include <string>
@@ -15,18 +15,18 @@
 namespace ckpt::logging {
 
 struct LogLimits {
-  std::size_t bytes = std::size_t{32} << 20;  // of the file that is written
-  unsigned kept = 3;                          // files that were set aside
+  std::size_t bytes = std::size_t{32} << 20;  // the size limit of the current file
+  unsigned kept = 3;                          // the number of rotated files that are retained
 };
 
 class LogFile {
  public:
-  // Appends to that file, mode 0600.
+  // Opens the file at `path` for appending, with mode 0600.
   static Result<LogFile> open(const std::string& path, LogLimits limits = {});
-  // Writes to standard error, a file or not.
+  // Returns a log that writes to standard error, whether or not that is a file.
   static LogFile of_stderr(LogLimits limits = {});
 
-  // One line, with its end.
+  // Writes one line and its line end.
   void write(std::string_view line);
 
  private:
@@ -35,9 +35,9 @@ class LogFile {
   void rotate();
   [[nodiscard]] bool is_at_path() const;
 
-  UniqueFd owned_;  // none for standard error
+  UniqueFd owned_;  // empty for standard error
   int fd_;
-  std::string path_;  // empty: it is no file that is set aside
+  std::string path_;  // the path of the file; empty if the file is not rotated
   LogLimits limits_;
 };
 

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 128;
 
-// Bytes of the well-formed character (RFC 3629) at the beginning of `text`; 0 if there is none.
+// Returns the number of bytes of the well-formed character (RFC 3629) at the beginning of `text`. Returns 0
+// if there is none.
 std::size_t character_bytes(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t first = at(0);

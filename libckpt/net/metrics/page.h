@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /metrics: the right to read it, and the answer. Pure but for reading the registry's sources.
+// The access check and the answer of GET /metrics. The functions are pure, except that they read the
+// registry's sources.
 #pragma once
 
 #include <string>
@@ -11,11 +12,12 @@
 namespace ckpt::metrics {
 
 [[nodiscard]] bool is_page(const control::HttpRequest& request);
-// The page, or 405 for another method than GET. 401 for a client that has neither a client's certificate nor come
-// over a Unix socket, and shows none of the tokens as the bearer. No tokens: everyone may read.
+// Returns the page, or 405 for a method other than GET. Returns 401 for an unauthorized client. A client is
+// authorized by a client certificate, by a Unix socket, or by one of the tokens as its bearer token. Without
+// tokens, every client may read.
 [[nodiscard]] control::HttpResponse answer(const Registry& registry, const control::HttpRequest& request,
                                            const std::vector<std::string>& tokens);
-// A line of text for people.
+// Returns a response with a line of text for people.
 [[nodiscard]] control::HttpResponse text_response(unsigned status, const std::string& text);
 
 }  // namespace ckpt::metrics

@@ -39,7 +39,7 @@ void read_open_files(Series& series) {
   for (std::filesystem::directory_iterator at("/proc/self/fd", code), end; !code && at != end;
        at.increment(code))
     ++count;
-  if (!code) series.add(count - 1);  // without the folder's own
+  if (!code) series.add(count - 1);  // excludes the descriptor of the folder itself
 }
 
 void read_most_files(Series& series) {

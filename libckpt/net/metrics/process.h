@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of every daemon about itself, under the names that Prometheus's own libraries use (process_*), and
-// gpumigrate_build_info.
-// Threads and ownership: the registry's. Errors: what cannot be read is left out.
+// Metrics of every daemon about itself, and gpumigrate_build_info. The names are those of Prometheus's own
+// libraries (process_*). Threads and ownership: the registry's. Errors: a value that cannot be read is
+// omitted.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ckpt::metrics {
 
-// `component`: "coordinator" or "agent".
+// Adds the metrics. `component` is "coordinator" or "agent".
 void add_process_metrics(Registry& registry, const std::string& component);
 
 }  // namespace ckpt::metrics

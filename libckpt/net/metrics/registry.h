@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that a daemon shows to Prometheus. There are two kinds. Counters and Histograms are counted
-// where something happens. Others are read from tables whenever the page is requested (observe): a row that
-// is gone is gone from the page. Every name has a help text and fixed label names; label values come from
-// small sets (states, results, nodes, GPUs), never from jobs or migrations.
-// Threads: the daemon's event loop; nothing here is called per chunk. Ownership: the daemon's; families
-// outlive no registry.
-// Errors: none; a label value that is not UTF-8 is shown with '?'.
+// The metrics that a daemon exports to Prometheus. There are two kinds. Counters and Histograms count events
+// where they occur. Other metrics are read from tables whenever the page is requested (observe): a row that
+// no longer exists is not on the page. Every name has a help text and fixed label names. Label values are
+// from small sets (states, results, nodes, GPUs), never from jobs or migrations.
+// Threads: the daemon's event loop; nothing here is called per chunk. Ownership: the daemon owns the
+// registry; families must not outlive the registry. Errors: none; a label value that is not UTF-8 is shown
+// with '?'.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Kind : std::uint8_t { kCounter = 1, kGauge, kHistogram };
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 
 using Names = std::vector<std::string>;
-using Values = std::vector<std::string>;  // of the labels, in the order of their names
+using Values = std::vector<std::string>;  // the values of the labels, in the order of their names
 
 struct Descriptor {
   std::string name;
@@ -40,7 +40,7 @@ struct Descriptor {
   Names labels;
 };
 
-// One name with all its series; a series begins at 0 with the first call for its values.
+// One metric name with all its series. A series begins at 0 with the first call for its values.
 class Counters {
  public:
   Counters(prometheus::Family<prometheus::Counter>& family, Names labels)
@@ -57,7 +57,7 @@ class Histograms {
   Histograms(prometheus::Family<prometheus::Histogram>& family, Names labels, std::vector<double> bounds)
       : family_(&family), labels_(std::move(labels)), bounds_(std::move(bounds)) {}
   void add(const Values& values, double what);
-  void prepare(const Values& values);  // shows the series before anything was added
+  void prepare(const Values& values);  // shows the series before a value was added
 
  private:
   prometheus::Family<prometheus::Histogram>* family_;
@@ -65,7 +65,7 @@ class Histograms {
   std::vector<double> bounds_;
 };
 
-// The series of one metric, which a Read fills.
+// The series of one metric, which a Read function fills.
 class Series {
  public:
   Series(prometheus::MetricFamily& family, const Descriptor& descriptor)
@@ -81,7 +81,7 @@ using Read = std::function<void(Series&)>;
 
 class Registry {
  public:
-  // `always`: labels that every series gets.
+  // Makes a registry; `always` has the labels that every series gets.
   explicit Registry(std::map<std::string, std::string> always = {});
   ~Registry();
   Registry(const Registry&) = delete;
@@ -95,7 +95,7 @@ class Registry {
   }
 
   [[nodiscard]] const std::vector<Descriptor>& descriptors() const noexcept { return descriptors_; }
-  // All of it as Prometheus reads it (text format 0.0.4).
+  // Returns all metrics as text that Prometheus reads (text format 0.0.4).
   [[nodiscard]] std::string page() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace ckpt::settings {
 namespace {
 
-// By the ending of its key.
+// Returns the unit that the ending of the key implies.
 std::string unit_of(std::string_view key) {
   for (const auto& [ending, unit] : {std::pair("_ms", " ms"), std::pair("_mib", " MiB"),
                                      std::pair("_bytes", " bytes"), std::pair("_days", " days")})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a daemon's settings, as one list: where each value goes, which values are allowed, and what it does.
-// A file is read by it (table.h), and the pages about settings are made from it, so that they cannot differ.
+// The keys of a daemon's settings, as one list. Each entry has the location of its value, the allowed values
+// and a description. The list controls how a file is read (table.h). The pages about settings are generated
+// from it, so that file and pages cannot differ.
 //
 //   std::vector<Setting> settings_of(Config& config) {
 //     return {{"log_level", &config.log_level, "Least severe lines that are logged.", {.words = {"info", "warn"}}},
@@ -23,20 +24,21 @@ using Value = std::variant<std::string*, bool*, std::uint16_t*, std::uint32_t*, 
                            std::chrono::milliseconds*, std::vector<std::string>*>;
 
 struct Allowed {
-  bool required = false;  // of a table's key: where the table stands in the file
+  bool required = false;  // for a table's key: the table must be present in the file
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::string> words{};  // one of these; empty: any text
+  std::vector<std::string> words{};  // the allowed values; if empty, any text
 };
 
 struct Setting {
-  std::string key;      // "timeouts.pause_ms" stands in the table [timeouts]
-  Value value;          // its default, until a file has been read
-  std::string meaning;  // sentences in Markdown
+  std::string key;      // the full name: "timeouts.pause_ms" is in the table [timeouts]
+  Value value;          // points to the default until a file has been read
+  std::string meaning;  // the description, as sentences in Markdown
   Allowed allowed{};
 };
 
-// Rows of a Markdown table: key, values, default, meaning. Defaults are what the list points to.
+// Returns the rows of a Markdown table: key, values, default, meaning. The defaults are the values that the
+// list points to.
 [[nodiscard]] std::string describe(const std::vector<Setting>& settings);
 
 }  // namespace ckpt::settings

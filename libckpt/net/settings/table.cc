@@ -20,7 +20,8 @@ std::string one_of(const std::vector<std::string>& words) {
   return text;
 }
 
-// The value for `setting`; an error without source and key: what it must be.
+// Stores the value for `setting`. Each overload returns what the value must be, without source and key, or an
+// empty string on success.
 class Taker {
  public:
   Taker(const toml::node& node, const Allowed& allowed) : node_(node), allowed_(allowed) {}
@@ -76,7 +77,7 @@ class Taker {
   const Allowed& allowed_;
 };
 
-// `prefix`: of the keys that stand in this table, "" or "timeouts.".
+// Reads all keys of a table. `prefix` precedes each key of this table: "" or "timeouts.".
 Result<void> take_all(const toml::table& table, const std::string& source, const std::string& prefix,
                       const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {

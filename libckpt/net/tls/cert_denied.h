@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates that are refused although they are valid, by their serial numbers. Written as OpenSSL shows them,
-// in small hexadecimal digits without leading zeros.
-// Threads: one. Ownership: a value that those share who admit peers. Errors: kInvalidArgument for what is no
-// serial number, kRefused for too many.
+// The serial numbers of certificates that are refused although they are valid. A serial number is written as
+// OpenSSL prints it, but in lower-case hexadecimal digits without leading zeros.
+// Threads: one. Ownership: a value that all components share that admit peers. Errors: kInvalidArgument for
+// text that is not a serial number, kRefused for too many.
 #pragma once
 
 #include <openssl/x509.h>
@@ -18,12 +18,13 @@
 
 namespace ckpt::tls {
 
-inline constexpr std::size_t kMaxSerialDigits = 64;  // RFC 5280 allows 40
+inline constexpr std::size_t kMaxSerialDigits = 64;  // more than the 40 digits that RFC 5280 allows
 
-// "AB:0C", "0xab0c" and the like.
+// Reads a serial number in forms such as "AB:0C" and "0xab0c".
 Result<std::string> serial_of_text(std::string_view text);
 [[nodiscard]] std::string serial_of(const X509* certificate);
-// When it ends, in seconds since 1970; 0: not known.
+// Returns the time at which the certificate expires, in seconds since 1970. Returns 0 if the time is not
+// known.
 [[nodiscard]] std::int64_t end_of(const X509* certificate);
 
 class DeniedSerials {
@@ -32,7 +33,7 @@ class DeniedSerials {
 
   [[nodiscard]] bool contains(const std::string& serial) const { return serials_.contains(serial); }
   [[nodiscard]] const std::set<std::string>& all() const noexcept { return serials_; }
-  // Denies these serials and no others. On an error the former ones stay.
+  // Denies these serials and no others. On an error the former serials remain denied.
   Result<void> replace(const std::vector<std::string>& serials);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's objects around certificates, each with its owner. Value types.
+// Owning handles for OpenSSL's objects around certificates. They are value types.
 #pragma once
 
 #include <openssl/bio.h>
@@ -33,11 +33,11 @@ using UniqueCertificate = UniqueHandle<CertificateTraits>;
 using UniquePrivateKey = UniqueHandle<PrivateKeyTraits>;
 using UniqueBio = UniqueHandle<BioTraits>;
 
-// Reads the text in place: it must outlive the BIO.
+// Returns a BIO that reads the text in place. The text must outlive the BIO.
 inline UniqueBio bio_of(std::span<const char> text) {
   return UniqueBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
-// For PEM readers: a key that wants a password is refused, and nobody is asked.
+// Refuses a key that needs a password, without a prompt. It is the password callback for PEM readers.
 inline int no_password(char*, int, int, void*) {
   return -1;
 }

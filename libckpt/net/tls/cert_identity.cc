@@ -28,7 +28,7 @@ Error setup_failed() {
   return {ErrorCode::kInternal, "Setting up TLS: " + take_openssl_error()};
 }
 
-// Key material in memory is cleared when it goes.
+// Key material whose memory is cleared on destruction.
 struct Secret {
   std::string text;
   ~Secret() { OPENSSL_cleanse(text.data(), text.size()); }
@@ -76,7 +76,8 @@ std::string new_key_of(const std::string& key_file) {
   return key_file + ".new";
 }
 
-// Uses the key, or the new one: after a replacement the new key may not have its name yet (replace_pair).
+// Uses the key at `path`, or the new key: after a replacement, the new key may not have its final name yet
+// (replace_pair).
 Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
   auto used = use_key(context, path);
   if (used || ::access(new_key_of(path).c_str(), F_OK) != 0) return used;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The identity of this process in its cluster: its certificate and key, and the CA certificates that it
-// believes, from three PEM files. Its connections are TLS 1.3 with both sides verified, without tickets,
-// resumption or renegotiation. The files are checked before each new connection, and read when they have
-// changed. If the new version is not usable, the former stays in use, and the error is told once.
-// Threads: one. Ownership: shared; connections keep what they need of it. Errors: kNotFound, kRefused (a key
-// that others can read), kInvalidArgument (not PEM, or not belonging together).
+// The identity of this process in its cluster: its certificate and key, and the trusted CA certificates, from
+// three PEM files. Its connections use TLS 1.3 and verify both sides. They use no tickets, resumption or
+// renegotiation. The files are checked before each new connection and read again when they have changed. If
+// the new version is not usable, the former version stays in use, and the error is reported once.
+// Threads: one. Ownership: shared; connections keep the parts that they need alive. Errors: kNotFound;
+// kRefused for a key that other users can read; kInvalidArgument for files that are not PEM or do not match.
 #pragma once
 
 #include <sys/types.h>
@@ -23,37 +23,38 @@
 namespace ckpt::tls {
 
 struct CertFiles {
-  std::string ca;           // one or more certificates that are believed
-  std::string certificate;  // this process's own first, then those between it and the CA
-  std::string key;          // mode 0600 or 0400, of this process's user or of root
+  std::string ca;           // one or more trusted certificates
+  std::string certificate;  // this process's certificate first, then the certificates between it and the CA
+  std::string key;          // mode 0600 or 0400, owned by this process's user or by root
   friend bool operator==(const CertFiles&, const CertFiles&) = default;
   [[nodiscard]] bool empty() const { return ca.empty() && certificate.empty() && key.empty(); }
 };
-// Nothing, or all three as absolute paths.
+// Checks that either no file or all three files are set, as absolute paths.
 Result<void> check_complete(const CertFiles& files);
-// Replaces certificate and key (PEM). Identity::load() finds a pair at any time, also after a crash in between: the
-// new key stands in KEY.new until the certificate is there. Blocks for the disk. Errors: as write_file_durably().
+// Replaces certificate and key (PEM). Identity::load() finds a matching pair at any time, even after a crash
+// during the replacement: the new key is stored in KEY.new until the new certificate is written. Blocks on
+// disk I/O. Errors: as write_file_durably().
 Result<void> replace_pair(const std::string& certificate_file, const std::string& certificate,
                           const std::string& key_file, const std::string& key);
 
 class Identity {
  public:
   using Tell = std::function<void(const Error&)>;
-  // `tell` gets what is wrong with a new version of the files.
+  // Loads the identity. `tell` receives the problem if a new version of the files is not usable.
   static Result<std::shared_ptr<Identity>> load(CertFiles files, Tell tell = {});
 
-  // For one connection, of a side that accepts or that dials.
+  // Makes an SSL object for one connection, which may accept or dial.
   Result<UniqueSsl> make_ssl();
   [[nodiscard]] const CertFiles& files() const noexcept { return files_; }
-  // Looks at the files now.
+  // Checks the files now.
   void refresh();
-  // The peer that the certificate names; new versions name the same.
+  // Returns the peer that the certificate names. New versions of the certificate name the same peer.
   [[nodiscard]] const Peer& subject() const noexcept { return subject_; }
-  // When the certificate in use ends, in seconds since 1970.
+  // Returns the time at which the certificate in use expires, in seconds since 1970.
   [[nodiscard]] std::int64_t expires_unix_s() const noexcept { return expires_unix_s_; }
 
  private:
-  // The facts that tell one version of a file from another.
+  // The attributes that distinguish one version of a file from another.
   struct Stamp {
     dev_t device = 0;
     ino_t inode = 0;
@@ -69,7 +70,7 @@ class Identity {
   CertFiles files_;
   Tell tell_;
   UniqueSslContext context_;
-  Stamps seen_;  // the last version that was tried
+  Stamps seen_;  // the last version that was read, usable or not
   Peer subject_;
   std::int64_t expires_unix_s_ = 0;
 };

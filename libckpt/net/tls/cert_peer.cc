@@ -23,7 +23,7 @@ struct NamesTraits {
   static void close(Value names) noexcept { GENERAL_NAMES_free(names); }
 };
 
-// The alphabet of nodes' names.
+// Checks whether the name uses the alphabet of node names.
 bool is_plain(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameBytes || name.front() == '.') return false;
   return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==

@@ -40,7 +40,7 @@ Error failed(const char* what) {
   return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
 }
 
-// The form in which OpenSSL takes an external PSK.
+// Returns the PSK as a session, which is the form in which OpenSSL accepts an external PSK.
 UniqueSession session_of(SSL* ssl, const PskKey& key) {
   UniqueSession session(SSL_SESSION_new());
   const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kSuite);
@@ -53,7 +53,7 @@ UniqueSession session_of(SSL* ssl, const PskKey& key) {
   return session;
 }
 
-// A client's PSK.
+// Supplies a client's PSK to OpenSSL.
 int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t* identity_bytes,
                 SSL_SESSION** session) {
   const auto* role = static_cast<const PskRole*>(SSL_get_app_data(ssl));
@@ -65,8 +65,8 @@ int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::si
   return 1;
 }
 
-// A server's. For an identity that it does not know it goes on with a random key, so that the answer is that
-// to a known identity with a wrong key.
+// Supplies a server's PSK to OpenSSL. For an unknown identity it uses a random key, so that the answer equals
+// the answer to a known identity with a wrong key.
 int find_session(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes, SSL_SESSION** session) {
   const auto* role = static_cast<const PskRole*>(SSL_get_app_data(ssl));
   PskKey key;
@@ -137,7 +137,7 @@ Result<std::shared_ptr<const PskContext>> PskContext::create() {
     return failed("Setting up TLS");
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
   SSL_CTX_clear_options(context, SSL_OP_ALLOW_NO_DHE_KEX);
-  SSL_CTX_set_read_ahead(context, 1);  // a record with one recv()
+  SSL_CTX_set_read_ahead(context, 1);  // reads a whole record with one recv()
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_psk_use_session_callback(context, &use_session);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of a TLS connection whose two ends share a secret: TLS 1.3 only, and an external PSK with
-// (EC)DHE. There are no certificates, tickets, resumption or early data. The cipher suite is
+// (EC)DHE. Certificates, tickets, resumption and early data are not used. The cipher suite is
 // TLS_AES_128_GCM_SHA256: the secrets have 128 bits, so a longer key would add nothing.
-// Threads: a context is immutable and may be shared. Ownership: streams keep their context alive.
-// Errors: kInternal with OpenSSL's text.
+// Threads: a context is immutable and may be shared. Ownership: streams keep their context alive. Errors:
+// kInternal with OpenSSL's text.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -23,7 +23,7 @@ namespace ckpt::tls {
 
 inline constexpr std::size_t kMaxIdentityBytes = 256;
 
-// A pre-shared key. Its memory is cleared when it goes.
+// A pre-shared key. Its memory is cleared on destruction.
 class PskKey {
  public:
   PskKey() = default;
@@ -37,13 +37,14 @@ class PskKey {
   std::array<unsigned char, 32> bytes_{};
 };
 
-// HKDF-SHA256 of a random secret. The label names the use, so that no two uses have one key.
+// Derives a key from a random secret with HKDF-SHA256. The label names the use, so that different uses have
+// different keys.
 Result<PskKey> derive_psk(std::span<const std::byte> secret, std::string_view label);
 
-// The key of an identity that a client names; false: there is none. It is asked during the handshake, on the
-// stream's thread. Whether there is one must not show in the time that it takes.
+// Finds the key of an identity that a client names. Returns false if there is no key. It is called during the
+// handshake, on the stream's thread. Its duration must not reveal whether a key exists.
 using FindPsk = std::function<bool(std::string_view identity, PskKey& key)>;
-// One identity only, compared in constant time.
+// Returns a function that knows one identity only and compares it in constant time.
 FindPsk only_psk(std::string identity, const PskKey& key);
 
 struct SslTraits {
@@ -62,7 +63,7 @@ using UniqueSslContext = UniqueHandle<SslContextTraits>;
 class PskContext {
  public:
   static Result<std::shared_ptr<const PskContext>> create();
-  // For psk_stream.cc, which sets what the two callbacks below find.
+  // Makes an SSL object for psk_stream.cc, which then sets the data that the two callbacks below read.
   [[nodiscard]] Result<UniqueSsl> make_ssl() const;
 
  private:
@@ -70,14 +71,14 @@ class PskContext {
   UniqueSslContext context_;
 };
 
-// The data of a stream during the handshake: SSL_get_app_data() of its SSL.
+// The data of a stream during the handshake, stored as SSL_get_app_data() of its SSL.
 struct PskRole {
-  FindPsk find;          // a server's
-  std::string identity;  // a client's, with its key
+  FindPsk find;          // the server's lookup of keys
+  std::string identity;  // the client's identity, used with `key`
   PskKey key;
 };
 
-// The oldest error of OpenSSL in this thread, as text; the others are dropped.
+// Returns the oldest OpenSSL error of this thread as text and drops the other errors.
 std::string take_openssl_error();
 
 }  // namespace ckpt::tls

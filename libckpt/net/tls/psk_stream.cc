@@ -13,18 +13,19 @@
 namespace ckpt::tls {
 namespace {
 
-constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;  // on the wire, at most
+constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;  // the maximum size on the wire
 constexpr std::size_t kSmallBuffer = 2 * kLargestRecord;
-// Records that make a send worth its cost, and how many wait for a socket that is full. With more of either the
-// peer waits longer for the first of them, and they leave the caches (measured).
+// The batch size that makes a send efficient, and the size of the buffer for a full socket. With larger
+// values the peer waits longer for the first record, and the records leave the CPU caches (measured).
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 constexpr std::size_t kWideBuffer = std::size_t{256} << 10;
-// Beside a record: a replaced key's.
+// The space for one record and for the message that announces a replaced key.
 constexpr std::size_t kNeeded = kLargestRecord + 64;
 
 }  // namespace
 
-// The socket below OpenSSL: records go to the stream's buffer, and come straight from the socket.
+// The transport below OpenSSL. Sent records go to the stream's buffer. Received records come directly from
+// the socket.
 struct PskBio {
   static PskStream& stream(BIO* bio) { return *static_cast<PskStream*>(BIO_get_data(bio)); }
 
@@ -67,7 +68,7 @@ struct PskBio {
     BIO_set_init(bio, 1);
     return 1;
   }
-  // One for the process; OpenSSL keeps no count of its users.
+  // Returns one method object for the whole process, because OpenSSL does not count its users.
   static const BIO_METHOD* method() {
     static const BIO_METHOD* const made = [] {
       BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gpumigrate socket");
@@ -109,7 +110,7 @@ Result<std::unique_ptr<PskStream>> PskStream::client(std::shared_ptr<const PskCo
     return Error(ErrorCode::kInvalidArgument, "The identity of a pre-shared key has 1 to 256 bytes");
   CKPT_TRY(stream, make(std::move(context), std::move(socket), {{}, std::move(identity), key}));
   SSL_set_connect_state(stream->ssl_.get());
-  // No certificate is trusted, so none is taken in the PSK's place.
+  // No certificate is trusted, so no certificate can replace the PSK.
   SSL_set_verify(stream->ssl_.get(), SSL_VERIFY_PEER, nullptr);
   return std::move(stream);
 }
@@ -141,7 +142,7 @@ Result<bool> PskStream::handshake() {
   return true;
 }
 
-// Checks once more that the handshake kept the context's rules.
+// Checks again that the handshake followed the context's rules.
 Result<void> PskStream::check_handshake() const {
   if (SSL_version(ssl_.get()) == TLS1_3_VERSION && SSL_session_reused(ssl_.get()) == 1) return ok();
   return Error(ErrorCode::kProtocol, "The peer has agreed on TLS without the pre-shared key");
@@ -163,7 +164,7 @@ Result<std::size_t> PskStream::read(std::span<std::byte> to) {
   return fail("Reading from the TLS connection");
 }
 
-// True if another record fits.
+// Returns true if another record fits.
 bool PskStream::make_space() {
   if (waiting() >= kBatchBytes || out_.size() - end_ < kNeeded) send_some();
   if (out_.size() - end_ >= kNeeded) return true;
@@ -229,11 +230,11 @@ short PskStream::events() const noexcept {
   return static_cast<short>(POLLIN | (waiting() > 0 ? POLLOUT : 0));
 }
 
-// After a failed call of OpenSSL, or of the socket.
+// Returns the error after a failed call of OpenSSL or of the socket, and makes it permanent.
 Error PskStream::fail(const char* what) {
   const unsigned long first = ERR_peek_error();
-  send_some();  // OpenSSL's alert to the peer
-  // The peer's alert may have come before its end, or after a send that failed.
+  send_some();  // sends OpenSSL's alert to the peer
+  // The peer's alert may have arrived before the end of its stream, or after a failed send.
   if (ERR_GET_LIB(first) == ERR_LIB_SSL && ERR_GET_REASON(first) >= SSL_AD_REASON_OFFSET)
     return broken(
         {ErrorCode::kUnavailable, std::string(what) + " was ended by the peer: " + take_openssl_error()});

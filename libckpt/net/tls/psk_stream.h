@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a TLS connection with a pre-shared key (psk_context.h), over a nonblocking TCP socket. Nothing
-// here blocks. Records are gathered and sent many at a time:
+// One end of a TLS connection with a pre-shared key (psk_context.h), over a nonblocking TCP socket. No call
+// blocks. Records are collected and sent in batches:
 //   CKPT_TRY(stream, PskStream::client(context, std::move(socket), identity, key));
 //   CKPT_TRY(ready, stream->handshake());      again when poll() reports events() of fd()
 //   CKPT_TRY(taken, stream->write(bytes));     0: full; again when poll() reports events()
 //   CKPT_TRY(sent, stream->flush());           false: the rest when poll() reports events()
 //   CKPT_TRY(got, stream->read(span));         0: nothing there; poll() then
-// The socket may still be connecting. Every record is authenticated and has a number. What is changed,
-// repeated, left out or exchanged on the way ends the stream, and none of it is handed out.
+// The socket may still be connecting. Every record is authenticated and numbered. A changed, repeated,
+// omitted or reordered record ends the stream, and its data is never returned.
 //
-// Threads: one at a time. Ownership: the stream owns its socket; spans are the caller's and are not kept.
-// Errors: kUnavailable when the connection has ended or the peer refuses. Its answer to a wrong key is that
-// to an unknown identity. kProtocol for what is not TLS as agreed. After an error every call fails with it.
-// No signal is raised by a connection that has ended.
+// Threads: one at a time. Ownership: the stream owns its socket. The caller owns the spans, and the stream
+// does not retain them. Errors: kUnavailable when the connection has ended or the peer refuses. The answer to
+// a wrong key equals the answer to an unknown identity. kProtocol for data that is not the agreed TLS. After
+// an error every call fails with the same error. A closed connection raises no signal.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ namespace ckpt::tls {
 
 class PskStream {
  public:
-  // Bytes after which a key is replaced. AES-GCM is sound for 2^24.5 full records under one key (RFC 8446,
-  // 5.5), which is 388 GiB.
+  // The number of bytes after which a key is replaced. AES-GCM is secure for 2^24.5 full records under one
+  // key (RFC 8446, 5.5), which is 388 GiB.
   static constexpr std::uint64_t kRekeyBytes = std::uint64_t{64} << 30;
 
   static Result<std::unique_ptr<PskStream>> client(std::shared_ptr<const PskContext> context, UniqueFd socket,
@@ -39,24 +39,26 @@ class PskStream {
   static Result<std::unique_ptr<PskStream>> server(std::shared_ptr<const PskContext> context, UniqueFd socket,
                                                    FindPsk find);
 
-  // True once the peer has shown the key and this end has shown it; nothing is read or written before.
+  // Continues the handshake. Returns true once both ends have proved that they have the key. Do not read or
+  // write before.
   Result<bool> handshake();
-  // Makes the buffers that a stream of bulk needs; a handshake does with less.
+  // Allocates the buffers for bulk data. A handshake needs smaller buffers.
   void widen();
-  // At least one byte, or 0: there is none now.
+  // Reads at least one byte. Returns 0 if no data is available now.
   Result<std::size_t> read(std::span<std::byte> to);
-  // How many bytes were taken; they may be reused then. Up to kRecordBytes are taken whole or not at all.
+  // Returns the number of accepted bytes, which the caller may then overwrite. Up to kRecordBytes are
+  // accepted completely or not at all.
   Result<std::size_t> write(std::span<const std::byte> from);
   static constexpr std::size_t kRecordBytes = 16384;
-  // Hands records to the socket; true: all of them.
+  // Writes records to the socket. Returns true if all records were written.
   Result<bool> flush();
-  // Ends the stream in order, as far as the socket takes it at once.
+  // Closes the stream in order, as far as the socket accepts data at once.
   void finish() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  // The events to poll for: POLLIN, and POLLOUT where records wait for the socket.
+  // Returns the events to poll for: POLLIN, and also POLLOUT while records wait for the socket.
   [[nodiscard]] short events() const noexcept;
-  // Replaces the key after so many bytes.
+  // Sets the number of bytes after which the key is replaced.
   void set_rekey_bytes(std::uint64_t bytes) noexcept { rekey_bytes_ = bytes; }
 
  private:
@@ -74,17 +76,17 @@ class PskStream {
 
   std::shared_ptr<const PskContext> context_;
   UniqueFd socket_;
-  std::unique_ptr<PskRole> role_;  // until the handshake is done
-  std::vector<std::byte> out_;     // records for the socket, from begin_ to end_
+  std::unique_ptr<PskRole> role_;  // set until the handshake is done
+  std::vector<std::byte> out_;     // the records for the socket, from begin_ to end_
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  int socket_error_ = 0;     // errno of the socket
-  bool socket_end_ = false;  // the peer's end of the TCP connection
+  int socket_error_ = 0;     // the errno of the socket
+  bool socket_end_ = false;  // the peer has closed its end of the TCP connection
   bool ready_ = false;
   std::uint64_t rekey_bytes_ = kRekeyBytes;
   std::uint64_t since_rekey_ = 0;
   std::optional<Error> error_;
-  UniqueSsl ssl_;  // last, as its end may still use the rest
+  UniqueSsl ssl_;  // declared last, because its destructor may still use the other members
 };
 
 }  // namespace ckpt::tls

@@ -19,7 +19,7 @@ class BystanderStepper : private Stepper<BystanderState> {
 
  private:
   Incarnation k() const { return s_.info.base + 1; }
-  // Its new communicators and its old ones are there: the others decide.
+  // Returns whether the rank waits for the others' decision. It has its new and its old communicators.
   bool waits() { return in<bystander::Held>() || in<bystander::Still>() || in<bystander::Lifted>(); }
 
   void go_old(Incarnation incarnation) {
@@ -85,7 +85,8 @@ class BystanderStepper : private Stepper<BystanderState> {
   void record_if_due(bystander::Old& old) {
     if (!std::exchange(old.recorded, true)) write(RecordKind::kOld, old.k);
   }
-  // The coordinator may be away: the lead has GO, sources and targets have vetoes.
+  // Repeats the rank's statements and queries the other ranks, since the coordinator may be unreachable. The
+  // lead has GO; sources and targets have vetoes.
   void poll() {
     if (auto* old = in<bystander::Old>(); old != nullptr && !old->recorded) return restate(Party());
     if (!waits()) return;
@@ -127,7 +128,8 @@ class BystanderStepper : private Stepper<BystanderState> {
     return true;
   }
   bool on(const RankHeld&) {
-    if (const auto* old = in<bystander::Old>()) {  // it was held after that was given up
+    if (const auto* old = in<bystander::Old>()) {  // the rank was held after this party had returned to the
+                                                   // old epoch
       act(ResumeRank(old->k));
       return true;
     }
@@ -136,7 +138,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     const bool is_first = !std::exchange(p->is_held, true);
     if (is_first && !s_.info.overlaps) {
       act(PrepareCommunicators{});
-      disarm(Timer::kPause);  // they have a deadline of their own
+      disarm(Timer::kPause);  // the communicators have their own deadline
     }
     hold_if_due();
     return true;
@@ -278,7 +280,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     restate(from);
     return true;
   }
-  // Ignores all other messages: each statement is relayed to all parties, and not all need it.
+  // Ignores all other messages: each statement is relayed to all parties, but not every party needs it.
   template <class Other>
   bool receive(const Party& /*from*/, const Other& /*body*/) {
     return true;

@@ -6,9 +6,10 @@
 //   Joining, Held, HeldStill, Lifted -> Old
 //   each -> Fenced
 //
-// HELD: it stands at n and its new communicators are ready: they are made ahead of that, or once it stands at n. From then
-// on it leaves n on others' word only. GO: it swaps its communicators, without a lease, and is GONE. HELD_STILL refuses GO,
-// until the coordinator has recorded KEPT. OLD refuses GO for ever. Its records live as long as the rank.
+// HELD: the rank waits at step n and its new communicators are ready. They are made before step n or while
+// the rank waits there. From then on the rank leaves step n only on statements of other parties. GO: the rank
+// swaps its communicators, without a lease, and is GONE. HELD_STILL refuses GO until the coordinator has
+// recorded KEPT. OLD refuses GO permanently. The records exist as long as the rank.
 #pragma once
 
 #include "libckpt/protocol/gang/gang_types.h"
@@ -17,7 +18,7 @@ namespace ckpt::gang {
 
 namespace bystander {
 struct Joining {
-  bool is_ready = false;  // it may be held
+  bool is_ready = false;  // the rank may be held
   bool has_communicators = false;
   bool is_held = false;
   friend bool operator==(const Joining&, const Joining&) = default;
@@ -36,7 +37,7 @@ struct Gone {
 };
 struct Old {
   Incarnation k = 0;
-  bool recorded = false;  // nothing is stated before
+  bool recorded = false;  // whether OLD is recorded; the rank states nothing before
   friend bool operator==(const Old&, const Old&) = default;
 };
 struct Fenced {
@@ -51,7 +52,7 @@ struct BystanderState {
                bystander::Old, bystander::Fenced>
       phase;
   bool granted = false;
-  std::optional<Reason> dead;  // its process is gone: the gang is restored
+  std::optional<Reason> dead;  // the reason why the rank's process has exited; the gang is then restored
   friend bool operator==(const BystanderState&, const BystanderState&) = default;
 };
 
@@ -60,7 +61,8 @@ using BystanderEvent = std::variant<PrepareReceived, RankReady, CommunicatorsRea
 
 Result<Step<BystanderState, Action>> step(const BystanderState& state, const BystanderEvent& event, Nanos now,
                                           const Timing& timing);
-// Restarted is fed first. Without a record the state is that of the beginning: it goes on in the old epoch.
+// Restores the state from the newest record. The first event must be Restarted. Without a record, the state
+// is the initial one, and the rank continues in the old epoch.
 Result<BystanderState> restore_bystander(const GangInfo& info, std::uint32_t rank, const Record* newest);
 [[nodiscard]] bool is_closed(const BystanderState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const BystanderState& state) noexcept;

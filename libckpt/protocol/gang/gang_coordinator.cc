@@ -11,7 +11,7 @@
 namespace ckpt::gang {
 namespace {
 
-// "rank 3", "ranks 0, 1 and 3".
+// Returns the ranks as text, such as "rank 3" or "ranks 0, 1 and 3".
 std::string text_of(const std::vector<std::uint32_t>& ranks) {
   constexpr std::size_t kMaxNamed = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -23,7 +23,7 @@ std::string text_of(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
-// The conclusions from the parties' facts, in any phase.
+// The conclusions from the parties' facts, for every phase.
 class Judgement {
  public:
   explicit Judgement(const CoordinatorState& state) : s_(state) {}
@@ -42,7 +42,7 @@ class Judgement {
     return std::holds_alternative<Phase>(s_.phase);
   }
 
-  // For a move that takes too long: what the ranks had not done, the earliest of it.
+  // Returns, for a move that timed out, the earliest step that the ranks had not completed.
   [[nodiscard]] std::string waited_for() const {
     const auto no_part = [](const Party& party, const Facts& f) {
       return party.role != Role::kBystander && !f.payload;
@@ -69,7 +69,7 @@ class Judgement {
     return "the switch had not ended";
   }
 
-  // No GO can follow, or a source knew that already.
+  // Returns whether no GO can follow, or a source already knew that.
   [[nodiscard]] bool is_vetoed() const {
     return any(Role::kSource, [](const Facts& f) { return f.never || f.resumed; }) ||
            any(Role::kTarget, [](const Facts& f) { return f.relinquished && f.veto; });
@@ -79,7 +79,8 @@ class Judgement {
   }
   [[nodiscard]] bool lacks_a_source() const { return any(Role::kSource, gone_for_good); }
   [[nodiscard]] bool lacks_a_bystander() const { return any(Role::kBystander, gone_for_good); }
-  // One that refuses GO, or, without bystanders, to release.
+  // Returns whether a party currently refuses GO. Without bystanders, returns whether a source currently
+  // refuses to release its memory.
   [[nodiscard]] bool is_held_still() const { return any(withdrawer(), refuses_for_now); }
   [[nodiscard]] bool excludes_return() const {
     return s_.info.staying.empty() ? any(Role::kSource, [](const Facts& f) { return f.released; })
@@ -96,7 +97,7 @@ class Judgement {
       return released || all(Role::kBystander, [](const Facts& f) { return f.gone; });
     return released || (all(Role::kTarget, [](const Facts& f) { return f.ran; }) && lacks_a_source());
   }
-  // Neither set of ranks can go on.
+  // Returns whether neither the old nor the new set of ranks can continue.
   [[nodiscard]] bool needs_image() const {
     const auto* closed = std::get_if<coordinator::Closed>(&s_.phase);
     const bool to_old = in<coordinator::Aborted>() || in<coordinator::Returned>() ||
@@ -115,7 +116,7 @@ class Judgement {
   [[nodiscard]] bool is_committed() const {
     return any(Role::kTarget, [](const Facts& f) { return f.committed; });
   }
-  // The role of the parties that answer WITHDRAW.
+  // Returns the role of the parties that answer WITHDRAW.
   [[nodiscard]] Role withdrawer() const { return s_.info.staying.empty() ? Role::kSource : Role::kBystander; }
 
  private:
@@ -160,7 +161,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return now_ + static_cast<Nanos>(timing_.lease_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
   }
 
-  // ---- decisions: true if the phase has changed ----
+  // ---- decisions: each returns true if the phase has changed ----
   bool decide() {
     if (in<coordinator::Begun>()) return decide_begun();
     if (in<coordinator::Asking>()) return decide_asking();
@@ -191,14 +192,16 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool joined = now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
     return copied && joined && grant();
   }
-  // Ranks that were prepared had nothing to tell while the others copied: silence counts from here.
+  // Grants the new epoch. Prepared ranks had nothing to report while others copied, so their silence counts
+  // from now.
   bool grant() {
     for (auto& [party, facts] : s_.facts) facts.last_message = now_;
     return enter(RecordKind::kGranted, coordinator::Granted{}, k());
   }
-  // Goes on once the ranks have answered: a lost decision that they have acted on is then taken again.
+  // Continues once the ranks have answered. A lost decision that the ranks have applied is then made again.
   bool decide_asking() {
-    // Targets need not answer: sources and bystanders know as much of a decision. Absent ones are awaited.
+    // Targets need not answer, because sources and bystanders know as much about a decision. The coordinator
+    // waits for absent sources and bystanders.
     const bool all = std::all_of(s_.facts.begin(), s_.facts.end(), [](const auto& entry) {
       return entry.first.role == Role::kTarget || entry.second.answered || entry.second.lost;
     });
@@ -229,8 +232,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
         now.is_held_still() && !now.is_damaged() && (now.excludes_return() || now.lacks_a_source());
     return keeps && enter(RecordKind::kKept, coordinator::Kept{});
   }
-  // A bystander that goes on in the old epoch was never held. Where communicators are made in the pause all ranks would wait
-  // for a silent one until their deadline.
+  // Aborts if a bystander is missing. A bystander that continues in the old epoch was never held. If
+  // communicators are made during the pause, all ranks would wait for a silent bystander until their
+  // deadline.
   void give_up_where_one_is_missing() {
     if (s_.abort || judge().is_committed()) return;
     const auto is_missing = [this](const auto& entry) {
@@ -259,7 +263,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     };
     return judge().all(Role::kTarget, is_verified) && judge().all(Role::kBystander, is_held);
   }
-  // The targets may be unable to go on. Withdrawing does no harm: GO is refused until it is lifted.
+  // Returns whether to send WITHDRAW, because the targets may be unable to continue. Withdrawing is harmless:
+  // it refuses GO until the refusal is lifted.
   bool withdraws() const {
     const Judgement now = judge();
     const bool waited_for = now.any(Role::kSource, [](const Facts& f) { return f.waits; });
@@ -306,7 +311,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
 
-  // ---- what the ranks are told: at each change of the phase, and again until they know ----
+  // ---- messages to the ranks, sent at each change of the phase and repeated until the ranks know it ----
   void start_prepared() {
     for (const std::uint32_t rank : s_.info.moved) {
       Facts& source = s_.facts.at({Role::kSource, rank});
@@ -327,7 +332,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
       if (knows(party, facts)) {
-        // An owner may have died since, and its word of that may be lost.
+        // The owner may have exited since, and its report of that may have been lost.
         if (facts.owns && in<coordinator::Closed>()) tell(party, Query{});
         continue;
       }
@@ -361,7 +366,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   void nag_granted() {
     const bool back = withdraws();
-    // After an abort GRANTED is sent only if a target has committed: a rank that never got it leaves.
+    // After an abort, GRANTED is sent only if a target has committed. A rank that never received GRANTED
+    // leaves the move.
     const bool goes_on = !s_.abort || judge().is_committed();
     const bool holds = all_have_leases();
     for (const auto& [party, facts] : s_.facts) {
@@ -431,7 +437,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
   bool on(const RecordFailed&) {
-    poll_again();  // what is due is decided again then
+    poll_again();  // the decision about what is due is then made again
     return true;
   }
   bool on(const Restarted&) {

@@ -8,12 +8,14 @@
 //   each but Begun -> Restored
 //   Asking -> Granted(n+1)
 //
-// Asking: the record was lost with the coordinator's disk. Each rank is asked for all that it has stated. From that follows
-// more than Granted where a decision had reached a rank: a return, Kept, or Restored.
+// Asking: the record was lost with the coordinator's disk. The coordinator queries each rank for all its
+// statements. If a decision had reached a rank, the statements imply a later phase than Granted: a return,
+// Kept, or Restored.
 //
-// It keeps nothing but its record and its leases. What the ranks have stated decides each step, and is asked for again
-// after a restart. A veto closes for the sources. A bystander that has swapped excludes the return for good. Restored is
-// only where neither set of ranks can go on. The gang's image runs once every instance is fenced.
+// The coordinator stores nothing except its record and its leases. The ranks' statements decide each step,
+// and the coordinator queries the ranks for them again after a restart. A veto closes the move for the
+// sources. A bystander that has swapped permanently excludes the return. Restored occurs only where neither
+// set of ranks can continue. The gang's image runs once every instance is fenced.
 #pragma once
 
 #include <map>
@@ -47,20 +49,20 @@ struct Asking {
   friend bool operator==(const Asking&, const Asking&) = default;
 };
 struct Restored {
-  bool ordered = false;  // all are fenced, and the image was ordered to run
+  bool ordered = false;  // all instances are fenced, and the image was ordered to run
   friend bool operator==(const Restored&, const Restored&) = default;
 };
 }  // namespace coordinator
 
-// The statements of a rank, as far as this life of the coordinator knows them.
+// The statements of a rank that the coordinator has received since its last start.
 struct Facts {
-  std::optional<Bytes> payload;  // prepared
+  std::optional<Bytes> payload;  // the payload of PREPARED
   bool started = false;          // the peer's payload was sent
   bool precopied = false;
-  bool waits = false;  // a source: with BARRIER
+  bool waits = false;  // a source waits with BARRIER
   bool never = false;
   bool resumed = false;
-  bool returned = false;  // it goes on in the old epoch as n+2
+  bool returned = false;  // the rank continues in the old epoch as n+2
   bool released = false;
   bool verified = false;
   bool committed = false;
@@ -74,9 +76,9 @@ struct Facts {
   bool gone = false;
   bool old = false;
   bool fenced = false;
-  bool dead = false;      // its process is gone
-  bool lost = false;      // its node is proven dead
-  bool answered = false;  // while Asking: it has stated all it has recorded
+  bool dead = false;      // the rank's process has exited
+  bool lost = false;      // the rank's node is proven dead
+  bool answered = false;  // in phase Asking: the rank has stated everything that it recorded
   Nanos last_message = 0;
   // A target's: the last lease that it may have been given, as the grantor sees it, and whether it was in this life.
   Nanos lease_until = 0;
@@ -89,11 +91,11 @@ struct CoordinatorState {
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Kept, coordinator::Returned,
                coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
-  std::map<Party, Facts> facts;   // of all ranks
+  std::map<Party, Facts> facts;   // the facts of all ranks
   Nanos others_leases_until = 0;  // of a coordinator whose record is lost: what it had decided is not known
   bool late = false;              // the time for the migration is over
-  bool settled = false;           // once known, also if a rank is lost after that
-  std::optional<Reason> abort;    // why it is to end without a move
+  bool settled = false;           // remains true once set, even if a rank is lost later
+  std::optional<Reason> abort;    // the reason to end without a move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 
@@ -102,14 +104,14 @@ struct AbortRequested {
   explicit AbortRequested(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-// The operator's word, or a fence command's proof, that a rank's node is dead.
+// The operator's confirmation, or a fence command's proof, that a rank's node is dead.
 struct PartyLost {
   explicit PartyLost(Party which) : party(which) {}
   Party party;
 };
 
-// While Asking: what this rank stated before this, on the same connection, is all that it has recorded. Nothing of a
-// coordinator before this one is on its way to it any more.
+// In phase Asking, states that the rank's earlier statements on this connection are all that it has recorded.
+// No message of an earlier coordinator is still on its way to the rank.
 struct PartyAnswered {
   explicit PartyAnswered(Party which) : party(which) {}
   Party party;
@@ -121,16 +123,17 @@ using CoordinatorEvent = std::variant<MigrateRequested, AbortRequested, PartyLos
 [[nodiscard]] CoordinatorState begin(GangInfo info, Nanos now);
 Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const CoordinatorEvent& event,
                                             Nanos now, const Timing& timing);
-// Restarted is fed first.
+// Restores the state from the newest record. The first event must be Restarted.
 Result<CoordinatorState> restore_coordinator(const Record& newest);
-// A rank describes the move, and no record is left of it. Restarted is fed first.
+// Makes the state for a move that a rank describes and that has no record. The first event must be Restarted.
 [[nodiscard]] CoordinatorState recover_coordinator(GangInfo info, Nanos now);
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
-// Closed, and every rank knows it, or its image was ordered to run.
+// Returns whether the move is closed and every rank knows it, or its image was ordered to run.
 [[nodiscard]] inline bool is_settled(const CoordinatorState& state) noexcept {
   return state.settled;
 }
-// No record is left: ranks are asked what they have stated, and answer that they have stated all (PartyAnswered).
+// Returns whether the record is missing. The ranks are then queried for their statements, and each confirms
+// that it has stated everything (PartyAnswered).
 [[nodiscard]] inline bool is_asking(const CoordinatorState& state) noexcept {
   return std::holds_alternative<coordinator::Asking>(state.phase);
 }

@@ -5,7 +5,7 @@
 namespace ckpt::gang {
 namespace {
 
-// The record that the phase stands on. Asking stands on none, and goes on as BEGUN does.
+// Returns the record that the phase depends on. Asking depends on no record and continues like BEGUN.
 RecordKind record_of(const CoordinatorState& state) {
   using Kind = RecordKind;
   static constexpr Kind kRecords[] = {Kind::kBegun,  Kind::kGranted, Kind::kKept,     Kind::kReturned,
@@ -13,7 +13,7 @@ RecordKind record_of(const CoordinatorState& state) {
   return kRecords[state.phase.index()];
 }
 
-// gang_transitions.txt, and the incarnation of each record.
+// Checks the order of gang_transitions.txt and the incarnation of each record.
 bool may_follow(RecordKind before, const Record& next) {
   const Incarnation n = next.info.base;
   const bool granted = before == RecordKind::kGranted;
@@ -38,7 +38,8 @@ bool may_follow(RecordKind before, const Record& next) {
   }
 }
 
-// The record that this statement of the coordinator repeats; none: it needs none.
+// Returns the record that this statement of the coordinator repeats. Returns nullopt if the statement needs
+// no record.
 std::optional<RecordKind> record_before(const Body& said) {
   if (std::holds_alternative<Granted>(said) || std::holds_alternative<Withdraw>(said))
     return RecordKind::kGranted;

@@ -176,7 +176,8 @@ const PartyState* GangParties::find(const PartyKey& key) const {
   return at == parties_.end() ? nullptr : &at->second;
 }
 
-// A rank may be source and target of one move, both on this node: the target counts.
+// Returns the newest state of the rank. A rank may be source and target of one move, both on this node. The
+// target then takes precedence.
 const PartyState* GangParties::newest_of(JobId gang, std::uint32_t rank) const {
   const PartyState* newest = nullptr;
   for (const auto& [key, state] : parties_)

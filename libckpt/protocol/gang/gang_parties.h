@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// All parties of moves of ranks on one node: one machine for each (migration, party). It routes messages and events to
-// them. Pure like the machines: it returns actions, the driver executes them in order.
+// All parties of rank moves on one node: one machine for each (migration, party). It routes messages and
+// events to them. It is pure like the machines: it returns actions, and the driver executes the actions in
+// order.
 //
-// A party that is not known here is made by Prepare. Any other message is not understood without the description of the
-// move. With it the party is that of a restarted agent without a record: it leaves, and states that.
-// Only the newest move of a rank decides what runs: after a restart the closed ones before it stay silent.
-// Threads: one. Ownership: values only. Errors: kProtocol and kInvalidArgument for what cannot be, with nothing changed.
+// Prepare creates a party that is not known here. Any other message for an unknown party must include the
+// description of the move. The party is then that of a restarted agent without a record: it leaves the move
+// and states so. Only the newest move of a rank decides what runs: after a restart, earlier closed moves
+// cause no actions.
+// Threads: one. Ownership: plain values. Errors: kProtocol and kInvalidArgument for impossible input; nothing
+// is changed then.
 #pragma once
 
 #include <functional>
@@ -29,8 +32,8 @@ struct PartyKey {
   MigrationId migration = 0;
   Party party;
 };
-// The actions of one step of one machine. If a WriteRecord in it fails cleanly: drop the rest of it, and call
-// record_failed(key).
+// The actions of one step of one machine. If a WriteRecord in the batch fails cleanly, drop the rest of the
+// batch and call record_failed(key).
 struct Batch {
   PartyKey key;
   GangInfo info;
@@ -43,24 +46,26 @@ class GangParties {
  public:
   explicit GangParties(Timing timing) : timing_(timing) {}
 
-  // The coordinator's lease term, as last reported: leases are renewed three times in it.
+  // Sets the coordinator's lease term, as last reported. Leases are renewed three times per term.
   void set_lease_term(std::uint32_t term_ms);
-  // At start, once: all records of this agent's journal, oldest first.
+  // Restores all parties from the records of this agent's journal, oldest first. Call this once, at start.
   Result<std::vector<Batch>> restore(std::span<const Record> records, Nanos now);
-  // Nothing: the party is not known here, and the message does not describe it.
+  // Delivers a message. Returns nullopt if the party is not known here and the message does not describe the
+  // move.
   Result<std::optional<std::vector<Batch>>> on_message(const wire::CommitMessage& message, Nanos now);
-  // kNotFound: there is no such party.
+  // Delivers an event. Returns kNotFound if there is no such party.
   Result<std::vector<Batch>> on_event(const PartyKey& key, const PartyEvent& event, Nanos now);
   Result<std::vector<Batch>> record_failed(const PartyKey& key, const Reason& reason, Nanos now);
 
   [[nodiscard]] const PartyState* find(const PartyKey& key) const;
   [[nodiscard]] const std::map<PartyKey, PartyState>& all() const noexcept { return parties_; }
-  // No party of that rank forbids it: a rank that stands paused may go on by itself. Only those count of which is_of holds:
-  // a rank that has come back from its images since is another instance, of which an earlier move knows nothing.
+  // Returns whether no party of the rank forbids running: a paused rank may then continue without a party's
+  // action. Only parties for which is_of returns true count. A rank that was restored from an image since is
+  // another instance, which an earlier move does not know.
   [[nodiscard]] bool may_run_freely(JobId gang, std::uint32_t rank,
                                     const std::function<bool(const PartyKey&)>& is_of) const;
   [[nodiscard]] bool is_open(JobId gang, std::uint32_t rank) const;
-  // Drops the machines of these moves; the driver drops the records, too.
+  // Drops the machines of these moves. The driver drops the records, too.
   void forget(const std::function<bool(const GangInfo&)>& which);
 
  private:
@@ -71,7 +76,7 @@ class GangParties {
 
   Timing timing_;
   std::map<PartyKey, PartyState> parties_;
-  std::map<PartyKey, PartyState> before_;  // for record_failed
+  std::map<PartyKey, PartyState> before_;  // the earlier states, for record_failed
 };
 
 [[nodiscard]] const GangInfo& info_of(const PartyState& state);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a move of ranks, for the agents that take part, with the groups that the ranks communicate in.
+// The plan of a move of ranks, for the agents that take part, with the groups in which the ranks communicate.
 // The protocol itself is in protocol/gang.
 //
-// A group is the ranks of a communicator of the program (ckpt_group_callbacks). With a moved rank it gets
-// another communicator ahead of the switch. One member makes a *ticket* (NCCL's unique id); all join with it.
-// Threads: values.
+// A group is the ranks of a communicator of the program (ckpt_group_callbacks). A group with a moved rank
+// gets another communicator before the switch. One member makes a *ticket* (NCCL's unique id), and all
+// members join with the ticket.
+// Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -24,26 +25,26 @@ using wire::Incarnation;
 using wire::JobId;
 using wire::MigrationId;
 
-inline constexpr std::size_t kMaxGroups = 64;        // of a rank
-inline constexpr std::size_t kMaxTicketBytes = 512;  // of a group
+inline constexpr std::size_t kMaxGroups = 64;        // the limit for one rank
+inline constexpr std::size_t kMaxTicketBytes = 512;  // the limit for one group
 inline constexpr std::size_t kMaxGroupNameBytes = 255;
 
 struct GroupTicket {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string group;
-  Bytes ticket;  // empty: another member makes it
+  Bytes ticket;  // if empty, another member makes the ticket
   template <class A>
   decltype(auto) fields(A& a) {
     return a(group, ticket);
   }
 };
 
-// A rank that moves. It has its own migration, with plan and id like the migration of a job of one rank.
+// A rank that moves. The rank has its own migration, whose plan and id are like those of a job with one rank.
 struct MovedRank {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint32_t rank = 0;
   MigrationId migration = 0;
-  Incarnation base = 0;  // as which it runs at the source
+  Incarnation base = 0;  // the incarnation that runs at the source
   Bytes plan;            // an encoded MigrationPlan
   template <class A>
   decltype(auto) fields(A& a) {
@@ -68,21 +69,21 @@ struct GangPlan {
   std::vector<MovedRank> moved;
   std::vector<StayingRank> staying;
   std::vector<GroupTicket> tickets;
-  std::uint32_t groups_timeout_ms = 0;  // from the order to join until all groups are made
-  std::uint64_t epoch = 0;              // of the new groups; no other move has it
+  std::uint32_t groups_timeout_ms = 0;  // the limit from the order to join until all groups are made
+  std::uint64_t epoch = 0;              // the epoch of the new groups; no other move uses it
   template <class A>
   decltype(auto) fields(A& a) {
     return a(moved, staying, tickets, groups_timeout_ms, epoch);
   }
 };
-// Also refuses numbers beyond the limits above.
+// Decodes a plan. Also refuses numbers beyond the limits above.
 Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
-// Null: that rank does not move, or does not stay.
+// Returns the rank's entry. Returns null if the rank does not move, or does not stay, respectively.
 [[nodiscard]] const MovedRank* find_moved(const GangPlan& plan, std::uint32_t rank);
 [[nodiscard]] const StayingRank* find_staying(const GangPlan& plan, std::uint32_t rank);
 
-// To the node of a rank: which of its groups get other communicators if those ranks move? Answered with RankGroups, which has the
-// tickets that this rank makes; or with a Reply that gives the reason.
+// A query to the node of a rank: which of its groups get other communicators if the given ranks move? The
+// answer is RankGroups with the tickets that this rank makes, or a Reply with the reason of the failure.
 struct AskGroups {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAskGroups;
@@ -91,7 +92,7 @@ struct AskGroups {
   Incarnation incarnation = 0;
   std::uint64_t epoch = 0;
   std::vector<std::uint32_t> moved;
-  std::uint32_t timeout_ms = 0;  // for the program to answer; 0: the node's own
+  std::uint32_t timeout_ms = 0;  // the program's time to answer; for 0, the node's own setting
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, epoch, moved, timeout_ms);
@@ -101,7 +102,7 @@ struct RankGroups {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRankGroups;
   std::uint64_t request_id = 0;
-  bool knows_gang = false;  // the program has called ckpt_gang, or has named groups
+  bool knows_gang = false;  // the program has called ckpt_gang or has named groups
   std::vector<GroupTicket> groups;
   template <class A>
   decltype(auto) fields(A& a) {

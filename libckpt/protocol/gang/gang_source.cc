@@ -23,12 +23,12 @@ class SourceStepper : private Stepper<SourceState> {
   }
   Party target() const { return {Role::kTarget, s_.rank}; }
 
-  // Communicators that are made in the pause have a deadline of their own.
+  // Returns the timeout. Communicators that are made during the pause add their own time limit.
   std::uint32_t switch_timeout_ms() const {
     return timing_.switch_timeout_ms + (s_.info.overlaps ? 0 : s_.info.communicators_ms);
   }
 
-  // ---- ways out ----
+  // ---- ways to leave the migration ----
   void leave(const Reason& reason) {
     const bool holds = in<source::Holding>() != nullptr;
     s_.phase = source::Owner{s_.info.base, true, true, reason};
@@ -44,7 +44,8 @@ class SourceStepper : private Stepper<SourceState> {
     act(WriteRecord(never));
     tell_everyone(Never(reason));
   }
-  // On others' word only. A dead one cannot: the gang is restored then.
+  // Resumes the rank in the old epoch, only on statements of other parties. An exited rank cannot resume: the
+  // gang is then restored.
   void go_back(Incarnation k, const Reason& reason) {
     const auto* barrier = in<source::Barrier>();
     if (barrier == nullptr || barrier->dead) return;
@@ -113,7 +114,8 @@ class SourceStepper : private Stepper<SourceState> {
         tell(to, Precopied{});
     }
   }
-  // One that waits for the switch waits for this rank's last copy, too.
+  // Informs a source that this rank still copies: a source that waits for the switch also waits for this
+  // rank's last copy.
   void tell_source_of_copy(const Party& to) {
     if (to.role == Role::kSource) tell(to, Prepared());
   }
@@ -126,7 +128,8 @@ class SourceStepper : private Stepper<SourceState> {
     owner.recorded = true;
     write_never(owner.reason);
   }
-  // Another party may have what releases it, or lets it go back, when the coordinator is away.
+  // Queries the other parties while the coordinator is unreachable. Another party may have the statement that
+  // lets this source release its memory or return.
   void ask_others() {
     tell_coordinator(Waiting(in<source::Barrier>()->dead));
     if (in<source::Barrier>()->still) tell_coordinator(HeldStill{});
@@ -180,7 +183,8 @@ class SourceStepper : private Stepper<SourceState> {
     disarm(Timer::kPoll);
   }
   bool on(const RankHeld&) {
-    if (const auto* owner = in<source::Owner>()) {  // it was held after that was given up
+    if (const auto* owner = in<source::Owner>()) {  // the rank was held after this party had returned to the
+                                                    // old epoch
       act(ResumeRank(owner->k));
       return true;
     }
@@ -333,7 +337,8 @@ class SourceStepper : private Stepper<SourceState> {
     if (from != Party()) return false;
     return ends_here(from, body.k, Reason(ErrorCode::kAborted, "The ranks go back to the sources"));
   }
-  // Vetoes, and sources that went back: no target can ever run.
+  // Receives vetoes. The next two functions receive statements of sources that left or went back. After each
+  // of them no target can ever run.
   bool receive(const Party& from, const Relinquished& body) {
     return from.role == Role::kTarget && (!body.veto || ends_here(from, s_.info.base, body.reason));
   }
@@ -386,7 +391,7 @@ class SourceStepper : private Stepper<SourceState> {
     fence();
     return true;
   }
-  // Ignores all other messages: each statement is relayed to all parties, and not all need it.
+  // Ignores all other messages: each statement is relayed to all parties, but not every party needs it.
   template <class Other>
   bool receive(const Party& /*from*/, const Other& /*body*/) {
     return true;

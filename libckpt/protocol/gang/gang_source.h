@@ -6,9 +6,10 @@
 //   from the BARRIER:   -> Owner(n), Owner(n+2)
 //   from each but Released: -> Fenced
 //
-// With BARRIER it goes on in the old epoch on a veto, on ABORTED or CLOSED(source), or on the grant of n+2. It frees once
-// a bystander has swapped, or, without bystanders, once all targets have passed their gates. Where there is no bystander it
-// answers WITHDRAW by HELD_STILL: then it refuses to free until the coordinator has recorded KEPT.
+// A source with BARRIER continues in the old epoch on a veto, on ABORTED or CLOSED(source), or on the grant
+// of n+2. It frees its memory once a bystander has swapped. Without bystanders, it does so once all targets
+// have passed their gates. Without bystanders, it also answers WITHDRAW with HELD_STILL, and then does not
+// free its memory until the coordinator has recorded KEPT.
 #pragma once
 
 #include <set>
@@ -35,15 +36,15 @@ struct Holding {
 };
 struct Barrier {
   bool still = false;  // HELD_STILL is recorded
-  bool dead = false;   // the process is gone: only the targets can go on
+  bool dead = false;   // the process has exited: only the targets can continue
   std::optional<Reason> gives_up;
-  bool sent = false;  // its target has the last copy, or that has ended with a restart of the agent
+  bool sent = false;  // the target has the last copy, or a restart of the agent ended the copy
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 struct Owner {
   Incarnation k = 0;
-  bool never = false;     // without a BARRIER of this migration
-  bool recorded = false;  // nothing is stated before
+  bool never = false;     // the source never had a BARRIER of this migration
+  bool recorded = false;  // whether the phase is recorded; the source states nothing before
   Reason reason;
   friend bool operator==(const Owner&, const Owner&) = default;
 };
@@ -61,10 +62,10 @@ struct SourceState {
   std::variant<source::Preparing, source::Ready, source::Precopy, source::Holding, source::Barrier,
                source::Owner, source::Released, source::Fenced>
       phase;
-  Bytes payload;  // for the target
-  // Received, and asked for again after a restart.
-  bool swapped = false;         // a bystander is GONE
-  std::set<std::uint32_t> ran;  // targets past their gates
+  Bytes payload;  // the payload for the target
+  // Received statements, which are requested again after a restart.
+  bool swapped = false;         // a bystander has stated GONE
+  std::set<std::uint32_t> ran;  // the targets that have passed their gates
   bool kept = false;
   friend bool operator==(const SourceState&, const SourceState&) = default;
 };
@@ -75,7 +76,8 @@ using SourceEvent = std::variant<PrepareReceived, SourceReady, SourceRefused, Fi
 
 Result<Step<SourceState, Action>> step(const SourceState& state, const SourceEvent& event, Nanos now,
                                        const Timing& timing);
-// Restarted is fed first. Without a record the state is that of the beginning: it leaves.
+// Restores the state from the newest record. The first event must be Restarted. Without a record, the state
+// is the initial one, and the source leaves the move.
 Result<SourceState> restore_source(const GangInfo& info, std::uint32_t rank, const Record* newest);
 [[nodiscard]] bool is_closed(const SourceState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;

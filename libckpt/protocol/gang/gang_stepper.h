@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of a step of every machine of the gang: collects actions, and states things to others.
-// Threads: none. Ownership: lives for one step.
+// The part of a step that all machines of the gang share. It collects actions and sends statements to other
+// parties.
+// Threads: none. Ownership: exists for one step.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool lease_lasts() const { return s_.lease.k == k() && migration::lasts(s_.lease, now_, timing_); }
 
-  // ---- ways out ----
+  // ---- ways to leave the migration ----
   void relinquish(const Reason& reason) {
     const bool veto = unpromised();
     s_.phase = target::Relinquished{veto, reason};
@@ -54,7 +54,7 @@ class TargetStepper : private Stepper<TargetState> {
     disarm(Timer::kPoll);
   }
 
-  // ---- towards GO ----
+  // ---- steps to GO ----
   void promise_if_due() {
     if (!in<target::Verified>() || s_.leaving) return;
     if (!s_.info.overlaps && !s_.has_communicators) return;
@@ -103,7 +103,7 @@ class TargetStepper : private Stepper<TargetState> {
     auto* p = in<target::Promised>();
     if (p == nullptr || p->owner) return;
     p->owner = true;
-    s_.committed = s_.go = true;  // no source frees before
+    s_.committed = s_.go = true;  // no source frees its memory before these facts hold
     Record r = record(is_lead() ? RecordKind::kCommitted : RecordKind::kReady, k());
     r.owner = true;
     act(WriteRecord(r));
@@ -113,7 +113,8 @@ class TargetStepper : private Stepper<TargetState> {
     open_if_due();
     if (is_lead()) send_go();
   }
-  // Not before its instance is known to be there: the coordinator may have nothing more to decide after that.
+  // Reports ownership, but only when the instance is known to exist: after the report the coordinator may
+  // have nothing more to decide.
   void state_owner() {
     if (const auto* p = in<target::Promised>(); p->owner && p->in_gate) tell_coordinator(Owns(k()));
   }
@@ -139,7 +140,7 @@ class TargetStepper : private Stepper<TargetState> {
     if (p->running) tell(to, Ran(k()));
     if (to == Party()) state_owner();
   }
-  // Asks for what is missing: the lease, and the statements of other parties.
+  // Requests what is missing: the lease and the statements of other parties.
   void poll() {
     if (s_.leaving && unpromised()) return relinquish(Reason(*s_.leaving));
     if (in<target::Verified>()) {
@@ -197,7 +198,7 @@ class TargetStepper : private Stepper<TargetState> {
     return true;
   }
   bool on(const EngineFailed& e) {
-    // A verified image is whole: what happens to the link does not matter any more.
+    // A verified image is complete: the state of the link no longer matters.
     if (unpromised() && !in<target::Verified>()) relinquish(e.reason);
     return true;
   }
@@ -265,7 +266,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool on(const RecordFailed& e) {
     if (unpromised()) s_.leaving = e.reason;
-    if (in<target::Promised>()) act(EnterGate(k()));  // an instance that is gone is reported once more
+    if (in<target::Promised>()) act(EnterGate(k()));  // reports an instance that has exited again
     poll_again();
     return true;
   }
@@ -415,7 +416,8 @@ class TargetStepper : private Stepper<TargetState> {
   bool receive(const Party& from, const Never& body) {
     return from.role == Role::kSource && ends_here(from, body.reason);
   }
-  // It was never held, or the others decided that: the lead has no HELD of it, and will have none.
+  // Receives OLD of a bystander. The bystander was never held, or the other parties decided so. The lead has
+  // no HELD of this bystander and will not receive one.
   bool receive(const Party& from, const Old&) {
     if (from.role != Role::kBystander) return false;
     if (unpromised()) relinquish(Reason(ErrorCode::kAborted, to_text(from) + " goes on in the old epoch"));
@@ -432,7 +434,7 @@ class TargetStepper : private Stepper<TargetState> {
       restate(from);
     return true;
   }
-  // Ignores all other messages: each statement is relayed to all parties, and not all need it.
+  // Ignores all other messages: each statement is relayed to all parties, but not every party needs it.
   template <class Other>
   bool receive(const Party& /*from*/, const Other& /*body*/) {
     return true;

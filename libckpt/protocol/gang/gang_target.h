@@ -4,10 +4,11 @@
 //   Preparing -> Standby -> Receiving -> Verified -> Promised(k) -> Promised(k, owner)
 //   each -> Relinquished
 //
-// Verified, and its new communicators are made: it promises. Those are made ahead of the pause, or from Granted on.
-// Promised: READY(k), of the lead COMMITTED(k), which is the only decision. Relinquished before that is a veto: no GO can
-// follow. After it a target gives up only if its instance is gone, or on others' word. It passes its gate on GO, with a
-// lease of its own or as owner.
+// A target that is verified and has its new communicators promises. The communicators are made before the
+// pause, or from Granted on. The promise is the record READY(k), or at the lead COMMITTED(k), which is the
+// only decision. Relinquished before the promise is a veto: no GO can follow. After the promise a target
+// gives up only if its instance has exited, or on statements of other parties. A target passes its gate on
+// GO, with its own lease or as owner.
 #pragma once
 
 #include <set>
@@ -49,17 +50,19 @@ struct TargetState {
   std::variant<target::Preparing, target::Standby, target::Receiving, target::Verified, target::Promised,
                target::Relinquished>
       phase;
-  Bytes payload;  // for the source
+  Bytes payload;  // the payload for the source
   bool granted = false;
-  bool has_communicators = false;  // where they do not overlap: its new ones are made
+  bool has_communicators = false;  // the new communicators are made; used where they are made during the
+                                   // pause
   HeldLease lease;
-  // Received, and asked for again after a restart.
-  bool committed = false;         // by the lead
-  bool go = false;                // by the lead
-  std::set<std::uint32_t> ready;  // at the lead: targets with READY
-  std::set<std::uint32_t> held;   // at the lead: bystanders
-  std::set<std::uint32_t> gates;  // at the lead: targets in their gates
-  std::optional<Reason> leaving;  // RELINQUISHED could not be written yet: nothing else is done any more
+  // Received statements, which are requested again after a restart.
+  bool committed = false;         // the lead has committed
+  bool go = false;                // the lead has sent GO
+  std::set<std::uint32_t> ready;  // at the lead: the targets with READY
+  std::set<std::uint32_t> held;   // at the lead: the bystanders with HELD
+  std::set<std::uint32_t> gates;  // at the lead: the targets in their gates
+  std::optional<Reason> leaving;  // the reason to leave; RELINQUISHED is not written yet, and nothing else is
+                                  // done any more
   friend bool operator==(const TargetState&, const TargetState&) = default;
 };
 
@@ -70,7 +73,8 @@ using TargetEvent =
 
 Result<Step<TargetState, Action>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                        const Timing& timing);
-// Restarted is fed first. Without a record the state is that of the beginning: it relinquishes.
+// Restores the state from the newest record. The first event must be Restarted. Without a record, the state
+// is the initial one, and the target relinquishes.
 Result<TargetState> restore_target(const GangInfo& info, std::uint32_t rank, const Record* newest);
 [[nodiscard]] bool is_closed(const TargetState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const TargetState& state) noexcept;

@@ -87,29 +87,29 @@ using wire::Withdraw;
 
 // ---- records ----
 enum class RecordKind : std::uint8_t {
-  // coordinator
+  // Records of the coordinator.
   kBegun = 1,
-  kGranted,   // k = n+1
-  kReturned,  // k = n+2
+  kGranted,   // has k = n+1
+  kReturned,  // has k = n+2
   kKept,
-  kClosed,  // side, k
+  kClosed,  // has side and k
   kAborted,
   kRestored,
-  // source
+  // Records of a source.
   kBarrier = 20,
   kNever,
-  kResumed,  // k
+  kResumed,  // has k
   kReleased,
-  // target
-  kReady = 30,  // k, owner
-  kCommitted,   // k, owner
+  // Records of a target.
+  kReady = 30,  // has k and owner
+  kCommitted,   // has k and owner
   kRelinquished,
-  // bystander
+  // Records of a bystander.
   kHeld = 40,
   kLifted,
   kGone,
-  kOld,  // k
-  // source or bystander
+  kOld,  // has k
+  // Records of a source or a bystander.
   kHeldStill = 50,
   kFenced,
 };
@@ -118,7 +118,7 @@ enum class RecordKind : std::uint8_t {
 
 struct Record {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr bool kOwnForm = true;  // the side may be none
+  static constexpr bool kOwnForm = true;  // has its own encoding because the side may be unset
   template <class A>
   void fields(A& a) {
     auto side_number = static_cast<std::uint8_t>(side);
@@ -139,7 +139,7 @@ struct Record {
   Side side = Side::kInvalid;
   Reason reason;
 };
-// As tests/model/gang_transitions.txt has it: "GRANTED(n+1)".
+// Returns the name in the notation of tests/model/gang_transitions.txt, such as "GRANTED(n+1)".
 [[nodiscard]] std::string name_of(const Record& record);
 
 // ---- actions ----
@@ -180,18 +180,21 @@ using migration::RunFinalRound;
 using migration::StartPrecopy;
 using migration::StartReceiving;
 using migration::StopCopy;
-CKPT_GANG_PLAIN(HoldRank);     // take part in the gathering: RankHeld, once it stands at the common step
-CKPT_GANG_WITH_K(ResumeRank);  // let it go on in the old epoch; a repetition does nothing
-CKPT_GANG_PLAIN(EndRank);      // for a restore: end the instance that stood here
+CKPT_GANG_PLAIN(HoldRank);     // takes part in gathering; RankHeld follows once the rank waits at the common
+                               // step
+CKPT_GANG_WITH_K(ResumeRank);  // lets the rank continue in the old epoch; a repetition has no effect
+CKPT_GANG_PLAIN(EndRank);      // ends the old instance here, before a restore
 CKPT_GANG_WITH_K(
-    EnterGate);  // the target's instance resumes behind its closed gate: RankInGate, or InstanceDied
-CKPT_GANG_PLAIN(PrepareRank);           // one that stays: RankReady, or CommunicatorsFailed
-CKPT_GANG_PLAIN(PrepareCommunicators);  // CommunicatorsReady, or CommunicatorsFailed
-CKPT_GANG_PLAIN(DiscardCommunicators);  // the new ones
-CKPT_GANG_WITH_K(SwapEpoch);            // go on with the new communicators, then abort the old ones
-CKPT_GANG_PLAIN(GatherRanks);           // the coordinator holds all ranks at one step
-CKPT_GANG_PLAIN(RestoreGang);           // from its image: no instance of it is left
-// The target's gate opens for as long as the lease lasts; none: for good. Again with a later deadline: a renewal.
+    EnterGate);  // resumes the target's instance behind its closed gate; RankInGate or InstanceDied follows
+CKPT_GANG_PLAIN(PrepareRank);  // prepares a rank that stays; RankReady or CommunicatorsFailed follows
+CKPT_GANG_PLAIN(PrepareCommunicators);  // makes the communicators; CommunicatorsReady or CommunicatorsFailed
+                                        // follows
+CKPT_GANG_PLAIN(DiscardCommunicators);  // discards the new communicators
+CKPT_GANG_WITH_K(SwapEpoch);            // continues with the new communicators, then aborts the old ones
+CKPT_GANG_PLAIN(GatherRanks);           // requests that the coordinator hold all ranks at one step
+CKPT_GANG_PLAIN(RestoreGang);           // restores the gang from its image; no instance of the gang remains
+// Opens the target's gate for the duration of the lease. Without a deadline, the gate opens permanently. A
+// repetition with a later deadline renews the lease.
 struct OpenGate {
   OpenGate(Incarnation incarnation, std::optional<Nanos> until) : k(incarnation), deadline(until) {}
   friend bool operator==(const OpenGate&, const OpenGate&) = default;
@@ -227,7 +230,7 @@ using migration::StandbyReady;
 using migration::StandbyRefused;
 using migration::TimerFired;
 struct RankReady {};
-struct RankHeld {};  // it stands at the common step, and nothing is in flight
+struct RankHeld {};  // the rank waits at the common step with nothing in flight
 struct RankInGate {
   explicit RankInGate(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;

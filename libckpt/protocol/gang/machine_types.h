@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of moves of ranks as a runner of their machines names them (libckpt/runner/protocol.h). Coordinator and
-// agents have batches of their own.
+// The types for moves of ranks, under the names that a runner of their machines uses
+// (libckpt/runner/protocol.h). Coordinator and agents have their own batch types.
 #pragma once
 
 #include "libckpt/protocol/gang/gang_types.h"

@@ -29,7 +29,7 @@ template <class State, class Event>
 Result<void> AgentSwitches::apply(Held<State>& held, const Event& event, Nanos now, Batches& out) {
   CKPT_TRY(next, step(held.state, event, now, timing_));
   held.before = std::exchange(held.state, std::move(next.state));
-  // Late events of a closed migration (a pause that it had taken back) may still ask for this.
+  // Late events of a closed migration (after a canceled pause) may still request RunInstance.
   if (taken_by_later(held.state.info.job, held.state.info.migration))
     std::erase_if(next.actions, [](const Action& a) { return std::holds_alternative<RunInstance>(a); });
   if (!next.actions.empty())
@@ -63,8 +63,8 @@ void AgentSwitches::set_lease_term(std::uint32_t term_ms) {
 }
 
 Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos now) {
-  // Later records of a machine replace earlier ones, but what a migration is stands in whichever has the
-  // plan.
+  // Later records of a machine replace earlier records. The description of a migration is in the record that
+  // has the plan.
   for (const Record& record : records) {
     const auto put = [&](auto& machines, auto state) {
       auto [it, fresh] = machines.try_emplace(record.info.migration);
@@ -81,7 +81,7 @@ Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos no
       return Error(ErrorCode::kCorrupt, "A record of the coordinator in an agent's journal");
     }
   }
-  // Only a job's newest migration decides what runs now; the effects of earlier ones are done.
+  // Only a job's newest migration decides what runs now. The effects of earlier migrations are complete.
   Batches out;
   const auto wake = [&](auto& machines, auto restarted) -> Result<void> {
     for (auto& [id, held] : machines) {
@@ -138,11 +138,13 @@ Result<Batches> AgentSwitches::on_prepare(const wire::CommitMessage& message, co
                                           Nanos now) {
   if (message.from.role != Role::kCoordinator)
     return Error(ErrorCode::kProtocol, "Prepare not from the coordinator");
-  // A migration of this job that began later is known: this one is over, whatever it was (SW-3).
+  // A later migration of this job is known, so this migration is over in any case (SW-3).
   if (newest_of(message.job) > message.migration) return on_unknown(message);
   Batches out;
   CKPT_TRY(clear, end_earlier(message.job, message.migration, now, out));
-  if (!clear) return out;  // joins once its own earlier records are closed; the coordinator asks again
+  if (!clear)
+    return out;  // joins once the job's earlier migrations are closed here; the coordinator repeats
+                 // its request
   SwitchInfo info(message.migration, message.job, message.base, prepare.ranks, prepare.plan);
   if (message.to.role == Role::kSource) {
     auto& held = sources_[message.migration];
@@ -156,8 +158,8 @@ Result<Batches> AgentSwitches::on_prepare(const wire::CommitMessage& message, co
   return out;
 }
 
-// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is
-// stated.
+// Refuses an unknown migration permanently (SW-5, and the same rule at the source). The refusal is durable
+// before it is stated.
 Result<Batches> AgentSwitches::on_unknown(const wire::CommitMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
                       "This agent has no record of the migration (it was restarted, or is late)");
@@ -235,7 +237,7 @@ bool AgentSwitches::may_run_freely(JobId job, Incarnation incarnation) const {
     if (held.state.info.job != job || held.state.info.base < incarnation) continue;
     if (holds_job(held.state)) return false;
     if (id != newest || !std::holds_alternative<source::Released>(held.state.phase)) continue;
-    // Within one node it was released to this very agent.
+    // Within one node, the source released the job to this same agent.
     const TargetState* here = target(id);
     const auto* owned = here != nullptr ? std::get_if<target::Committed>(&here->phase) : nullptr;
     if (owned == nullptr || !owned->owner) return false;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A journal of one kind of records. `Traits` has
-//   Record, Key            Key: what a record is the newest of
+//   Record, Key            Key: a record is the newest of its key
 //   key_of(const Record&), plan_of(Record&), encode(const Record&), decode(bytes)
 //
-// The plan is by far the largest part of a record, and the same in all records of a key. The first one has it, later ones
-// refer to it. A file of before is read, too, and written as it is until it is compacted.
+// The plan is by far the largest part of a record, and it is equal in all records of a key. The first record
+// stores the plan, and later records refer to that record. A file in the former format is read, too, and
+// stays in that format until it is compacted.
 //
 // Threads, ownership, errors: as journal_file.h.
 #pragma once
@@ -28,7 +29,7 @@ class BasicJournal {
   using Durability = JournalFile::Durability;
   static constexpr std::uint64_t kMaxBytes = JournalFile::kMaxBytes;
 
-  // Opens or makes the file and reads what it holds.
+  // Opens or creates the file and reads its records.
   static Result<BasicJournal> open(const std::string& path) {
     Entries entries;
     const auto take = [&](std::span<const std::byte> body, bool refers, std::uint64_t at) -> Result<void> {
@@ -45,8 +46,8 @@ class BasicJournal {
     return BasicJournal(std::move(file), std::move(entries));
   }
 
-  // All records, oldest first, as read at open and appended since. Each whole: a copy for a start, or for
-  // tests.
+  // Returns all records, oldest first: those read at open and those appended since. Each record includes its
+  // plan. Makes a copy, for a start or for tests.
   [[nodiscard]] std::vector<Record> records() const {
     std::vector<Record> records;
     records.reserve(entries_.all.size());
@@ -64,15 +65,17 @@ class BasicJournal {
     entries_.keep(std::move(entry));
     return ok();
   }
-  // Space for `bytes` more is on the disk. Call before a migration begins: reserve_for() is enough for one.
+  // Reserves disk space for `bytes` more. Call this before a migration begins; reserve_for() is enough for
+  // one migration.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;
-  // In a file of before, each record of a migration has its plan.
+  // Returns the space for one migration. In a file of the former format, each record of a migration contains
+  // its plan.
   static constexpr std::uint64_t reserve_for(std::uint64_t plan_bytes) {
     return kReserveBytes + 8 * plan_bytes;
   }
   Result<void> reserve(std::uint64_t bytes = kReserveBytes) { return file_.reserve(bytes); }
-  // Rewrites the file with only the newest record of each key, without those for which `forget` is true. A newest record
-  // stays for as long as its job may be asked about (SW-3).
+  // Rewrites the file with only the newest record of each key, without the records for which `forget` returns
+  // true. A newest record must remain while other parties may query its job (SW-3).
   Result<void> compact(const std::function<bool(const Record&)>& forget) {
     std::map<Key, const Entry*> newest;
     for (const Entry& entry : entries_.all) newest[Traits::key_of(entry.record)] = &entry;
@@ -91,14 +94,15 @@ class BasicJournal {
 
  private:
   using Key = typename Traits::Key;
-  // As it is in the file.
+  // An entry in the form that the file stores.
   struct Entry {
     Record record;
-    std::optional<std::size_t> plan_at = {};  // it is without its plan, which that entry has
+    std::optional<std::size_t> plan_at = {};  // the index of the entry that has this record's plan; unset if
+                                              // the record has its own
   };
   struct Entries {
     std::vector<Entry> all;
-    std::map<Key, std::size_t> plan_at;  // the newest entry with a plan
+    std::map<Key, std::size_t> plan_at;  // the newest entry with a plan for each key
 
     [[nodiscard]] std::optional<std::size_t> plan_of(const Record& record) const {
       const auto at = plan_at.find(Traits::key_of(record));

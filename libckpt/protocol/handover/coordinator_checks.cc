@@ -7,7 +7,7 @@ namespace {
 
 using namespace coordinator;
 
-// The record that the phase stands on; none: the store was lost.
+// Returns the record that the phase depends on. Returns none if the store was lost.
 RecordKind record_of(const CoordinatorState& state) {
   static constexpr RecordKind kRecords[] = {RecordKind::kBegun, RecordKind::kGranted, RecordKind::kAborted,
                                             RecordKind::kClosed, RecordKind::kInvalid};

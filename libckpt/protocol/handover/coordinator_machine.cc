@@ -62,7 +62,7 @@ class Stepper {
   void remember(const Reason& reason) {
     if (s_.reason.text.empty()) s_.reason = reason;
   }
-  // The records here may be an older copy of what was decided.
+  // Returns whether the records here may be an older copy that lacks later decisions.
   [[nodiscard]] bool unsure() const { return s_.unsure_until != 0; }
   [[nodiscard]] Nanos term_from_now() const {
     return now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
@@ -72,7 +72,8 @@ class Stepper {
   void ask_to_prepare() {
     const Begun& b = std::get<Begun>(s_.phase);
     const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
-    // A prepared side is asked instead: one that restarted reports that it knows nothing any more.
+    // A prepared side gets a query instead: a side that restarted then reports that it no longer knows the
+    // migration.
     tell(Role::kSource, b.source_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
     tell(Role::kTarget, b.target_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
   }
@@ -87,7 +88,7 @@ class Stepper {
     s_.owner_k = s_.info.base;
     s_.phase = Aborted{};
   }
-  // Records GRANTED(k) and offers it; the lease is given when it is asked for (SW-6, SW-12).
+  // Records GRANTED(k) and offers it. The lease is granted on request (SW-6, SW-12).
   void grant(Incarnation k) {
     Granted next;
     if (const auto* g = in<Granted>()) next = *g;
@@ -137,7 +138,7 @@ class Stepper {
     if (s_.abort_wanted) act(Report(ReportKind::kAbortTooLate, k, s_.reason));
     s_.abort_wanted = false;
   }
-  // SW-12: the holder is silent and its lease is over.
+  // Grants the next incarnation if the holder is silent and its lease has expired (SW-12).
   void advance_if_due() {
     auto* g = in<Granted>();
     const Role held_by = holder(g->k);
@@ -149,11 +150,12 @@ class Stepper {
     else
       grant(g->k + 1);
   }
-  // A wanted abort is asked of the target before it is granted again (SW-7).
+  // Returns whether the grant is withheld. A wanted abort is first requested from the target (SW-7).
   [[nodiscard]] bool withheld(const Granted& g) const {
     return s_.abort_wanted && g.committed == 0 && holder(g.k) == Role::kTarget;
   }
-  // A restarted coordinator that knows too little would lend to one side while the other has a lease.
+  // Returns whether the side may get a lease. A restarted coordinator with incomplete records could otherwise
+  // lend to one side while the other has a lease.
   [[nodiscard]] bool may_lend_to(Role party) const {
     return now_ >= s_.unsure_until || s_.answered[1 - index_of(party)];
   }
@@ -174,8 +176,7 @@ class Stepper {
     tell(holder(g->k), wire::Commit(g->k));
   }
 
-  // ---- FORGOTTEN ----
-  // True if `m` shows that there were records beyond those here.
+  // ---- FORGOTTEN ---- Returns true if `m` shows that there were later records than those here.
   [[nodiscard]] bool knows_more(const Message& m) const {
     if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
     const bool source = m.from == Role::kSource;
@@ -202,7 +203,8 @@ class Stepper {
     act(Report(ReportKind::kForgotten, s_.info.base, s_.reason));
     poll_forgotten();
   }
-  // A side that has not gone past its barrier, or committed, leaves. The others report their record.
+  // Requests an abort from both sides. A side that has not passed its barrier or committed leaves. The other
+  // sides report their record.
   void poll_forgotten() {
     send_both(wire::GiveUp(s_.reason));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
@@ -236,7 +238,8 @@ class Stepper {
       f.source_waits = true;
     }
   }
-  // Both have answered, and the job may go on on either side: the later incarnation is the one that ran last.
+  // Grants again when both sides have answered and the job may continue on either side. The later incarnation
+  // is the one that ran last.
   void grant_again_if_due() {
     const auto* f = in<Forgotten>();
     if (f == nullptr || !f->source_waits || f->target_k == 0) return;
@@ -274,7 +277,7 @@ class Stepper {
     return true;
   }
   bool on(const AbortRequested& e) {
-    if (is_closed(s_) || in<Forgotten>()) return true;  // Forgotten asks for nothing else
+    if (is_closed(s_) || in<Forgotten>()) return true;  // a Forgotten migration already requests an abort
     if (const auto* g = in<Granted>()) {
       if (g->committed != 0) {
         act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
@@ -313,7 +316,7 @@ class Stepper {
     }
     if (!g && !f) return false;
     if (e.side == Side::kTarget) {
-      // Nobody may throw the source's image away for one that is not known to be whole.
+      // The source's image must not be discarded for a target image that is not known to be complete.
       if (g ? !g->verified && g->committed == 0 : f->target_k == 0) return false;
       remember(Reason(ErrorCode::kAborted, "Resolved at the target by an operator"));
       close(Side::kTarget, ReportKind::kClosedTarget);
@@ -371,7 +374,7 @@ class Stepper {
       ask_to_prepare();
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else if (auto* g = in<Granted>()) {
-      // SW-9: every lease it may have given lasts one full term from now.
+      // SW-9: every lease that the coordinator may have granted lasts one full term from now.
       g->lease_until = s_.unsure_until;
       tell(holder(g->k), wire::Commit(g->k));
       send_both(wire::Query{});
@@ -405,7 +408,8 @@ class Stepper {
     auto& mine = from == Role::kSource ? b.source_payload : b.target_payload;
     mine = body.payload;
     if (!b.source_payload || !b.target_payload) return true;
-    // Said again by a side that has not received Start (or has: then it ignores it).
+    // A side repeats this if it has not received Start. A side that has received Start ignores the
+    // repetition.
     if (!both_before || from == Role::kSource) tell(Role::kSource, wire::Start(*b.target_payload));
     if (!both_before || from == Role::kTarget) tell(Role::kTarget, wire::Start(*b.source_payload));
     if (!both_before) act(Report(ReportKind::kPrepared));
@@ -433,13 +437,14 @@ class Stepper {
   }
   bool receive_begun(Role from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
-    // After a restart the coordinator may receive this before the target reported again that it is prepared.
+    // After a restart, the coordinator may receive this before the target has reported again that it is
+    // prepared.
     if (from != Role::kSource) return false;
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
     return true;
   }
-  // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort
-  // lets it go.
+  // Handles a source that waits with BARRIER although nothing was granted (after an operator's journal
+  // restore). The abort lets the source continue.
   bool receive_begun(Role from, const wire::Query&) {
     if (from == Role::kSource) want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
     return true;
@@ -506,7 +511,8 @@ class Stepper {
     close_for_source();
     return true;
   }
-  // An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED itself.
+  // Handles RESUMED. An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED
+  // itself.
   bool receive_granted(Role from, Granted& g, const wire::Resumed& body) {
     if (from != Role::kSource) return false;
     g.source_waits = g.source_waits || !body.owner;
@@ -526,7 +532,7 @@ class Stepper {
     restate(from, g);
     return true;
   }
-  // Late: this was settled before the grant.
+  // Ignores a late message: its question was settled before the grant.
   bool receive_granted(Role /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
   bool receive_granted(Role /*from*/, Granted& /*g*/, const wire::Refused& body) {
     return want_abort(body.reason), true;
@@ -537,7 +543,7 @@ class Stepper {
   }
   void restate(Role to, const Granted& g) {
     if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
-    // Relayed only while its runner is there: RUNS makes the other side free its image.
+    // RUNS is relayed only while its sender is connected, because RUNS makes the other side free its image.
     if (to == Role::kSource && g.ran_target != 0 && answered_lately(Role::kTarget))
       relay(Role::kTarget, to, wire::Ran(g.ran_target));
     if (to == Role::kTarget && g.ran_source != 0 && answered_lately(Role::kSource))

@@ -5,11 +5,11 @@
 //   Begun -> Granted(k) -> Closed(source|target)
 //      \---> Aborted
 //
-// Forgotten: a store was lost, or an older copy of it came back. Then an agent knows more of the migration
-// than the records here. Nothing is decided until no lease that may have been given lasts; then both sides'
-// answers decide (docs/protocol.md). A restarted coordinator cannot know that its records are old. Until the
-// other side has answered, or a term is over, it lends nothing. An abort is asked of the sides although
-// nothing was granted.
+// Forgotten: a store was lost or replaced by an older copy. An agent then knows more of the migration than
+// the records here. Nothing is decided until every lease that may have been granted has expired; then both
+// sides' answers decide (docs/protocol.md). A restarted coordinator cannot know whether its records are old.
+// It grants no lease until the other side has answered or one term has passed. An abort is requested from the
+// sides although nothing was granted.
 #pragma once
 
 #include <array>
@@ -20,20 +20,21 @@ namespace ckpt::migration {
 
 namespace coordinator {
 struct Begun {
-  std::optional<Bytes> source_payload;  // set: Prepared received
+  std::optional<Bytes> source_payload;  // set once Prepared was received
   std::optional<Bytes> target_payload;
   friend bool operator==(const Begun&, const Begun&) = default;
 };
 struct Granted {
   Incarnation k = 0;
-  Nanos lease_until = 0;  // the last lease that may have been given for k, as the grantor sees it
-  bool lent = false;      // a lease for k was given in this life of the coordinator
-  bool withheld = false;  // one was asked for, and waits for the other side's answer
+  Nanos lease_until = 0;  // the end of the last lease that may have been granted for k, by the grantor's
+                          // clock
+  bool lent = false;      // a lease for k was granted since the coordinator started
+  bool withheld = false;  // a lease was requested, and waits for the other side's answer
   bool verified = false;
-  Incarnation committed = 0;   // COMMITTED received
-  Incarnation ran_target = 0;  // RUNS received
+  Incarnation committed = 0;   // the incarnation of the received COMMITTED
+  Incarnation ran_target = 0;  // the incarnation of the received RUNS
   Incarnation ran_source = 0;
-  bool source_waits = false;  // the source asked, so it is paused with BARRIER
+  bool source_waits = false;  // the source has sent a query, so it is paused with BARRIER
   friend bool operator==(const Granted&, const Granted&) = default;
 };
 struct Aborted {
@@ -47,13 +48,13 @@ struct Closed {
   bool target_knows = false;
   friend bool operator==(const Closed&, const Closed&) = default;
 };
-// No record has this: only the agents' reports are known. The fields are their reports after
+// A phase without a record: only the agents' reports are known. The fields are the agents' reports after
 // `undecided_until`.
 struct Forgotten {
-  Nanos undecided_until = 0;  // until then a lease may last that was given before
-  bool source_waits = false;  // with BARRIER, or with RESUMED(source_k) under a lease
-  Incarnation source_k = 0;   // 0: it has not run since its barrier
-  Incarnation target_k = 0;   // COMMITTED received; 0: not received
+  Nanos undecided_until = 0;  // the time until which an earlier lease may last
+  bool source_waits = false;  // the source waits with BARRIER, or with RESUMED(source_k) under a lease
+  Incarnation source_k = 0;   // 0 if the source has not run since its barrier
+  Incarnation target_k = 0;   // the incarnation of the received COMMITTED; 0 if none was received
   friend bool operator==(const Forgotten&, const Forgotten&) = default;
 };
 }  // namespace coordinator
@@ -64,13 +65,14 @@ struct CoordinatorState {
                coordinator::Forgotten>
       phase;
   bool abort_wanted = false;
-  Reason reason;                              // of the abort, or the first failure reported
-  std::optional<wire::Resumed> resumed = {};  // what the source stated, to be relayed to the target
-  Incarnation owner_k = 0;                    // once closed: the incarnation that the owner reports; 0 before
-  std::array<bool, 2> connected{};            // [0] source, [1] target
+  Reason reason;                              // the reason of the abort, or the first failure reported
+  std::optional<wire::Resumed> resumed = {};  // the source's statement, to be relayed to the target
+  Incarnation owner_k = 0;          // once closed: the incarnation that the owner reports; before: 0
+  std::array<bool, 2> connected{};  // [0] for the source, [1] for the target
   std::array<Nanos, 2> last_message{};
-  Nanos unsure_until = 0;          // of a restarted one: a lease may last that is not in these records
-  std::array<bool, 2> answered{};  // since the restart, in accordance with the records
+  Nanos unsure_until = 0;          // after a restart: the time until which a lease may last that is missing
+                                   // in these records
+  std::array<bool, 2> answered{};  // the side has answered since the restart, consistently with the records
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 
@@ -88,7 +90,7 @@ struct AgentDisconnected {
   explicit AgentDisconnected(Side which) : side(which) {}
   Side side;
 };
-// The operator's word (or a fence command's proof) that the other side is dead.
+// The operator's confirmation (or a fence command's proof) that the other side is dead.
 struct ResolveRequested {
   explicit ResolveRequested(Side keep) : side(keep) {}
   Side side;
@@ -101,14 +103,16 @@ using CoordinatorEvent =
 Result<Step<CoordinatorState>> step(const CoordinatorState& state, const CoordinatorEvent& event, Nanos now,
                                     const Timing& timing);
 Result<CoordinatorState> restore_coordinator(const Record& newest);
-// The coordinator of a migration that agents report and that has no record. No earlier lease lasts beyond
-// `undecided_until`. The first event is Restarted.
+// Returns the state of a migration that agents report and that has no record. No earlier lease lasts beyond
+// `undecided_until`. The first event must be Restarted.
 CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until);
 
-[[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin
-[[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;  // closed, and both sides know it
-// Once closed: the incarnation of the owner, the `base` of the job's next migration; 0 while the owner has
-// not reported it.
+// whether the outcome is recorded: migration m+1 of the job may begin
+[[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
+// whether the migration is closed and both sides know it
+[[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;
+// Returns, once closed, the incarnation of the owner, which is the `base` of the job's next migration.
+// Returns 0 while the owner has not reported it.
 [[nodiscard]] inline Incarnation owner_incarnation(const CoordinatorState& state) noexcept {
   return is_closed(state) ? state.owner_k : 0;
 }

@@ -24,7 +24,7 @@ Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Na
     CKPT_TRY(state, restore_coordinator(record));
     switches_[record.info.migration] = {state, state, false};
   }
-  // An agent that missed the end of an older migration asks by itself.
+  // An agent that missed the end of an older migration sends a query without a request.
   for (const auto& [id, held] : switches_) newest_[held.state.info.job] = id;
   Batches out;
   for (auto& [id, held] : switches_) {
@@ -40,7 +40,7 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
     return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
                                           wire::migration_text(open->info.migration) +
                                           " already; wait for it or abort it");
-  // Ids ascend within a job only: migrations of different jobs may begin in another order than their ids.
+  // Ids ascend only within a job. Migrations of different jobs may begin in another order than their ids.
   const auto newest = newest_.find(info.job);
   const bool is_older = newest != newest_.end() && newest->second >= info.migration;
   if (is_older || switches_.contains(info.migration))
@@ -101,7 +101,7 @@ Result<Batches> CoordinatorSwitches::record_failed(SwitchKey key, const Reason& 
   Batches out;
   const auto it = switches_.find(key.migration);
   if (it == switches_.end()) return out;
-  if (it->second.fresh) {  // BEGUN could not be written: it never began
+  if (it->second.fresh) {  // BEGUN could not be written: the migration never began
     switches_.erase(it);
     return out;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of the coordinator: one machine per migration, one open migration per job (SW-3). Pure; see
-// agent_switches.h. Threads: one.
+// All switches of the coordinator: one machine per migration, and one open migration per job (SW-3). It is
+// pure; see agent_switches.h.
+// Threads: one.
 #pragma once
 
 #include <map>
@@ -16,21 +17,22 @@ class CoordinatorSwitches {
   explicit CoordinatorSwitches(Timing timing) : timing_(timing) {}
 
   Result<Batches> restore(std::span<const Record> records, Nanos now);
-  // kRefused while another migration of the job is open. The caller gives a migration id above every earlier
-  // one.
+  // Begins a migration. Returns kRefused while another migration of the job is open. The caller gives each
+  // migration an id above every earlier one.
   Result<Batches> begin(SwitchInfo info, bool source_connected, bool target_connected, Nanos now);
-  // An agent has a switch of which nothing is known here: the store was lost, or is an older copy. Both sides
-  // are asked about it, and it is not decided before every lease that was given is over. An error if it is
-  // known.
+  // Recovers a switch that an agent has and that is unknown here: the store was lost, or is an older copy.
+  // Both sides are queried. Nothing is decided before every granted lease has expired. Returns an error if
+  // the switch is known.
   Result<Batches> recover(SwitchInfo info, Nanos now);
-  // Messages of unknown migrations are an error: the coordinator never forgets one that an agent may still
-  // hold.
+  // Delivers a message. A message of an unknown migration is an error: the coordinator never forgets a
+  // migration that an agent may still have.
   Result<Batches> on_message(const wire::CommitMessage& message, Nanos now);
   Result<Batches> on_event(MigrationId migration, const CoordinatorEvent& event, Nanos now);
   Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
 
   [[nodiscard]] const CoordinatorState* find(MigrationId migration) const;
-  [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // not closed yet
+  [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // returns the job's migration that is not
+                                                                   // closed yet
   void forget(JobId job);
   void forget_migration(MigrationId migration);
 
@@ -38,14 +40,14 @@ class CoordinatorSwitches {
   struct Held {
     CoordinatorState state;
     CoordinatorState before;
-    bool fresh = true;  // BEGUN may still fail
+    bool fresh = true;  // the record BEGUN may still fail
   };
   Result<void> apply(Held& held, const CoordinatorEvent& event, Nanos now, Batches& out);
 
   Timing timing_;
-  Nanos leases_over_ = 0;  // that were given before restore()
+  Nanos leases_over_ = 0;  // the time at which all leases from before restore() have expired
   std::map<MigrationId, Held> switches_;
-  std::map<JobId, MigrationId> newest_;  // the only one of a job that may be open
+  std::map<JobId, MigrationId> newest_;  // each job's only migration that may be open
 };
 
 }  // namespace ckpt::migration

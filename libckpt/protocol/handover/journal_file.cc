@@ -16,13 +16,13 @@
 namespace ckpt::migration {
 namespace {
 
-// File: 8 bytes "GPMJRNL2", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32,
-// index u32, body}, then zeroes. The index counts frames, so an old frame that survived a rewrite is never
-// taken for a new one. Of version 1 all frames are whole.
+// The file format: 8 bytes "GPMJRNL2", then frames at multiples of 8, then zeros. A frame is {magic u32,
+// length u32, crc32 of the body u32, index u32, body}. The index counts frames, so that an old frame that
+// survived a rewrite is never taken for a new frame. In version 1, all frames are complete.
 constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
 constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
-constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // its plan is that of an earlier one
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // the record's plan is in an earlier record
 constexpr std::uint64_t kStepBytes = 64 << 10;
 constexpr std::uint32_t kMaxRecordBytes = 4 << 20;
 
@@ -47,7 +47,7 @@ struct Frame {
   std::span<const std::byte> body;
 };
 
-// An intact one at `at`.
+// Returns the intact frame at `at`, if there is one.
 std::optional<Frame> frame_at(const std::string& text, std::uint64_t at) {
   FrameHead head{};
   if (at + sizeof head > text.size()) return std::nullopt;
@@ -69,7 +69,8 @@ std::vector<std::byte> make_frame(std::span<const std::byte> body, std::uint32_t
   return frame;
 }
 
-// kRefused: the disk is full, and not one byte was written. kIo and others: some may have been.
+// Writes the bytes. Returns kRefused if the disk is full and no byte was written. After kIo and other errors,
+// some bytes may have been written.
 Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at, const std::string& path) {
   bool touched = false;
   while (!bytes.empty()) {
@@ -94,7 +95,7 @@ Result<void> sync(int fd, const std::string& path) {
   return ok();
 }
 
-// A new or renamed file is durable only with its folder.
+// Syncs the folder: a new or renamed file is durable only after that.
 Result<void> sync_folder_of(const std::string& path) {
   const std::string folder = path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/') + 1);
   UniqueFd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -145,7 +146,7 @@ Result<std::uint64_t> JournalFile::read_frames(const std::string& text, const Ta
 
 Result<void> JournalFile::load(const Take& take) {
   CKPT_TRY(text, read_file(path_, kMaxBytes));
-  // New, or its maker died before the first sync: nothing was stated from it.
+  // The file is new, or its creator exited before the first sync. No message was stated from it.
   if (text.size() < sizeof kFileMagic) return start();
   may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
   if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
@@ -167,7 +168,7 @@ Result<void> JournalFile::load(const Take& take) {
   return sync(fd_.get(), path_);
 }
 
-// Clean when it fails: the file is as long as before.
+// Extends the file. On failure the file's length is unchanged.
 Result<void> JournalFile::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
@@ -222,7 +223,7 @@ Result<void> JournalFile::replace(const std::vector<Body>& bodies) {
   ::unlink(next_path.c_str());
   const auto nothing = [](std::span<const std::byte>, bool, std::uint64_t) { return ok(); };
   CKPT_TRY(next, open(next_path, nothing));
-  // As one piece: no reader opens this file before it has its name, so it needs one sync.
+  // One buffer for all frames: no reader opens this file before its rename, so one sync is enough.
   std::vector<std::byte> frames;
   for (const Body& body : bodies) {
     const auto frame = make_frame(body, next.frames_++);

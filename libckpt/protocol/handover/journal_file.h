@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a journal: framed bodies, each durable (fdatasync) before append() returns.
 //
-// The file is extended ahead in zeroed, synced steps, so an append in the pause is one overwrite and one
-// fdatasync without metadata. A full disk shows at reserve(), before a migration touches anything. A torn
-// last frame (its append never returned) is cut off when the file is opened. A damaged frame with intact
-// ones behind it is kCorrupt: nothing is guessed.
+// The file is extended ahead of use, in zeroed and synced steps. An append during the pause is therefore one
+// overwrite and one fdatasync without metadata. A full disk is detected at reserve(), before a migration
+// changes anything. A torn last frame is cut off when the file is opened, because its append never returned.
+// A damaged frame with intact frames after it is kCorrupt: nothing is guessed.
 //
-// Threads: one at a time. Ownership: holds the file, locked (flock): a second opener gets kRefused. Errors:
-// append and reserve fail cleanly with kRefused (no space, size limit), nothing written. kIo means that the
-// frame's fate is unknown: the process must end and read its journal again.
+// Threads: one at a time. Ownership: holds the file with a lock (flock); a second opener gets kRefused.
+// Errors: append and reserve fail cleanly with kRefused (no space, size limit) and write nothing. kIo means
+// that the state of the frame is unknown: the process must end and read its journal again.
 #pragma once
 
 #include <cstddef>
@@ -27,40 +27,44 @@ namespace ckpt::migration {
 class JournalFile {
  public:
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{256}
-                                             << 20;  // of the file; beyond it append refuses
+                                             << 20;  // the limit of the file's size, beyond which append
+                                                     // refuses
   using Body = std::vector<std::byte>;
-  // An intact frame at byte `at`. An error of it is open()'s.
+  // Receives an intact frame at byte `at`. open() returns its error.
   using Take = std::function<Result<void>(std::span<const std::byte> body, bool refers, std::uint64_t at)>;
 
-  // Opens or makes the file (mode 0600), and hands out what it holds, oldest first.
+  // Opens or creates the file (mode 0600) and passes its frames to `take`, oldest first.
   static Result<JournalFile> open(const std::string& path, const Take& take);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
+  // the number of bytes that open() cut off
+  [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
-  // By the file's version: frames that refer to earlier ones may be appended.
+  // Returns whether the file's version allows frames that refer to earlier frames.
   [[nodiscard]] bool may_refer() const noexcept { return may_refer_; }
 
-  // The file as it is now: its first `bytes` bytes are whole frames, whatever is appended or replaced later.
+  // The file in its current state. Its first `bytes` bytes remain complete frames after later appends and
+  // replacements.
   struct Copy {
     UniqueFd fd;
     std::uint64_t bytes = 0;
   };
   [[nodiscard]] Result<Copy> copy() const;
 
-  // kWritten survives the process, but no power cut: for records of what does not survive that either.
+  // The durability of an append. kWritten survives the process but not a power failure. It is for records
+  // about things that do not survive a power failure either.
   enum class Durability : std::uint8_t { kSynced, kWritten };
   Result<void> append(std::span<const std::byte> body, bool refers, Durability durability);
-  // Space for `bytes` more is on the disk.
+  // Reserves disk space for `bytes` more.
   Result<void> reserve(std::uint64_t bytes);
-  // Holds these whole bodies and nothing else, renamed into place.
+  // Replaces the contents with these complete bodies, by a rename.
   Result<void> replace(const std::vector<Body>& bodies);
 
  private:
   JournalFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<void> load(const Take& take);
   Result<void> start();
-  // Returns where they end. The header has been checked.
+  // Reads the frames and returns the end of the last one. The header has already been checked.
   Result<std::uint64_t> read_frames(const std::string& text, const Take& take);
   Result<void> extend(std::uint64_t wanted_end);
 
@@ -68,10 +72,10 @@ class JournalFile {
   UniqueFd fd_;
   std::uint32_t frames_ = 0;
   bool may_refer_ = true;
-  std::uint64_t end_ = 0;       // behind the last frame
-  std::uint64_t capacity_ = 0;  // zeroed and synced up to here
+  std::uint64_t end_ = 0;       // the end of the last frame
+  std::uint64_t capacity_ = 0;  // the end of the zeroed and synced part
   std::uint64_t torn_bytes_ = 0;
-  bool broken_ = false;  // an append with unknown fate
+  bool broken_ = false;  // an append failed with an unknown result
 };
 
 }  // namespace ckpt::migration

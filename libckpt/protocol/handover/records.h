@@ -25,17 +25,17 @@ using wire::Side;
 
 enum class RecordKind : std::uint8_t {
   kInvalid = 0,
-  // coordinator
+  // Records of the coordinator.
   kBegun = 1,
-  kGranted = 2,  // k
+  kGranted = 2,  // has k
   kAborted = 3,
-  kClosed = 4,  // side
-  // source
+  kClosed = 4,  // has side
+  // Records of the source.
   kBarrier = 10,
-  kResumed = 11,  // k, owner, never_barrier
+  kResumed = 11,  // has k, owner, never_barrier
   kReleased = 12,
-  // target
-  kCommitted = 20,  // k, owner
+  // Records of the target.
+  kCommitted = 20,  // has k and owner
   kRelinquished = 21,
 };
 [[nodiscard]] bool is_known(RecordKind kind) noexcept;
@@ -53,9 +53,9 @@ struct SwitchInfo {
 
   MigrationId migration = 0;
   JobId job = 0;
-  Incarnation base = 0;  // n
+  Incarnation base = 0;  // the incarnation n
   std::vector<RankPlace> ranks;
-  Bytes plan;  // the control plane's own; the machines only carry it
+  Bytes plan;  // opaque data of the control plane, which the machines only carry
 };
 
 struct Record {
@@ -70,11 +70,11 @@ struct Record {
   SwitchInfo info;
   Role party = Role::kCoordinator;
   RecordKind kind = RecordKind::kInvalid;
-  Incarnation k = 0;           // GRANTED, RESUMED, COMMITTED
-  bool owner = false;          // RESUMED, COMMITTED: runs without a lease from here on
-  bool never_barrier = false;  // RESUMED: this migration never had and never gets a BARRIER
-  std::uint8_t side = 0;       // CLOSED: a wire::Side
-  Reason reason;               // ABORTED, RELINQUISHED, RESUMED
+  Incarnation k = 0;           // in GRANTED, RESUMED, COMMITTED
+  bool owner = false;          // in RESUMED, COMMITTED: the instance runs without a lease from now on
+  bool never_barrier = false;  // in RESUMED: this migration never had and never gets a BARRIER
+  std::uint8_t side = 0;       // in CLOSED: a wire::Side
+  Reason reason;               // in ABORTED, RELINQUISHED, RESUMED
 };
 
 [[nodiscard]] std::vector<std::byte> encode_record(const Record& record);

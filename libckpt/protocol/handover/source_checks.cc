@@ -12,7 +12,8 @@ const Phase* in(const SourceState& state) {
   return std::get_if<Phase>(&state.phase);
 }
 
-// The incarnation that its record lets it run as. None: with BARRIER, and once released.
+// Returns the incarnation that the source's record lets it run as. Returns nullopt with BARRIER and after the
+// release.
 std::optional<Incarnation> may_run_as(const SourceState& state) {
   if (const auto* leased = in<Leased>(state)) return leased->k;
   if (const auto* owner = in<Owner>(state)) return owner->k;

@@ -14,9 +14,10 @@ struct Overload : F... {
   using F::operator()...;
 };
 template <class... F>
-Overload(F...) -> Overload<F...>;  // g++ does without, clang 14 does not
+Overload(F...) -> Overload<F...>;  // clang 14 needs this deduction guide; g++ does not
 
-// One step being made: a copy of the state, and the actions so far. Handlers return false for what cannot be.
+// A step in progress: a copy of the state, and the actions so far. Handlers return false for impossible
+// events.
 class Stepper {
  public:
   Stepper(const SourceState& state, Nanos now, const Timing& timing)
@@ -54,7 +55,7 @@ class Stepper {
     send_both(wire::Resumed(owner.k, true, true, owner.reason));
   }
 
-  // Leaves before BARRIER. The record makes it final: no manifest of this migration will ever leave.
+  // Leaves before BARRIER. The record makes the decision final: this migration never sends a manifest.
   void leave(const Reason& reason, bool own_failure) {
     const bool was_pausing = in<Pausing>() != nullptr;
     const bool was_preparing = in<Preparing>() != nullptr;
@@ -78,7 +79,7 @@ class Stepper {
     s_.phase = Pausing{};
   }
 
-  // BARRIER or Leased: the job belongs to the source for good again.
+  // Makes the source the permanent owner of the job, from BARRIER or Leased.
   void become_owner(Incarnation k, bool dead, const Reason& reason) {
     Record r = record(RecordKind::kResumed, k);
     r.owner = true;
@@ -107,7 +108,7 @@ class Stepper {
     act(DisarmTimer(Timer::kLease));
   }
 
-  // When a lease that this side gives, or gave, at this moment is over for certain (SW-9).
+  // Returns the time at which a lease that this side grants now has certainly expired (SW-9).
   Nanos end_of_lending() const {
     return now_ + static_cast<Nanos>(timing_.lend_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
   }
@@ -117,7 +118,7 @@ class Stepper {
     tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
   }
 
-  // States the record, or the volatile progress, again.
+  // Repeats the statement of the record, or the volatile progress.
   void restate(Role to) {
     std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Precopy& p) {
@@ -126,7 +127,7 @@ class Stepper {
                         },
                         [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Barrier&) {
-                          // A question is how the coordinator learns that this side waits with BARRIER.
+                          // The query informs the coordinator that this side waits with BARRIER.
                           if (to == Role::kCoordinator) tell(to, wire::Query{});
                         },
                         [&](const Leased& p) {
@@ -189,7 +190,7 @@ class Stepper {
       s_.phase = Barrier{};
       return true;
     }
-    // The barrier was reached after the pause had been given up.
+    // The job reached the barrier after the pause had been canceled.
     if (const auto* p = in<Owner>()) {
       act(RunInstance(p->k, std::nullopt));
       return true;
@@ -205,7 +206,7 @@ class Stepper {
     if (before_barrier()) {
       leave(e.reason, true);
     } else if (auto* p = in<Barrier>()) {
-      // Only the target knows now whether it has everything; it is asked to give up if not.
+      // Only the target knows now whether it has all data. The target is requested to give up if it does not.
       tell(Role::kCoordinator, wire::Failed(e.reason));
       give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));
@@ -273,7 +274,7 @@ class Stepper {
     }
     return false;
   }
-  // The first reason is the one that counts.
+  // Gives up; only the first reason is stored.
   void give_up(Barrier& p, const Reason& why) {
     if (!p.gives_up) p.gives_up = why;
     ask_target(p);
@@ -300,7 +301,8 @@ class Stepper {
     if (before_barrier()) {
       const bool was_pausing = in<Pausing>() != nullptr;
       s_.phase = Owner{s_.info.base, true, false, false, e.reason};
-      // First: the target's mover notices the end by itself, and its message then is not the reason.
+      // The failure is sent first. The target's mover detects the end of the copy itself and reports it, but
+      // its report is not the reason.
       tell(Role::kCoordinator, wire::Failed(e.reason));
       act(StopCopy{});
       if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
@@ -379,7 +381,7 @@ class Stepper {
     if (from != Role::kCoordinator) return false;
     if (body.side == Side::kSource)
       return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
-    // The source's image is void (SW-15, second half, or RELEASED was received already).
+    // The source's image is void (SW-15, second half), or the target already received RELEASED.
     if (in<Barrier>() || in<Leased>())
       release();
     else if (in<Released>())
@@ -391,7 +393,7 @@ class Stepper {
   bool receive(Role from, const wire::Relinquished& body) {
     return from == Role::kTarget && ends_here(from, body.reason);
   }
-  // ABORTED, CLOSED(source) or RELINQUISHED: all mean that the target never runs (again).
+  // Handles ABORTED, CLOSED(source) or RELINQUISHED: each means that the target never runs (again).
   bool ends_here(Role from, const Reason& reason) {
     if (before_barrier()) {
       leave(reason, false);
@@ -436,7 +438,8 @@ class Stepper {
     }
     return true;
   }
-  // SW-10. Only a target that has committed asks, and only one whose lease is over.
+  // Handles a request for a lease (SW-10). Only a target that has committed and whose lease has expired sends
+  // it.
   bool receive(Role from, const wire::LeaseRequest& body) {
     if (from != Role::kTarget || before_barrier()) return false;
     if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
@@ -473,7 +476,7 @@ class Stepper {
     act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     s_.phase = Leased{k, false, false, k, std::move(lease)};
   }
-  // Messages that no source receives.
+  // Rejects messages that no source receives.
   template <class Body>
   bool receive(Role /*from*/, const Body& /*body*/) {
     return false;

@@ -6,12 +6,12 @@
 //        \________\__________\_________\           \--> Leased(k) -> Owner      (SW-12, first half)
 //                                       `-> Owner <-----'                       (the source keeps it)
 //
-// The job is paused only after the coordinator sent Granted: without it a pause would be in vain. Leaving
-// before BARRIER is recorded as RESUMED(n, owner, never_barrier). This migration's final manifest will never
-// exist, so the coordinator may close for the source without an answer of the target.
-// A source with BARRIER lends to a target that has committed and that the coordinator does not answer
-// (SW-10). Until that is over it takes no grant itself. A restarted one cannot know whether it has lent, so
-// it waits for a whole term.
+// The job is paused only after the coordinator sent Granted: a pause without it would be wasted. Leaving
+// before BARRIER is recorded as RESUMED(n, owner, never_barrier). This migration's final manifest will then
+// never exist, so the coordinator may close for the source without an answer of the target. A source with
+// BARRIER lends to a target that has committed and cannot reach the coordinator (SW-10). The source takes no
+// grant itself until that lease has expired. A restarted source cannot know whether it has lent, so it waits
+// for a whole term.
 #pragma once
 
 #include <optional>
@@ -36,13 +36,13 @@ struct Precopy {
 struct Pausing {
   friend bool operator==(const Pausing&, const Pausing&) = default;
 };
-// BARRIER is durable: may not run by itself any more.
+// BARRIER is durable: the instance may no longer run without permission.
 struct Barrier {
-  std::optional<Reason> gives_up;  // why it asks the target, too
-  bool dead = false;               // the paused process is gone: only the target can go on
+  std::optional<Reason> gives_up;  // the reason for which the source also requests that the target give up
+  bool dead = false;               // the paused process has exited: only the target can continue
   Incarnation offered = 0;
   HeldLease lease;
-  Nanos lent_until = 0;  // the target may run under this side's lease until then
+  Nanos lent_until = 0;  // the time until which the target may run under this side's lease
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 // RESUMED(k) under the coordinator's lease.
@@ -58,7 +58,7 @@ struct Owner {
   Incarnation k = 0;
   bool never_barrier = false;
   bool recorded = false;
-  bool dead = false;  // the job's process is gone
+  bool dead = false;  // the job's process has exited
   Reason reason;
   friend bool operator==(const Owner&, const Owner&) = default;
 };
@@ -72,7 +72,7 @@ struct SourceState {
   std::variant<source::Preparing, source::Ready, source::Precopy, source::Pausing, source::Barrier,
                source::Leased, source::Owner, source::Released>
       phase;
-  Bytes payload = {};  // for the target, once prepared; volatile
+  Bytes payload = {};  // the payload for the target, once prepared; it is volatile
   friend bool operator==(const SourceState&, const SourceState&) = default;
 };
 
@@ -85,10 +85,10 @@ struct SourceRefused {
   explicit SourceRefused(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-struct FirstRoundDone {};         // also when there is none (stop-copy)
-struct PrecopyConverged {};       // the engine would switch now (or must, at its limit); may be repeated
-struct JobPaused {};              // all ranks stand at the barrier, nothing in flight
-struct FinalDataAcknowledged {};  // the final manifest was acknowledged by the target's mover
+struct FirstRoundDone {};         // sent even if there is no first round (stop-copy)
+struct PrecopyConverged {};       // the engine would switch now (or must, at its limit); the event may repeat
+struct JobPaused {};              // all ranks wait at the barrier with nothing in flight
+struct FinalDataAcknowledged {};  // the target's mover has acknowledged the final manifest
 
 using SourceEvent =
     std::variant<PrepareReceived, SourceReady, SourceRefused, FirstRoundDone, PrecopyConverged, JobPaused,
@@ -98,11 +98,13 @@ using SourceEvent =
 Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& event, Nanos now,
                                const Timing& timing);
 
-// The state by the newest record of a migration.
+// Restores the state from the newest record of a migration.
 Result<SourceState> restore_source(const Record& newest);
 
-[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: SW-3
-// Between BARRIER and the end: the job may run only if this machine permits it.
+[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // whether the source is an owner or
+                                                                  // released (SW-3)
+// Returns whether the source is between BARRIER and the end. The job may then run only if this machine
+// permits it.
 [[nodiscard]] bool holds_job(const SourceState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of each machine's step against the rules (SW-n, docs/design.md), in every build. Each compares the state before,
-// the state after and the actions, which have not been performed. No message makes a right machine fail one.
+// Checks of each machine's step against the rules (SW-n, docs/design.md), in every build. Each check compares
+// the state before, the state after and the actions, which have not been performed. No message can make a
+// correct machine fail a check.
 // Threads: pure functions. Errors: a step that breaks a rule ends the process (libckpt/base/check.h).
 #pragma once
 

@@ -38,13 +38,14 @@ class Stepper {
     tell(Role::kSource, body);
   }
   bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
-  // Committed, but not the owner.
+  // Returns the phase if the target has committed and is not the owner.
   Committed* window() {
     auto* p = in<Committed>();
     return p && !p->owner ? p : nullptr;
   }
 
-  // SW-5. `keep_image`: verified bytes stay until the source reports that it continues (SW-13).
+  // Gives up (SW-5). With `keep_image`, verified bytes stay until the source reports that it continues
+  // (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
     Record r(s_.info, Role::kTarget, RecordKind::kRelinquished);
@@ -65,7 +66,7 @@ class Stepper {
       return;
     commit();
   }
-  // The commit point: the one fsync on the pause's path.
+  // Commits. This is the commit point, with the only fsync in the pause.
   void commit() {
     const Incarnation k = s_.offered;
     act(WriteRecord(Record(s_.info, Role::kTarget, RecordKind::kCommitted, k)));
@@ -76,8 +77,8 @@ class Stepper {
     s_.phase = Committed{k};
   }
 
-  // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was
-  // given up.
+  // Makes the target the owner after RELEASED or CLOSED(target): no lease is needed any more. Also possible
+  // from VERIFIED, when the source's image was given up.
   void become_owner(bool released_received) {
     Committed next{std::max(s_.offered, s_.info.base + 1), true};
     if (const auto* p = in<Committed>()) {
@@ -99,7 +100,7 @@ class Stepper {
   void ask_for(Incarnation k) {
     ask_lease(s_.lease, k, now_);
     tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
-    // The coordinator may be away: a source that waits can lend, too (SW-10).
+    // The coordinator may be unreachable. A waiting source can lend, too (SW-10).
     if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
       tell(Role::kSource, wire::LeaseRequest(k, now_));
   }
@@ -148,7 +149,7 @@ class Stepper {
     return true;
   }
   bool on(const EngineFailed& e) {
-    // A verified image is whole: what happens to the link does not matter any more.
+    // A verified image is complete: the state of the link no longer matters.
     if (uncommitted() && !in<Verified>()) relinquish(e.reason, false);
     return true;
   }
@@ -161,8 +162,8 @@ class Stepper {
     send_both(wire::Ran(p.k));
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
-  // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that
-  // the source releases.
+  // Handles an instance that finished. SW-14 applies only to instances that died. A finished instance never
+  // runs again: RUNS remains stated, so that the source releases.
   bool on(const InstanceFinished& e) {
     auto* p = in<Committed>();
     if (!p || p->k != e.k || p->dead) return true;
@@ -236,8 +237,8 @@ class Stepper {
       s_.leaving = e.reason;
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
-    // A committed target repeats the record with the next statement it receives; its lease timer asks for
-    // one.
+    // A committed target repeats the record with the next statement that it receives. Its lease timer
+    // requests such a statement.
     return true;
   }
   bool on(const Superseded&) {
@@ -255,7 +256,8 @@ class Stepper {
         return true;
       }
       s_.offered = p->k;
-      // First the fact: a coordinator that wants an abort lends to a committed target only.
+      // The commit is stated first, because a coordinator that wants an abort lends only to a committed
+      // target.
       restate(Role::kCoordinator);
       restate(Role::kSource);
       ask_for(p->k);
@@ -331,7 +333,7 @@ class Stepper {
                  false);
     } else {
       if (auto* p = in<Committed>(); p && released) p->released_received = true;
-      // Not all of restate(): the coordinator answers RUNS, and this is an answer.
+      // Sends only a part of restate(): this is an answer, and the coordinator would answer RUNS.
       if (from == Role::kCoordinator)
         tell(from, in<Committed>() ? wire::Body(wire::Committed(in<Committed>()->k))
                                    : wire::Body(wire::Relinquished(in<Relinquished>()->reason)));
@@ -340,7 +342,7 @@ class Stepper {
   }
   bool receive(Role from, const wire::Resumed& body) {
     if (from != Role::kSource) return false;
-    // Under a lease the source may run k; only an owner, or RUNS of a later k, ends a committed target.
+    // Under a lease the source may run k. Only an owner, or RUNS of a later k, ends a committed target.
     if (window()) return !body.owner || source_goes_on();
     if (const auto* p = in<Committed>()) return !body.owner && body.k < p->k;
     return source_goes_on(body.reason);
@@ -380,7 +382,7 @@ class Stepper {
     return true;
   }
   bool receive(Role from, const wire::Lease& body) {
-    // The source lends for what has been committed; a grant is the coordinator's (SW-6).
+    // The source lends for a committed incarnation only. A grant is the coordinator's (SW-6).
     const bool grants = from == Role::kCoordinator;
     if (!grants && !window()) return true;
     if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;

@@ -5,8 +5,8 @@
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
 //        \________\___________\__________\____________\--> Relinquished
 //
-// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts.
-// So the lease is fetched while the copy still runs and renewed until the migration is closed.
+// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a valid lease for k. The
+// lease is therefore requested while the copy still runs and renewed until the migration is closed.
 #pragma once
 
 #include "libckpt/protocol/handover/source_machine.h"
@@ -31,12 +31,12 @@ struct Committed {
   Incarnation k = 0;
   bool owner = false;
   bool running = false;  // RUNS(k) is stated
-  bool dead = false;     // as the owner it died, or it has finished: there is nothing left to run
+  bool dead = false;     // as owner, the instance died or finished: nothing is left to run
   bool released_received = false;
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {
-  bool image = false;  // verified bytes are kept until the source reports that it continues (SW-13)
+  bool image = false;  // the verified bytes are retained until the source reports that it continues (SW-13)
   Reason reason;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };
@@ -49,8 +49,9 @@ struct TargetState {
       phase;
   Incarnation offered = 0;  // the highest Commit(k) received
   HeldLease lease = {};
-  Bytes payload = {};                  // for the source, once prepared; volatile
-  std::optional<Reason> leaving = {};  // RELINQUISHED could not be written yet: nothing else is done any more
+  Bytes payload = {};                  // the payload for the source, once prepared; it is volatile
+  std::optional<Reason> leaving = {};  // the reason to leave; RELINQUISHED is not written yet, and nothing
+                                       // else is done any more
   friend bool operator==(const TargetState&, const TargetState&) = default;
 };
 
@@ -62,7 +63,7 @@ struct StandbyRefused {
   explicit StandbyRefused(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-struct FinalVerified {};  // the final manifest arrived, every chunk is in place, the roots are equal
+struct FinalVerified {};  // the final manifest arrived, every chunk is in place, and the roots are equal
 
 using TargetEvent = std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
                                  InstanceRuns, InstanceStopped, InstanceFinished, InstanceDied, Message,

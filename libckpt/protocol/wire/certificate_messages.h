@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a node's certificate is renewed: the coordinator asks for a new key's request, signs it, and sends the
-// certificate. The key stays at the node. Answers are as in node_messages.h. And which certificates nodes refuse.
-// Threads: values. Errors: none of their own.
+// The messages that renew a node's certificate, and that state which certificates nodes refuse. To renew, the
+// coordinator requests a signing request for a new key, signs it, and sends the certificate. The key stays at
+// the node. Answers are as in node_messages.h.
+// Threads: plain values. Errors: none of their own.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +28,31 @@ struct KeyMade {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kKeyMade;
   std::uint64_t request_id = 0;
-  std::string signing_request;  // PKCS #10 as PEM
+  std::string signing_request;  // a PKCS #10 request as PEM
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, signing_request);
   }
 };
 
-// Answered with a Reply once the certificate and the last key that was made are on the node's disk.
+// A new certificate. The Reply is sent once the certificate and the newest key are on the node's disk.
 struct UseCertificate {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kUseCertificate;
   std::uint64_t request_id = 0;
-  std::string certificate;  // PEM
+  std::string certificate;  // the certificate as PEM
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, certificate);
   }
 };
 
-// To each node with a certificate, when it has connected and at each change: these are denied, and no others.
+// The complete list of denied certificates. It is sent to each node with a certificate, after each connect
+// and at each change.
 struct DenyCertificates {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDenyCertificates;
-  std::vector<std::string> serials;  // net/tls/cert_denied.h
+  std::vector<std::string> serials;  // serial numbers in the notation of net/tls/cert_denied.h
   template <class A>
   decltype(auto) fields(A& a) {
     return a(serials);

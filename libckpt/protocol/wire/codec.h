@@ -3,7 +3,7 @@
 //
 // A frame is a fixed 24-byte little-endian header and a body:
 //   magic u32 | version u16 | type u16 | length u32 | crc32 of the body u32 | sequence u64
-// Header and length are judged before a byte of the body is read; a body is judged by its CRC before it is
+// Header and length are checked before a byte of the body is read. A body's CRC is checked before the body is
 // decoded.
 //
 // A body is cereal portable binary (little-endian, first byte 1) of one *enveloped* struct:
@@ -12,17 +12,18 @@
 //     ...
 //     template <class A> decltype(auto) fields(A& a) { return a(x, y); }
 //   };
-// `fields` lists every member, or it does not compile. A struct whose documents have names has that list in its
-// place (libckpt/record). A struct whose members need more than a list has `kOwnForm = true`.
-// Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader
-// refuses a struct whose compat is above its own kVersion. It skips fields that a newer version appended, and
-// leaves fields that an older one lacks at their defaults. It refuses anything else left over. Fields:
-// integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs. An enum
-// on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused. Every count is
-// compared with the bytes that are left before anything grows, so a peer's number allocates nothing.
+// `fields` must list every member; otherwise the code does not compile. A struct that also has documents with
+// field names has the list of libckpt/record instead. A struct whose members need more than a list has
+// `kOwnForm = true`. Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32,
+// fields}. A reader refuses a struct whose compat is above its own kVersion. It skips fields that a newer
+// version appended. Fields that an older version lacks keep their defaults. Any other remaining bytes are
+// refused. Fields: integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped
+// structs. An enum on the wire needs `constexpr bool is_known(E)` in its namespace; 0 and unknown values are
+// refused. Every count is compared with the remaining bytes before a container grows, so that a peer's number
+// cannot cause a large allocation.
 //
-// Threads: all functions are pure. Errors: kProtocol (drop the connection), kNotSupported (a version we do
-// not speak).
+// Threads: all functions are pure. Errors: kProtocol (drop the connection), kNotSupported (an unsupported
+// version).
 #pragma once
 
 #include <array>
@@ -45,7 +46,8 @@
 
 namespace ckpt {
 
-// base knows nothing of the wire, and found by argument-dependent lookup this must stand beside ErrorCode.
+// libckpt/base does not know the wire format. Argument-dependent lookup requires this function in the
+// namespace of ErrorCode.
 [[nodiscard]] constexpr bool is_known(ErrorCode code) {
   return code >= ErrorCode::kInvalidArgument && code <= ErrorCode::kInternal;
 }
@@ -54,10 +56,10 @@ namespace ckpt {
 
 namespace ckpt::wire {
 
-inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // "GPGM"
+inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // the bytes "GPGM"
 inline constexpr std::uint16_t kFrameVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
-inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;  // no type may allow more
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;  // the limit for every type
 
 enum class FrameType : std::uint16_t {
   kInvalid = 0,
@@ -67,7 +69,7 @@ enum class FrameType : std::uint16_t {
 };
 [[nodiscard]] std::string_view to_string(FrameType type) noexcept;
 [[nodiscard]] bool is_known(FrameType type) noexcept;
-// The longest body a frame of this type may have.
+// Returns the maximum body size of a frame of this type.
 [[nodiscard]] std::size_t max_body_bytes(FrameType type) noexcept;
 
 struct FrameHeader {
@@ -77,11 +79,13 @@ struct FrameHeader {
   std::uint64_t sequence = 0;
 };
 
-// Judges exactly kFrameHeaderBytes bytes: magic, version, known type, length within the type's limit.
+// Parses exactly kFrameHeaderBytes bytes. Checks magic, version, a known type, and a length within the type's
+// limit.
 Result<FrameHeader> parse_header(std::span<const std::byte> bytes);
-// The body belongs to the header: same length, same CRC.
+// Checks that the body matches the header: same length, same CRC.
 Result<void> check_body(const FrameHeader& header, std::span<const std::byte> body);
-// Header and body as they go to the socket. kRefused if the body is over the type's limit.
+// Returns header and body as they are sent to the socket. Returns kRefused if the body is over the type's
+// limit.
 Result<std::vector<std::byte>> make_frame(FrameType type, std::uint64_t sequence,
                                           std::span<const std::byte> body);
 
@@ -97,13 +101,13 @@ concept WireEnum = std::is_enum_v<T>;
 template <class T>
 concept WireNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, double>;
 
-// Thrown inside a decode only, and caught by decode().
+// An exception that is thrown only inside a decode and caught by decode().
 struct DecodeError : cereal::Exception {
   DecodeError(ErrorCode error_code, const std::string& what) : cereal::Exception(what), code(error_code) {}
   ErrorCode code;
 };
 
-// Reads from a span that it never leaves.
+// Reads from a span and never beyond its end.
 class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmptyClassElision> {
  public:
   explicit InputArchive(std::span<const std::byte> bytes)
@@ -111,9 +115,10 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
 
   [[nodiscard]] std::size_t left() const noexcept { return bytes_.size() - position_; }
   void read(void* out, std::size_t bytes);
-  // A container's element count: every element takes at least one byte.
+  // Reads a container's element count. Every element takes at least one byte.
   std::size_t read_count();
-  // The struct is of an older version and ends here: this field and those behind it keep their defaults.
+  // Returns whether the struct is of an older version and ends here. This field and the later fields then
+  // keep their defaults.
   [[nodiscard]] bool ended_early() const noexcept { return older_ && left() == 0; }
 
   template <class Fields>
@@ -122,7 +127,7 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
     fields();
     close_envelope(envelope);
   }
-  // Calls `parts`, which together are one field: an older struct does not end inside of it.
+  // Calls `parts`, which together read one field. An older struct does not end inside this field.
   template <class Parts>
   void whole(Parts&& parts) {
     const bool older = std::exchange(older_, false);
@@ -198,7 +203,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 template <WireEnum T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
   if (archive.ended_early()) {
-    // An enum whose default is no value has been there since the first version.
+    // An enum without a valid default has existed since the first version.
     if (!is_known(value)) throw DecodeError(ErrorCode::kProtocol, "an enum is missing");
     return;
   }
@@ -278,7 +283,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::array<T, kCoun
   for (const T& element : value) archive(element);
 }
 
-// Counts the members that `fields` lists, by their types: nothing is called.
+// Counts the members that `fields` lists, by their types. No function is called at run time.
 struct FieldCounter {
   template <class... F>
   std::integral_constant<std::size_t, sizeof...(F)> operator()(F&...) const;
@@ -309,13 +314,13 @@ void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
 }
 template <Enveloped T>
 void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
-  // `fields` is one function for both directions; the output archive only reads.
+  // `fields` is one function for both directions. The output archive only reads from it.
   archive.enter(T::kVersion, T::kCompat, [&] { apply_fields(const_cast<T&>(value), archive); });
 }
 
 }  // namespace ckpt::wire
 
-// cereal ships its own rule for enums, which checks nothing; ours is the one for these two archives.
+// cereal has its own rule for enums, which checks nothing. This rule replaces it for the two archives.
 namespace cereal {
 template <class E>
 requires std::is_enum_v<E>

@@ -56,7 +56,7 @@ struct Hello {
   static constexpr FrameType kFrame = FrameType::kHello;
   std::uint32_t version = kControlVersion;
   std::string name;   // the dialer's node name
-  std::string token;  // hex; of the 0600 file both sides know
+  std::string token;  // hex digits, from the 0600 file that both sides have
   template <class A>
   decltype(auto) fields(A& a) {
     return a(version, name, token);
@@ -68,7 +68,7 @@ struct HelloReply {
   static constexpr FrameType kFrame = FrameType::kHelloReply;
   std::uint32_t version = kControlVersion;
   bool accepted = false;
-  std::string reason;  // why not; for the dialer's log
+  std::string reason;  // the reason of a refusal, for the dialer's log
   template <class A>
   decltype(auto) fields(A& a) {
     return a(version, accepted, reason);
@@ -95,25 +95,25 @@ struct Pong {
   }
 };
 
-// The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is
-// sent), SetLimits, ForgetJob, and to a ReadLog that failed.
+// The answer to StartJob, StopJob, SetLimits, ForgetJob, and to a ReadLog that failed. After StartJob, the
+// keeper and its ranks have been started, or the reason is given. After StopJob, the signal is sent.
 struct Reply {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReply;
   std::uint64_t request_id = 0;
   bool ok = true;
-  std::uint8_t error_code = 0;  // with ok = false: an ErrorCode
+  std::uint8_t error_code = 0;  // an ErrorCode if `ok` is false
   std::string message;
-  std::uint8_t program_status = 0;  // libckpt/base/program_error.h; 0: another error
+  std::uint8_t program_status = 0;  // a status of libckpt/base/program_error.h; 0 for another error
   void set_error(const Error& error);
-  [[nodiscard]] Error to_error() const;  // an unknown code becomes kInternal
+  [[nodiscard]] Error to_error() const;  // returns kInternal for an unknown code
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, ok, error_code, message, program_status);
   }
 };
 
-// The frame of a message, as Connection::send wants it.
+// Returns the frame of a message, in the form that Connection::send needs.
 template <class M>
 Result<std::vector<std::byte>> to_frame(const M& message, std::uint64_t sequence) {
   return make_frame(M::kFrame, sequence, encode(message));

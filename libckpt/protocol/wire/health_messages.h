@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages on the health of an agent's GPUs: its findings, and its conclusion for each job
-// (libckpt/health decides; docs/design.md §8).
+// The messages about the health of an agent's GPUs: its findings, and its conclusion for each job.
+// libckpt/health makes these decisions (docs/design.md §8).
 //
 //   agent                          coordinator
 //     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each
@@ -8,9 +8,9 @@
 //     | <----------- HealthSettings     |   behind the Welcome, at each change, and as the acknowledgement of
 //                                           a report
 //
-// The coordinator acts: it cordons, moves, restores, parks; an agent never moves a job by itself. Fields are
-// only ever appended. Times are Unix milliseconds. Decoding bounds sizes and enums; everything else is
-// checked by its user.
+// The coordinator acts: it cordons, moves, restores and parks. An agent never moves a job on its own. Fields
+// are only ever appended. Times are Unix milliseconds. Decoding checks sizes and enums; users of a message
+// check everything else.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,14 @@
 
 namespace ckpt::wire {
 
-// The measure to take for one process of a GPU in trouble.
+// The measure for one process of a GPU in trouble.
 enum class HealthOutcome : std::uint8_t {
   kInvalid = 0,
-  kNone = 1,     // nothing: it is not concerned, or it is the job's own matter
-  kLive = 2,     // its memory can be read: move it live, with a deadline, and restore if that does not work
-  kRestore = 3,  // its memory must not be read, or its context is lost: restore it from its newest image
+  kNone = 1,     // no measure: the process is not affected, or the job handles the problem itself
+  kLive = 2,     // its memory can be read: move the process live, with a deadline, and restore it if the move
+                 // fails
+  kRestore = 3,  // its memory must not be read, or its context is lost: restore the process from its newest
+                 // image
 };
 [[nodiscard]] constexpr bool is_known(HealthOutcome o) {
   return o >= HealthOutcome::kNone && o <= HealthOutcome::kRestore;
@@ -52,19 +54,19 @@ struct JobVerdict {
 
 struct HealthFinding {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::uint64_t number = 0;  // grows on its node for ever, also over the agent's restarts
+  std::uint64_t number = 0;  // increases on its node forever, also across restarts of the agent
   std::int64_t time_ms = 0;
   std::uint32_t gpu = 0;
   std::string gpu_uuid;
-  std::string source;          // nvml, kernel-log, recovery-action, watchdog, probe, inventory
-  std::uint32_t xid = 0;       // 0: none
-  std::uint32_t recovery = 0;  // NVML field 230
-  bool cordon = false;         // nothing new on this GPU
-  bool urgent = true;          // false: when there is memory and time (a predictive Xid)
-  bool leave_node = false;     // the host is suspect, too: to another node
-  HealthOutcome outcome = HealthOutcome::kNone;  // for processes that `jobs` does not name
-  std::string reason;                            // one line for people: what, from where, which rule
-  std::vector<JobVerdict> jobs;                  // of this GPU
+  std::string source;          // one of nvml, kernel-log, recovery-action, watchdog, probe, inventory
+  std::uint32_t xid = 0;       // the Xid; 0 if there is none
+  std::uint32_t recovery = 0;  // the recovery action (NVML field 230)
+  bool cordon = false;         // no new job is started on this GPU
+  bool urgent = true;          // if false, act when memory and time are available (a predictive Xid)
+  bool leave_node = false;     // the host is suspect, too, so jobs move to another node
+  HealthOutcome outcome = HealthOutcome::kNone;  // the outcome for processes that `jobs` does not name
+  std::string reason;                            // one line for people: the event, its source, and the rule
+  std::vector<JobVerdict> jobs;                  // the verdicts for the jobs of this GPU
   template <class A>
   decltype(auto) fields(A& a) {
     return a(number, time_ms, gpu, gpu_uuid, source, xid, recovery, cordon, urgent, leave_node, outcome,
@@ -75,7 +77,7 @@ struct HealthFinding {
 struct HealthReport {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHealthReport;
-  std::vector<HealthFinding> findings;  // by number
+  std::vector<HealthFinding> findings;  // the findings, in the order of their numbers
   template <class A>
   decltype(auto) fields(A& a) {
     return a(findings);
@@ -86,7 +88,7 @@ struct HealthSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHealthSettings;
   std::uint64_t known_number = 0;  // findings up to this one are durable at the coordinator
-  bool paused = false;             // `policy pause`: findings are reported, nothing is done about them
+  bool paused = false;             // after `policy pause`: findings are reported, but cause no action
   template <class A>
   decltype(auto) fields(A& a) {
     return a(known_number, paused);

@@ -8,10 +8,11 @@ namespace {
 
 constexpr std::string_view kTagAlphabet = "0123456789abcdefghjkmnpqrstvwxyz";
 constexpr std::size_t kTagLength = 4;
-constexpr unsigned kTagBits = 5;  // a character
+constexpr unsigned kTagBits = 5;  // the bits of one character
 constexpr std::uint64_t kMaxPlainId = 0xffffffff;
 
-// True if an agent gave the id by itself, to a snapshot or a restore: it has this bit and no tag.
+// Returns true if an agent assigned the id itself, to a snapshot or a restore. Such an id has this bit and no
+// tag.
 constexpr bool is_local(std::uint64_t id) {
   return id >> 63 != 0;
 }

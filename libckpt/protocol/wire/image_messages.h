@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of jobs in vaults (libckpt/store/vault): taking them, starting a job from one, what a vault holds.
+// Messages about images of jobs in vaults (libckpt/store/vault): taking an image, starting a job from an
+// image, and the contents of a vault.
 //
 //   agent                          coordinator
 //     | <------------- TakeSnapshot     |   to the node where the job runs
@@ -20,8 +21,8 @@
 //
 // A vault is a folder. The path is the node's own name for it. An empty `folder` is the node's own vault
 // (agent.toml `vault_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
-// are only ever appended. Times are Unix milliseconds, spans nanoseconds, sizes bytes. Decoding bounds sizes
-// and enums; everything else is checked by its user.
+// are only ever appended. Times are Unix milliseconds, durations nanoseconds, and sizes bytes. Decoding
+// checks sizes and enums; users of a message check everything else.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +34,14 @@
 
 namespace ckpt::wire {
 
-// Another node's vault, by what it has granted. An empty address: the vault is here.
+// Another node's vault and the access that the node granted. With an empty address, the vault is on this
+// node.
 struct VaultPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string node;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // of what is written; 0: none
+  std::uint64_t limit_bytes = 0;  // the limit for written bytes; 0 if there is none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(node, address, token, limit_bytes);
@@ -52,27 +54,29 @@ struct TakeSnapshot {
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
-  std::string folder;      // of the vault; empty: the node's own
-  std::string vault_job;   // the job's name in the vault: letters, digits, '.', '_', '-'
-  std::uint32_t keep = 2;  // versions that stay
-  JobSpec spec;            // goes into the image: how to start the job again
+  std::string folder;      // the folder of the vault; if empty, the node's own vault
+  std::string vault_job;   // the job's name in the vault, made of letters, digits, '.', '_', '-'
+  std::uint32_t keep = 2;  // the number of versions that are retained
+  JobSpec spec;            // is stored in the image: how to start the job again
   bool end_after =
-      false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
-  VaultPeer peer;  // with an empty folder: in that node's own vault
-  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks show.
-  // 0: from a coordinator without one, which also does not know VaultContents::vault_job.
+      false;  // `suspend`: once the image is durable, the job does not continue after the barrier; if the
+              // image fails, it continues
+  VaultPeer peer;  // with an empty folder: the vault of that node itself
+  // The coordinator's own count of images: a later image has a higher number, whatever the nodes' clocks
+  // show. It is 0 from a coordinator without such a count, which also does not know VaultContents::vault_job.
   std::uint64_t sequence = 0;
-  // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the
-  // job runs on without it. kNotFound: there is none. kRefused: too late, the job has left for its image.
+  // Cancels a running snapshot. Only job and incarnation are used. The answer is sent once the job runs
+  // without it. kNotFound: there is no such snapshot. kRefused: it is too late, because the job has left for
+  // its image.
   bool cancel = false;
-  // The image's number is at least this one: beyond those of the job's images elsewhere.
+  // The least number of the image: it must be above the numbers of the job's images elsewhere.
   std::uint64_t first_version = 0;
-  // The number of the set that a gang's image belongs to. Its rank is held by GatherRank only, and the image
-  // is of the barrier that all have agreed on.
+  // The number of the set that a gang's image belongs to. Only GatherRank holds the image's rank, and the
+  // image is of the barrier that all ranks agreed on.
   std::uint64_t set = 0;
   bool holds_after =
-      false;  // with `set`: the rank stays paused behind its durable image, until GatherRank or its end
-  bool full = false;  // with `set`: nothing is taken over from older images
+      false;  // with `set`: the rank stays paused after its image is durable, until GatherRank or its end
+  bool full = false;  // with `set`: no data is reused from older images
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
@@ -82,17 +86,17 @@ struct TakeSnapshot {
 
 enum class GatherAct : std::uint8_t {
   kInvalid = 0,
-  kReady = 1,    // answered once what the pause need not wait for is done
-  kStopAt = 2,   // the rank waits at that barrier, or at its next one (GANG-1)
-  kPauseAt = 3,  // the image is of that barrier; answered at once
-  kGoOn = 4,     // the set is given up: answered once the rank runs
+  kReady = 1,    // answered once the work that can precede the pause is done
+  kStopAt = 2,   // the rank waits at that barrier, or at its next barrier (GANG-1)
+  kPauseAt = 3,  // the image is of that barrier; the answer is sent at once
+  kGoOn = 4,     // the set is given up; the answer is sent once the rank runs
 };
 [[nodiscard]] constexpr bool is_known(GatherAct a) {
   return a >= GatherAct::kReady && a <= GatherAct::kGoOn;
 }
 
-// To the node of a rank whose snapshot with this `set` is under way, or which takes part in a move of ranks. Answered with RankGathered, or with a Reply that has
-// the reason. kNotFound: there is no such snapshot.
+// An order to the node of a rank. The rank has a running snapshot with this `set`, or takes part in a move of
+// ranks. The answer is RankGathered, or a Reply with the reason. kNotFound: there is no such snapshot.
 struct GatherRank {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGatherRank;
@@ -102,15 +106,15 @@ struct GatherRank {
   std::uint64_t set = 0;
   GatherAct act = GatherAct::kReady;
   std::uint64_t barrier = 0;
-  MigrationId migration =
-      0;  // for this move of ranks; then `set` is the number of the attempt. 0: for images
+  MigrationId migration = 0;  // the move of ranks, whose attempt number is then `set`; 0 for images
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, set, act, barrier, migration);
   }
 };
 
-// With kStopAt: where the rank will stop, and how many barriers it had reached when that was in force.
+// The answer to GatherRank. With kStopAt, it has the barrier where the rank will stop. It also has the number
+// of barriers that the rank had reached when the order took effect.
 struct RankGathered {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRankGathered;
@@ -136,18 +140,20 @@ struct SnapshotReport {
   SnapshotPhase phase = SnapshotPhase::kCopying;
   std::string folder;
   std::string vault_job;
-  std::uint64_t version = 0;    // once durable
-  std::uint64_t parent = 0;     // 0: a full one
-  std::int64_t barrier_ms = 0;  // Unix time of the barrier: the state is of that moment
-  std::int64_t pause_ns = 0;    // the job stood still
+  std::uint64_t version = 0;    // set once the image is durable
+  std::uint64_t parent = 0;     // 0 for a full image
+  std::int64_t barrier_ms = 0;  // the Unix time of the barrier, whose state the image has
+  std::int64_t pause_ns = 0;    // the duration of the job's pause
   std::int64_t total_ns = 0;
   std::uint64_t state_bytes = 0;
-  std::uint64_t dirty_bytes = 0;    // of chunks that differ from the parent
-  std::uint64_t written_bytes = 0;  // to the vault
+  std::uint64_t dirty_bytes = 0;    // the bytes of chunks that differ from the parent
+  std::uint64_t written_bytes = 0;  // the bytes written to the vault
   std::uint64_t host_bytes = 0;
-  std::uint64_t waited_bytes = 0;  // that staging could not hold: the job waited for them
+  std::uint64_t waited_bytes = 0;  // the bytes that did not fit into staging memory, so that the job waited
+                                   // for them
   std::string error;
-  // As in TakeSnapshot. Such a report is repeated behind the agent's hello for as long as the rank waits for orders.
+  // The number of the set, as in TakeSnapshot. Such a report is repeated after the agent's hello for as long
+  // as the rank waits for orders.
   std::uint64_t set = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -160,14 +166,14 @@ struct RestoreImage {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreImage;
   std::uint64_t request_id = 0;
-  JobSpec spec;  // id, the new incarnation, ranks with their GPUs; command and environment as submitted
+  JobSpec spec;  // id, new incarnation, and ranks with their GPUs; command and environment are as submitted
   std::string folder;
   std::string vault_job;
   std::uint64_t version =
-      0;           // 0: the newest that is whole. A damaged one falls back to an older one, and reports it
-  VaultPeer peer;  // as in TakeSnapshot
-  // Nothing is started: the instance runs or has run (ok), its restore is under way (kUnavailable), or
-  // neither (kNotFound).
+      0;  // 0: the newest intact version; a damaged version is replaced by an older one, which is reported
+  VaultPeer peer;  // the access to the vault, as in TakeSnapshot
+  // Starts nothing. The answer is ok if the instance runs or has run, kUnavailable if its restore is running,
+  // and kNotFound otherwise.
   bool asks_only = false;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -175,8 +181,8 @@ struct RestoreImage {
   }
 };
 
-// The image that an instance was started from: not always the one that the order named, which may have been
-// damaged.
+// The image from which an instance was started. It may differ from the image in the order, which may have
+// been damaged.
 struct RestoreReport {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreReport;
@@ -185,9 +191,10 @@ struct RestoreReport {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;
-  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is lost
-  std::string skipped;          // newer versions, and why each was not used; empty: none was
-  std::int64_t fill_ns = 0;     // reading it into memory took so long
+  std::int64_t barrier_ms = 0;  // Unix time; the job's work since then is lost
+  std::string skipped;          // the newer versions, each with the reason why it was not used; empty if
+                                // there were none
+  std::int64_t fill_ns = 0;     // the duration of reading the image into memory
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
@@ -200,18 +207,19 @@ struct ImageRow {
   JobId job = 0;
   std::uint64_t version = 0;
   std::uint64_t parent = 0;
-  std::int64_t created_ms = 0;  // of its barrier
+  std::int64_t created_ms = 0;  // the time of the image's barrier
   Incarnation incarnation = 0;
   std::uint64_t state_bytes = 0;
   std::uint64_t written_bytes = 0;
   bool damaged = false;
-  std::string gpu_model;  // where it was taken; a transparent job's image needs the same
-  // The image's bytes in each tier, where the vault has one in memory; both 0: all on the disk. Chunks that
-  // versions share count for each.
+  std::string gpu_model;  // the GPU model where the image was taken; a transparent job's image needs the same
+                          // model
+  // The image's bytes in each tier, if the vault has a tier in memory. Both are 0 if all bytes are on disk.
+  // Chunks that versions share count for each version.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
-  std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
-  std::uint64_t set = 0;       // as in TakeSnapshot
+  std::uint64_t sequence = 0;  // the sequence number of the order that took the image; 0 from an older build
+  std::uint64_t set = 0;       // the number of the set, as in TakeSnapshot
 };
 template <std::same_as<ImageRow> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -228,13 +236,14 @@ constexpr auto fields_of(record::Of<T>) {
 struct VaultContents {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultContents;
-  std::string folder;  // as in TakeSnapshot
+  std::string folder;  // the folder of the vault, as in TakeSnapshot
   std::uint64_t used_bytes = 0;
-  std::uint64_t limit_bytes = 0;  // 0: none
-  std::vector<ImageRow> images;   // all of the folder, or of vault_job
-  std::string vault_job;          // not empty: only of this job; what is known of others stays
-  // A list that one frame does not hold comes in parts, one behind the other: the first has part 0, all but
-  // the last have `more`.
+  std::uint64_t limit_bytes = 0;  // the limit; 0 if there is none
+  std::vector<ImageRow> images;   // all images of the folder, or of vault_job
+  std::string vault_job;          // if not empty: the list has only this job's images, and known images of
+                                  // other jobs stay
+  // A list that one frame cannot hold is sent in consecutive parts. The first has part 0, and all but the
+  // last have `more`.
   std::uint32_t part = 0;
   bool more = false;
   template <class A>
@@ -248,13 +257,14 @@ enum class VaultAct : std::uint8_t {
   kList = 1,
   kRemoveVersion = 2,
   kRemoveJob = 3,
-  kCheck = 4,  // whether the node could write there; changes nothing
+  kCheck = 4,  // checks whether the node could write to the folder; changes nothing
 };
 [[nodiscard]] constexpr bool is_known(VaultAct a) {
   return a >= VaultAct::kList && a <= VaultAct::kCheck;
 }
 
-// Answered with Reply; VaultContents, sent before it, has the contents after that.
+// An order about a vault. The answer is Reply. VaultContents is sent before the Reply and has the contents
+// after the order.
 struct VaultOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultOrder;
@@ -263,22 +273,23 @@ struct VaultOrder {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;
-  bool of_job = false;  // the contents are of vault_job alone
+  bool of_job = false;  // the contents are only those of vault_job
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, act, folder, vault_job, version, of_job);
   }
 };
 
-// Lets a holder of the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply
-// that has the reason. With a token to revoke nothing is granted, and a Reply is the answer.
+// Lets a holder of the token use the node's own vault for one job. The answer is VaultGrant, or a Reply with
+// the reason. With a token to revoke nothing is granted, and the answer is a Reply.
 struct GrantVault {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantVault;
   std::uint64_t request_id = 0;
   std::string vault_job;
   bool writes = false;
-  bool durable = false;  // what is written outlives the node's power: not in its memory
+  bool durable = false;  // the written data survives a power failure of the node, so it is not in the node's
+                         // memory
   std::uint64_t lasts_ms = 0;
   std::vector<std::byte> revoke;
   template <class A>
@@ -293,14 +304,14 @@ struct VaultGrant {
   std::uint64_t request_id = 0;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // what the job may take there; 0: no limit
+  std::uint64_t limit_bytes = 0;  // the limit for the job in this vault; 0 if there is none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, address, token, limit_bytes);
   }
 };
 
-// How the job of an image was started. Answered with ImageFacts, or with a Reply that has the reason.
+// A query: how was the job of an image started? The answer is ImageFacts, or a Reply with the reason.
 struct ReadImage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReadImage;

@@ -15,8 +15,8 @@
 
 namespace ckpt {
 
-// base knows nothing of the wire, and found by argument-dependent lookup this must stand beside the enum.
-// The codec writes its value: these are the numbers on the wire and in files.
+// libckpt/base does not know the wire format. Argument-dependent lookup requires this function in the
+// namespace of the enum. The codec writes the enum's value: these are the numbers on the wire and in files.
 static_assert(sizeof(MigrationMode) == 1 && static_cast<int>(MigrationMode::kCooperative) == 1 &&
               static_cast<int>(MigrationMode::kTransparent) == 2 &&
               static_cast<int>(MigrationMode::kAdopted) == 3);
@@ -38,11 +38,12 @@ struct RankSpec {
   }
 };
 
-// --communicators: when the new ones of ranks that move, and of those that stay, are made.
+// The value of --communicators: when the new communicators are made, both of ranks that move and of ranks
+// that stay.
 enum class Communicators : std::uint8_t {
   kInvalid = 0,
-  kOverlap = 1,  // while the ranks compute, ahead of the pause
-  kInPause = 2,  // while all of them are held: nothing of the program uses the old ones meanwhile
+  kOverlap = 1,  // while the ranks compute, before the pause
+  kInPause = 2,  // while all ranks are held, so that nothing in the program uses the old communicators
 };
 [[nodiscard]] constexpr bool is_known(Communicators when) {
   return when == Communicators::kOverlap || when == Communicators::kInPause;
@@ -52,21 +53,22 @@ constexpr auto names_of(record::Of<Communicators>) {
       {{Communicators::kOverlap, "overlap"}, {Communicators::kInPause, "in-pause"}});
 }
 
-// The gang of a job that is a rank of one. To agents each rank is a job of its own (docs/adr/0039).
+// The gang of a job that is one of its ranks. To agents each rank is a separate job (docs/adr/0039).
 struct GangSpec {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  JobId id = 0;  // of the same numbers as jobs; 0: of none
+  JobId id = 0;  // from the same number range as jobs; 0 for no gang
   std::string name;
-  std::uint32_t ranks = 0;                                // how many it has
-  bool one_node = false;                                  // they all stand on one
-  Communicators communicators = Communicators::kOverlap;  // of a move that is not told otherwise
+  std::uint32_t ranks = 0;                                // the number of ranks in the gang
+  bool one_node = false;                                  // all ranks are on one node
+  Communicators communicators = Communicators::kOverlap;  // the default for a move without this option
   template <class A>
   decltype(auto) fields(A& a) {
     return a(id, name, ranks, one_node, communicators);
   }
 };
 
-// The most bytes of an encoded JobSpec. A job within them fits into every later message and record of it.
+// The maximum size of an encoded JobSpec. A job within the limit fits into every later message and record
+// about it.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 
 struct JobSpec {
@@ -74,19 +76,19 @@ struct JobSpec {
   JobId job = 0;
   std::string name;
   std::vector<std::string> argv;
-  std::vector<std::string> env;  // KEY=VALUE
-  std::string cwd;               // absolute
+  std::vector<std::string> env;  // entries KEY=VALUE
+  std::string cwd;               // an absolute path
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   Incarnation incarnation = 0;
-  std::uint64_t gpu_memory_bytes = 0;  // by request, 0 = none given
+  std::uint64_t gpu_memory_bytes = 0;  // the requested memory; 0 if none was requested
   std::vector<RankSpec> ranks;
   MigrationMode mode = MigrationMode::kCooperative;
-  // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat),
-  // which names it for ever.
+  // kAdopted: the process's id on its first node, and its start time (field 22 of /proc/PID/stat). Together
+  // they identify the process permanently.
   std::int32_t adopt_pid = 0;
   std::uint64_t adopt_start_ticks = 0;
-  std::int32_t priority = 0;  // the higher, the later it is disturbed
+  std::int32_t priority = 0;  // a job with a higher priority is disturbed later
   GangSpec gang;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -95,7 +97,8 @@ struct JobSpec {
   }
 };
 
-// Repeated with the same job and incarnation it is answered with the first one's outcome and starts nothing.
+// An order to start a job. A repetition with the same job and incarnation starts nothing and gets the first
+// order's outcome.
 struct StartJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kStartJob;
@@ -107,15 +110,15 @@ struct StartJob {
   }
 };
 
-// Asks for the facts of a process that `adopt` needs before there is a job. Answered with ProcessFacts, or
-// with a Reply that has the reason why the process cannot be adopted.
+// A query for the facts of a process that `adopt` needs before there is a job. The answer is ProcessFacts, or
+// a Reply with the reason why the process cannot be adopted.
 struct InspectProcess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInspectProcess;
   std::uint64_t request_id = 0;
   std::int32_t pid = 0;
-  std::string machine;            // boot id of the machine that counts so; empty: the node's own
-  std::uint64_t start_ticks = 0;  // 0: whichever process has the id now
+  std::string machine;  // the boot id of the machine whose process ids are used; if empty, the node's own
+  std::uint64_t start_ticks = 0;  // 0: any process that has the id now
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, pid, machine, start_ticks);
@@ -139,14 +142,14 @@ struct ProcessFacts {
   }
 };
 
-// How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with
-// a Reply that has the reason.
+// A query of a coordinator that does not know a job: how was its instance started? The answer is JobFacts, or
+// a Reply with the reason.
 struct DescribeJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeJob;
   std::uint64_t request_id = 0;
   JobId job = 0;
-  Incarnation incarnation = 0;  // as which it was started
+  Incarnation incarnation = 0;  // the incarnation as which the instance was started
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation);
@@ -164,7 +167,8 @@ struct JobFacts {
   }
 };
 
-// SIGTERM, after the grace SIGKILL, to every instance of the job with this incarnation or a lower one.
+// An order to stop every instance of the job with this incarnation or a lower one. It sends SIGTERM, and
+// SIGKILL after the grace period.
 struct StopJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kStopJob;
@@ -178,8 +182,8 @@ struct StopJob {
   }
 };
 
-// The coordinator needs nothing of this job any more: the agent removes its folders (logs, status) of ended
-// instances.
+// A notice that the coordinator no longer needs anything of this job. The agent removes the folders (logs,
+// status) of ended instances.
 struct ForgetJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kForgetJob;
@@ -200,9 +204,9 @@ struct ReadLog {
   std::uint64_t offset = 0;
   std::uint32_t limit = 0;  // at most kMaxLogBytes
   std::int64_t follow_ns =
-      0;                    // with nothing at the offset yet: answer when there is, at the end, or after this
-  bool with_times = false;  // each line begins with the time at which the node saw it
-  std::int64_t since_ms = 0;  // Unix time: leaves out what the node saw before; 0: nothing
+      0;  // if there is no data at the offset yet: answer when there is data, at the end, or after this time
+  bool with_times = false;    // each line begins with the time at which the node received it
+  std::int64_t since_ms = 0;  // Unix time; lines that the node received earlier are omitted; 0 omits nothing
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, offset, limit, follow_ns, with_times, since_ms);
@@ -214,10 +218,12 @@ struct LogData {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kLogData;
   std::uint64_t request_id = 0;
-  std::uint64_t offset = 0;  // of the first byte of `bytes`; `since_ms` may leave out some before
+  std::uint64_t offset = 0;  // the offset of the first byte of `bytes`; `since_ms` may omit some bytes before
+                             // it
   std::string bytes;
   bool ended = false;        // the instance has ended and `bytes` reaches the end of its log
-  std::uint64_t covers = 0;  // bytes of the log that `bytes` stands for, with times; 0: its own size
+  std::uint64_t covers = 0;  // the bytes of the log that `bytes` represents, if it has times; 0: the size of
+                             // `bytes`
   [[nodiscard]] std::uint64_t next_offset() const { return offset + (covers == 0 ? bytes.size() : covers); }
   template <class A>
   decltype(auto) fields(A& a) {

@@ -34,7 +34,7 @@ constexpr auto names_of(record::Of<NotConverged>) {
   return record::names<NotConverged>({{NotConverged::kSwitch, "switch"}, {NotConverged::kAbort, "abort"}});
 }
 
-// --codec, as the engine's codec::CodecMode.
+// The value of --codec, equal to the engine's codec::CodecMode.
 enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
 [[nodiscard]] constexpr bool is_known(CodecMode mode) {
   return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
@@ -46,8 +46,9 @@ constexpr auto names_of(record::Of<CodecMode>) {
                                    {CodecMode::kDifference, "difference"}});
 }
 
-// How a new program's tensors and host states may differ from the running one's: what it has not (their content is
-// dropped), what it has beside them (it stays as the new program made it), and what has another type or shape (both).
+// How a new program's tensors and host states may differ from the running program's. Missing: the new program
+// lacks them, and their content is dropped. New: only the new program has them, and they stay as it made
+// them. Changed: type or shape differ, and both rules apply.
 inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
 
 struct MigrateOptions {
@@ -55,13 +56,14 @@ struct MigrateOptions {
   MigrateStrategy strategy = MigrateStrategy::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
-  std::uint64_t bandwidth_bytes_per_second = 0;  // 0 = unlimited
-  std::uint32_t max_rounds = 0;                  // 0 = the engine's default
+  std::uint64_t bandwidth_bytes_per_second = 0;  // 0 for unlimited
+  std::uint32_t max_rounds = 0;                  // 0 for the engine's default
   CodecMode codec = CodecMode::kAuto;
-  std::uint64_t shadow_memory_bytes = 0;  // host memory for the last sent versions, for differences
-  std::uint32_t slowdown_permille = 0;    // share of the GPU's time that pre-copy may take; 0 = no limit
-  std::vector<std::string> new_argv;      // --exec: the standby is this program; empty: the job's own
-  std::uint8_t allowed_differences = 0;   // kAllow...; only with new_argv
+  std::uint64_t shadow_memory_bytes = 0;  // host memory for the versions sent last, which differences are
+                                          // computed from
+  std::uint32_t slowdown_permille = 0;  // the share of the GPU's time that pre-copy may take; 0 for no limit
+  std::vector<std::string> new_argv;    // --exec: the program of the standby; if empty, the job's own program
+  std::uint8_t allowed_differences = 0;  // a combination of kAllow...; only with new_argv
   Communicators communicators = Communicators::kOverlap;
 };
 template <std::same_as<MigrateOptions> T>
@@ -89,17 +91,19 @@ struct MigrationPlan {
   std::string target_node;
   std::string source_peer_address;  // host:port of the node's peer listener
   std::string target_peer_address;
-  std::string peer_token;  // hex; asked in Hello on the peer link
-  Bytes
-      fingerprint_key;  // 32 random bytes, fresh per migration; never over the data transport, never to the job
-  Bytes session_token;  // 16 random bytes: pairs the two movers
+  std::string peer_token;  // hex digits; required in Hello on the peer link
+  Bytes fingerprint_key;  // 32 random bytes, new for each migration; never sent over the data transport or to
+                          // the job
+  Bytes session_token;    // 16 random bytes that pair the two movers
   std::int64_t lease_term_ns = 0;
   std::int64_t switch_timeout_ns = 0;
   MigrateOptions options;
-  std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
-  std::string network;                   // of both nodes (DataNetwork); empty: each side's first one
-  std::uint32_t paths = 1;               // its lanes go over so many of that network's addresses in turn
-  std::int64_t communicators_ns = 0;     // what making them in the pause is expected to take; 0: not known
+  std::optional<PauseFacts> last_pause;  // the job's last pause, as both sides measured it
+  std::string network;      // a network of both nodes (DataNetwork); if empty, each side's first network
+  std::uint32_t paths = 1;  // the number of the network's addresses over which the lanes are
+                            // distributed in turn
+  std::int64_t communicators_ns = 0;  // the expected time to make communicators during the pause; 0 if it
+                                      // is not known
   template <class A>
   decltype(auto) fields(A& a) {
     return a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address,
@@ -107,30 +111,32 @@ struct MigrationPlan {
              last_pause, network, paths, communicators_ns);
   }
 };
-// The same process goes on, with another GPU (docs/design.md §3, hot card swap).
+// Returns whether the same process continues with another GPU (docs/design.md §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
   return plan.spec.mode != MigrationMode::kCooperative && plan.source_node == plan.target_node;
 }
 inline constexpr std::size_t kFingerprintKeyBytes = 32;
 inline constexpr std::size_t kSessionTokenBytes = 16;
-// Also refuses keys of a wrong size, no ranks, and different numbers of source and target ranks.
+// Decodes a plan. Also refuses keys of a wrong size, a plan without ranks, and different numbers of source
+// and target ranks.
 Result<MigrationPlan> decode_plan(std::span<const std::byte> bytes);
 
 struct MigrationProgress {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMigrationProgress;
   MigrationId migration = 0;
-  std::uint32_t round = 0;        // 0 before the first, the final one counts too
-  std::uint64_t done_bytes = 0;   // of this round
-  std::uint64_t total_bytes = 0;  // of this round, as known now
+  std::uint32_t round = 0;        // 0 before the first round; the final round counts, too
+  std::uint64_t done_bytes = 0;   // the completed bytes of this round
+  std::uint64_t total_bytes = 0;  // the bytes of this round, as known now
   std::uint64_t state_bytes = 0;
-  std::uint64_t sent_bytes = 0;  // over all rounds
+  std::uint64_t sent_bytes = 0;  // the bytes sent over all rounds
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;             // of the downtime, if the switch came now
-  std::int64_t eta_ns = 0;                  // until the switch, as estimated now; negative = not known
-  std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
+  std::int64_t estimate_ns = 0;  // the estimated downtime for a switch at this moment
+  std::int64_t eta_ns = 0;       // the estimated time until the switch; negative if it is not known
+  std::uint64_t wire_bytes_per_second = 0;  // the recent rate, encoded and with headers; 0 if it is not known
+                                            // yet
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
@@ -138,7 +144,7 @@ struct MigrationProgress {
   }
 };
 
-// `migrate`'s limits while it runs; absent values are -1.
+// The limits of `migrate` while it runs. An absent value is -1.
 struct SetLimits {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSetLimits;
@@ -152,8 +158,8 @@ struct SetLimits {
   }
 };
 
-// Whether the source would begin to prepare a move of the job. Nothing is touched. Answered with Reply, or with
-// MoveNeeds where it is asked for them and would begin.
+// A query: would the source begin to prepare a move of the job? Nothing is changed. The answer is Reply. If
+// MoveNeeds was requested and the source would begin, the answer is MoveNeeds.
 struct CheckMove {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckMove;
@@ -161,54 +167,55 @@ struct CheckMove {
   JobId job = 0;
   Incarnation incarnation = 0;
   bool leaves_node = false;
-  bool tells_needs = false;  // an older agent does not know it, and answers with Reply
+  bool tells_needs = false;  // requests MoveNeeds; an older agent does not know this field and answers with
+                             // Reply
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, leaves_node, tells_needs);
   }
 };
 
-// The things that a program needs of another node, as its own node finds them now. All are empty for a move that takes
-// no program along.
+// The things that a program needs of another node, as its own node finds them now. All fields are empty for a
+// move that does not move the program's process.
 struct MoveNeeds {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMoveNeeds;
   std::uint64_t request_id = 0;
-  Bytes files;                      // the list of the source's agent, which that of the target compares
-  std::uint64_t most_mappings = 0;  // of one process
-  bool has_connections = false;     // of the program to itself
+  Bytes files;                      // the list from the source's agent, which the target's agent compares
+  std::uint64_t most_mappings = 0;  // the number of mappings of the process with the most mappings
+  bool has_connections = false;     // the program has connections to itself
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, files, most_mappings, has_connections);
   }
 };
 
-// Whether a target would take the program that the spec describes, as it would start there. Nothing is touched.
-// Answered with Reply.
+// A query: would a target accept the program that `spec` describes, as it would start there? Nothing is
+// changed. The answer is Reply.
 struct CheckTarget {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckTarget;
   std::uint64_t request_id = 0;
   JobSpec spec;
-  MoveNeeds needs;  // of the source
+  MoveNeeds needs;  // the needs that the source reported
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, spec, needs);
   }
 };
 
-// Before the target is touched: whether the source's mover reaches the target's over a network of both, by a
-// lane of its own that carries nothing. The target is asked to listen, then the source to connect. Each is
-// answered with the message below it, or with a Reply that gives the reason. A network with several addresses
-// is asked about one after the other.
+// A check before the target is changed: can the source's mover reach the target's mover over a network of
+// both? The check uses its own lane, which carries nothing. First the target is requested to listen, then the
+// source to connect. The answer to each is the message below it, or a Reply with the reason. The addresses of
+// a network are checked one after another.
 struct ListenForCheck {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kListenForCheck;
   std::uint64_t request_id = 0;
-  std::uint32_t gpu = 0;  // whose mover
+  std::uint32_t gpu = 0;  // the GPU of the mover
   std::string network;
-  Bytes session_token;     // kSessionTokenBytes
-  std::uint32_t path = 0;  // which of the network's addresses, from 0
+  Bytes session_token;     // has kSessionTokenBytes bytes
+  std::uint32_t path = 0;  // the index of the network's address, from 0
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, gpu, network, session_token, path);
@@ -231,8 +238,8 @@ struct ReachNode {
   std::uint32_t gpu = 0;
   std::string network;
   Bytes session_token;
-  std::string address;     // of ListensForCheck
-  std::uint32_t path = 0;  // from which of its own addresses
+  std::string address;     // an address of ListensForCheck
+  std::uint32_t path = 0;  // the index of the own address to connect from
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, gpu, network, session_token, address, path);
@@ -242,45 +249,49 @@ struct NodeReached {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kNodeReached;
   std::uint64_t request_id = 0;
-  std::int64_t connect_ns = 0;  // from the first packet until the lane was open
+  std::int64_t connect_ns = 0;  // the time from the first packet until the lane was open
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, connect_ns);
   }
 };
 
-// The source's measurements. Points in time are 0 if they were not reached.
+// The source's measurements. A point in time is 0 if it was not reached.
 struct SourceReport {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   MigrationId migration = 0;
-  std::int64_t barrier_entered_ns = 0;  // the rank's clock, at the entry of ckpt_barrier
+  std::int64_t barrier_entered_ns = 0;  // the rank's clock at the entry of ckpt_barrier
   std::int64_t paused_ns = 0;           // PAUSED has reached the mover
   std::int64_t last_ack_ns = 0;         // the last chunk of the final round is acknowledged
   std::int64_t clock_offset_ns = 0;     // target's clock minus source's clock
-  std::uint32_t rounds = 0;             // the final one included
+  std::uint32_t rounds = 0;             // the number of rounds, including the final one
   std::uint64_t state_bytes = 0;
-  std::uint64_t sent_bytes = 0;     // chunk payload before encoding
-  std::uint64_t wire_bytes = 0;     // after encoding, headers included
-  std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
-  std::uint64_t final_bytes = 0;    // found in the final round: what the pause had to send
-  std::uint64_t context_bytes = 0;  // moved by the driver's own checkpoint
-  std::uint64_t host_bytes = 0;     // sent in the pause
+  std::uint64_t sent_bytes = 0;     // the chunk payload before encoding
+  std::uint64_t wire_bytes = 0;     // the bytes after encoding, including headers
+  std::uint64_t dirty_bytes = 0;    // the bytes that were found changed and sent again after the first round,
+                                    // over all rounds
+  std::uint64_t final_bytes = 0;    // the bytes found in the final round, which the pause had to send
+  std::uint64_t context_bytes = 0;  // the bytes moved by the driver's own checkpoint
+  std::uint64_t host_bytes = 0;     // the host state sent during the pause
   std::uint64_t resent_chunks = 0;
-  std::uint64_t link_bytes_per_second = 0;  // a plain stream, measured beside the rounds, or a faster round
-  std::uint64_t scan_bytes_per_second = 0;  // a plain read of the memory
-  std::int64_t scan_ns = 0;                 // of the final scan
-  std::int64_t copy_ns = 0;                 // busy time of the final round's copies
+  std::uint64_t link_bytes_per_second = 0;  // the rate of a plain stream, measured alongside the rounds, or
+                                            // of a faster round
+  std::uint64_t scan_bytes_per_second = 0;  // the rate of a plain read of the memory
+  std::int64_t scan_ns = 0;                 // the duration of the final scan
+  std::int64_t copy_ns = 0;                 // the busy time of the final round's copies
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
-  // Transparent mode; 0 in the other.
-  std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (from paused on)
-  std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 in a swap
-  std::optional<PauseFacts> estimate;  // estimate_ns by term
+  // Times of transparent mode. They are 0 in cooperative mode.
+  std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (counted from paused_ns on)
+  std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 for a swap
+  std::optional<PauseFacts> estimate;  // the terms of estimate_ns
   std::uint64_t host_read_bytes_per_second =
-      0;  // of host memory, measured beside moves, or a faster dump; 0: not known
-  std::uint64_t host_ahead_bytes = 0;  // of the host state, sent before the pause
-  std::int64_t stop_ordered_ns = 0;    // of a rank that moves with others: when it was told where to stop
+      0;  // the rate of reading host memory, measured alongside moves, or of a faster dump; 0 if it is not
+          // known
+  std::uint64_t host_ahead_bytes = 0;  // the host state that was sent before the pause
+  std::int64_t stop_ordered_ns = 0;    // for a rank that moves with others: when the rank received the order
+                                       // where to stop
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes,
@@ -291,8 +302,8 @@ struct SourceReport {
   }
 };
 
-// The target's measurements, on its own clock. Sent before the outcome, and where host memory followed the
-// running process once more, with memory_follows_ns.
+// The target's measurements, on its own clock. The report is sent before the outcome. If host memory followed
+// the running process, the report is sent again with memory_follows_ns.
 struct TargetReport {
   static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
@@ -300,19 +311,23 @@ struct TargetReport {
   bool verified = false;
   std::int64_t verified_ns = 0;     // the roots were compared
   std::int64_t committed_ns = 0;    // COMMITTED is durable
-  std::int64_t resume_sent_ns = 0;  // host state is on its way to the standby
-  std::int64_t resumed_ns = 0;      // the rank's clock, as ckpt_ready returns
+  std::int64_t resume_sent_ns = 0;  // the host state is on its way to the standby
+  std::int64_t resumed_ns = 0;      // the rank's clock when ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
-  // Transparent mode; 0 in the other.
-  std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
-  std::int64_t context_restored_ns = 0;  // its context is on this GPU
-  std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
-  std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
-  std::int64_t groups_ns = 0;                     // making its communicators; 0: it had none to make
-  std::int64_t groups_made_ns = 0;                // in the pause: they are made; 0: they were before it
-  std::uint64_t memory_follows_bytes = 0;         // of the process, that were not there when it went on
-  std::int64_t memory_follows_ns = 0;             // from then until they were; 0: not yet, or not known
+  // Times of transparent mode. They are 0 in cooperative mode.
+  std::int64_t host_restored_ns = 0;     // the process is restored; 0 for a swap
+  std::int64_t context_restored_ns = 0;  // the process's context is on this GPU
+  std::int64_t memory_filled_ns = 0;     // memory that the process made itself has its content; 0 if it used
+                                         // the memory that had arrived
+  std::uint64_t host_write_bytes_per_second = 0;  // the rate of writing fresh host memory; 0 if it is not
+                                                  // known
+  std::int64_t groups_ns = 0;       // the time to make the rank's communicators; 0 if there were none to make
+  std::int64_t groups_made_ns = 0;  // the communicators are made during the pause; 0 if they
+                                    // were made before the pause
+  std::uint64_t memory_follows_bytes = 0;  // the process's memory that had not arrived when it continued
+  std::int64_t memory_follows_ns = 0;      // the time from then until that memory had arrived; 0: not
+                                           // yet, or not known
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns,
@@ -321,15 +336,15 @@ struct TargetReport {
   }
 };
 
-// Asks a node for its facts of a switch that the coordinator does not know. Answered with SwitchFacts, or
-// with a Reply that has the reason.
+// A query for a node's facts about a switch that the coordinator does not know. The answer is SwitchFacts, or
+// a Reply with the reason.
 struct DescribeSwitch {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
-  Side side = Side::kSource;  // as which the node takes part
-  bool of_ranks = false;      // a move of ranks; `side` means nothing then
+  Side side = Side::kSource;  // the side of this node
+  bool of_ranks = false;      // a move of ranks, for which `side` has no meaning
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, migration, side, of_ranks);
@@ -345,7 +360,7 @@ struct SwitchFacts {
   Incarnation base = 0;
   std::vector<RankPlace> ranks;
   Bytes plan;  // an encoded MigrationPlan
-  Bytes move;  // of a move of ranks instead of job, base, ranks and plan: an encoded gang::GangInfo
+  Bytes move;  // for a move of ranks, instead of job, base, ranks and plan: an encoded gang::GangInfo
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, migration, job, base, ranks, plan, move);

@@ -11,13 +11,13 @@
 namespace ckpt::wire::mover {
 namespace {
 
-constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // "GPMV"
+constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // the bytes "GPMV"
 constexpr std::uint16_t kPacketVersion = 1;
 
 struct PacketHeader {
   std::uint32_t magic = kPacketMagic;
   std::uint16_t version = kPacketVersion;
-  std::uint16_t type = 0;  // variant index + 1
+  std::uint16_t type = 0;  // the index in the variant, plus 1
 };
 static_assert(sizeof(PacketHeader) == 8);
 
@@ -54,7 +54,8 @@ Result<void> check_counts(const Message& message) {
   return ok();
 }
 
-// A closed peer is an answer, anything else an error of the system.
+// Returns the error of a socket call. A closed peer is an expected result. Any other error is an error of the
+// system.
 Error socket_error(int error_number, const char* what) {
   if (error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN)
     return {ErrorCode::kUnavailable, ErrorDomain::kErrno, error_number,
@@ -136,7 +137,7 @@ Result<void> send_message(int socket, const Message& message, std::span<const in
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  // encode_message() has refused what has more descriptors than this.
+  // encode_message() refuses messages with more descriptors than this.
   static_assert(2 * kMaxFillRegions <= kMaxRegions);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxRegions * sizeof(int))> control{};
   if (!fds.empty()) {
@@ -169,7 +170,8 @@ Result<Packet> receive_message(int socket) {
   header.msg_controllen = control.size();
   ssize_t got = 0;
   do {
-    // ECONNRESET: the other side closed before it had read all. Told once, ahead of its own last messages.
+    // ECONNRESET: the other side closed before it had read everything. The error is reported once, before the
+    // other side's own last messages.
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0 && errno == EAGAIN) return Error(ErrorCode::kTimedOut, "No message on the mover's socket");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in
-// the mover).
+// The protocol between agent and mover. Each packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair
+// (descriptor 3 in the mover) has one message.
 //
-// A session is one rank of one migration on one GPU; its key is in every message, several may be open. Agent
-// A, source mover S, target mover T:
+// A session is one rank of one migration on one GPU. Its key is in every message, and several sessions may be
+// open. Agent A, source mover S, target mover T:
 //
 //   A>S,T Configure                        S,T>A MoverReady, or MoverFailed (the mover ends)
 //   A>S,T OpenSession                      (no answer; opening one that is open is SessionFailed)
@@ -39,8 +39,8 @@
 //   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is
 //                                      copied into it and compared. S,T>A Filled, FillFailed
 //
-// A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a
-// vault (libckpt/store/vault).
+// A snapshot is a source without a target, and a restore is a target without a source. The data is stored in
+// a vault (libckpt/store/vault) instead of being sent.
 //   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged,
 //                                          while the job runs
 //   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
@@ -54,7 +54,7 @@
 //                                          T>A RestoreDone +host state fd: memory has its content, by
 //                                          fingerprints of what was written
 //
-// A check has no memory at all: whether one mover reaches another. One lane, which carries nothing.
+// A check has no memory. It tests whether one mover reaches another, with one lane that carries nothing.
 //   A>T   StartTarget                      T>A Listening{one address}; PeerReached once its peer has left
 //   A>S   ReachPeer{address}               S>A PeerReached
 //
@@ -63,14 +63,15 @@
 //   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S
 //                                          lets go of nothing before it
 //
-// A mover that loses its agent (end of file) ends and holds nothing. A message for a session that is not open
-// is answered with SessionEnded (EndSession, DropRegions: Dropped) or ignored.
+// A mover that loses its agent (end of file) exits and releases everything. For a session that is not open,
+// EndSession is answered with SessionEnded and DropRegions with Dropped. Other messages are ignored.
 //
-// The messages: mover_session_messages.h, mover_move_messages.h, mover_vault_messages.h. Here: the packet.
+// The messages are in mover_session_messages.h, mover_move_messages.h and mover_vault_messages.h. This file
+// has the packet.
 //
-// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the sender's node, 0
-// = not reached; sizes bytes, rates bytes per second. Errors: kProtocol for bytes that are no message;
-// everything is bounded by a packet.
+// Threads: plain values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the sender's node; 0
+// means not reached. Sizes are bytes, and rates are bytes per second. Errors: kProtocol for bytes that are
+// not a message. Everything is limited by the packet's size.
 #pragma once
 
 #include <cstddef>
@@ -87,7 +88,7 @@
 
 namespace ckpt::wire::mover {
 
-// The order is the wire's numbering (index + 1); append only.
+// The order is the numbering on the wire (index + 1), so append only.
 using Message =
     std::variant<Configure, OpenSession, AttachRegions, AttachTensors, DropTensors, DropRegions, StartTarget,
                  StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,
@@ -98,14 +99,14 @@ using Message =
                  HostGrew, JobLeft, ReachPeer, PeerReached>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
-// One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors
-// than one may have.
+// Encodes one packet. Returns kInvalidArgument if the packet would be longer than kMaxPacketBytes, or has
+// more regions or tensors than one packet may have.
 Result<std::vector<std::byte>> encode_message(const Message& message);
 Result<Message> decode_message(std::span<const std::byte> packet);
-// How many descriptors belong to it.
+// Returns the number of descriptors that belong to the message.
 [[nodiscard]] std::size_t descriptors_of(const Message& message) noexcept;
 
-// A message with its descriptors.
+// A message and its descriptors.
 struct Packet {
   Packet() = default;
   Packet(Message m, std::vector<UniqueFd> f) : message(std::move(m)), fds(std::move(f)) {}
@@ -113,12 +114,12 @@ struct Packet {
   std::vector<UniqueFd> fds;
 };
 
-// Sends one packet with descriptors (which stay the caller's). Waits while the socket is full, also on a
-// non-blocking socket. kUnavailable: the other side is gone.
+// Sends one packet with descriptors, which the caller still owns. Waits while the socket is full, also on a
+// non-blocking socket. Returns kUnavailable if the other side has closed.
 Result<void> send_message(int socket, const Message& message, std::span<const int> fds = {});
-// Receives one packet; waits for one on a blocking socket. kUnavailable: end of file, the other side is gone.
-// kTimedOut: none there on a non-blocking socket. kProtocol: not a message, or not the descriptors it needs
-// (all that came are closed).
+// Receives one packet, and waits for it on a blocking socket. kUnavailable: end of file, since the other side
+// has closed. kTimedOut: a non-blocking socket has no packet. kProtocol: not a message, or not the
+// descriptors that the message needs (all received descriptors are closed).
 Result<Packet> receive_message(int socket);
 
 }  // namespace ckpt::wire::mover

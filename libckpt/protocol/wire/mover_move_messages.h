@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: one rank's move from StartTarget to Verified (mover_messages.h has the order and what
-// holds for all of these messages).
+// The messages between agent and mover for one rank's move, from StartTarget to Verified. mover_messages.h
+// has the order and the rules of all these messages.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ckpt::wire::mover {
 struct StartTarget {
   CKPT_MOVER_MESSAGE(StartTarget);
   SessionKey session;
-  std::uint32_t lanes = 0;  // 0 = the default, the number of addresses in Listening
+  std::uint32_t lanes = 0;  // 0 for the default, which is the number of addresses in Listening
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, lanes);
@@ -34,11 +34,12 @@ struct Listening {
   }
 };
 
-// Connects one lane to `address`, in a session for a check. Answered with PeerReached or SessionFailed.
+// An order to connect one lane to `address`, in a session for a check. The answer is PeerReached or
+// SessionFailed.
 struct ReachPeer {
   CKPT_MOVER_MESSAGE(ReachPeer);
   SessionKey session;
-  std::string address;  // of Listening
+  std::string address;  // an address of Listening
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, address);
@@ -59,12 +60,12 @@ struct StartSource {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "StartSource";
   SessionKey session;
-  std::vector<std::string> addresses;  // of Listening
+  std::vector<std::string> addresses;  // the addresses of Listening
   MigrateOptions options;
-  // As the agent expects them: all terms of the pause but the copy, and what of the pause runs beside the
-  // copy.
+  // The agent's expected terms of the pause: all terms except the copy, and the part that runs concurrently
+  // with the copy.
   std::int64_t fixed_cost_ns = 0;
-  bool near = false;  // the target's mover is on this node: it may read this one's memory
+  bool near = false;  // the target's mover is on this node and may read this mover's memory
   std::int64_t beside_copy_ns = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -72,11 +73,11 @@ struct StartSource {
   }
 };
 
-// Each source tensor has its place at the target.
+// Each source tensor has a place at the target.
 struct PlanAccepted {
   CKPT_MOVER_MESSAGE(PlanAccepted);
   SessionKey session;
-  std::uint64_t state_bytes = 0;  // tied and contained tensors counted once
+  std::uint64_t state_bytes = 0;  // the size of the state, with tied and contained tensors counted once
   std::uint64_t tensors = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -84,7 +85,7 @@ struct PlanAccepted {
   }
 };
 
-struct MoverLimits {  // absent values are -1; bandwidth 0 = unlimited
+struct MoverLimits {  // an absent value is -1; a bandwidth of 0 is unlimited
   CKPT_MOVER_MESSAGE(MoverLimits);
   SessionKey session;
   std::int64_t max_downtime_ns = -1;
@@ -100,17 +101,18 @@ struct Progress {
   static constexpr std::string_view kName = "Progress";
   SessionKey session;
   std::uint32_t round = 0;
-  std::uint64_t done_bytes = 0;   // of this round
-  std::uint64_t total_bytes = 0;  // of this round, as known now
+  std::uint64_t done_bytes = 0;   // the completed bytes of this round
+  std::uint64_t total_bytes = 0;  // the bytes of this round, as known now
   std::uint64_t state_bytes = 0;
-  std::uint64_t sent_bytes = 0;  // over all rounds
+  std::uint64_t sent_bytes = 0;  // the bytes sent over all rounds
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;             // of the downtime, if the switch came now
-  std::int64_t eta_ns = -1;                 // until the switch; negative = not known
-  std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
-  std::uint64_t host_state_bytes = 0;       // of the file of HostStateFile, given to the lane
+  std::int64_t estimate_ns = 0;  // the estimated downtime for a switch at this moment
+  std::int64_t eta_ns = -1;      // the estimated time until the switch; negative if it is not known
+  std::uint64_t wire_bytes_per_second = 0;  // the recent rate, encoded and with headers; 0 if it is not known
+                                            // yet
+  std::uint64_t host_state_bytes = 0;       // the bytes of HostStateFile's file that were passed to the lane
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
@@ -128,8 +130,8 @@ struct FirstRoundDone {
   }
 };
 
-// The time to switch. `within_limit` false: rounds do not shrink (or max_rounds is reached) and the options
-// demand a switch.
+// It is time to switch. If `within_limit` is false, rounds do not shrink (or max_rounds is reached) and the
+// options require a switch.
 struct Converged {
   CKPT_MOVER_MESSAGE(Converged);
   SessionKey session;
@@ -142,7 +144,7 @@ struct Converged {
   }
 };
 
-// Rounds do not shrink (or max_rounds is reached) and the options demand an abort.
+// Rounds do not shrink (or max_rounds is reached) and the options require an abort.
 struct DidNotConverge {
   CKPT_MOVER_MESSAGE(DidNotConverge);
   SessionKey session;
@@ -155,20 +157,21 @@ struct DidNotConverge {
   }
 };
 
-struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 0)
+struct FinalRound {  // has one descriptor with the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(FinalRound);
   SessionKey session;
-  Nanos barrier_entered_ns = 0;  // the rank's
+  Nanos barrier_entered_ns = 0;  // the time on the rank's clock
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
-  bool host_state_grows = false;  // it is the file of HostStateFile, as far as HostGrew reports
+  bool host_state_grows = false;  // the host state is HostStateFile's file, up to the size that HostGrew
+                                  // reports
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
   }
 };
 
-struct HostStateFile {  // one descriptor: a memory file of `most` bytes that cannot shrink
+struct HostStateFile {  // has one descriptor of a memory file of `most` bytes that cannot shrink
   CKPT_MOVER_MESSAGE(HostStateFile);
   SessionKey session;
   std::uint64_t most = 0;
@@ -199,8 +202,9 @@ struct ReleaseManifest {
   }
 };
 
-// A fingerprint at the target was not the staged copy's (the chunk is sent again), or a chunk changed at the
-// target after its acknowledgement. The third time for one chunk is SessionFailed(kCorrupt).
+// A mismatch: a fingerprint at the target differed from the staged copy's (the chunk is sent again), or a
+// chunk changed at the target after its acknowledgement. The third mismatch of one chunk is
+// SessionFailed(kCorrupt).
 struct Mismatch {
   CKPT_MOVER_MESSAGE(Mismatch);
   SessionKey session;
@@ -214,26 +218,28 @@ struct Mismatch {
   }
 };
 
-// The source's measurements; those of the final round are 0 before it.
+// The source's measurements. Those of the final round are 0 before the final round.
 struct SourceCounters {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "SourceCounters";
-  std::uint32_t rounds = 0;  // the final one included
+  std::uint32_t rounds = 0;  // the number of rounds, including the final one
   std::uint64_t state_bytes = 0;
-  std::uint64_t sent_bytes = 0;     // chunks before encoding
-  std::uint64_t wire_bytes = 0;     // after encoding, headers included
-  std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
-  std::uint64_t final_bytes = 0;    // found in the final round
-  std::uint64_t host_bytes = 0;     // sent in the final round
-  std::uint64_t resent_chunks = 0;  // after a mismatch of fingerprints
-  std::uint64_t link_bytes_per_second = 0;  // a plain stream over the same lanes, or a round that was faster
-  std::uint64_t scan_bytes_per_second = 0;  // the fastest full scan of this session
-  std::int64_t scan_ns = 0;                 // final scan
-  std::int64_t copy_ns = 0;                 // final round: from the first copy to the last acknowledgement
-  std::int64_t estimate_ns = 0;             // the last one before the barrier
-  std::int64_t clock_offset_ns = 0;         // target's clock minus ours
-  std::int64_t clock_uncertainty_ns = 0;    // half the fastest round trip
-  std::uint64_t host_ahead_bytes = 0;       // of the host state, sent before the final round
+  std::uint64_t sent_bytes = 0;     // the chunks' bytes before encoding
+  std::uint64_t wire_bytes = 0;     // the bytes after encoding, including headers
+  std::uint64_t dirty_bytes = 0;    // the bytes that were found changed and sent again after the first round,
+                                    // over all rounds
+  std::uint64_t final_bytes = 0;    // the bytes found in the final round
+  std::uint64_t host_bytes = 0;     // the host state sent in the final round
+  std::uint64_t resent_chunks = 0;  // the chunks that were sent again after a mismatch of fingerprints
+  std::uint64_t link_bytes_per_second = 0;  // the rate of a plain stream over the same lanes, or of a faster
+                                            // round
+  std::uint64_t scan_bytes_per_second = 0;  // the rate of the fastest full scan of this session
+  std::int64_t scan_ns = 0;                 // the duration of the final scan
+  std::int64_t copy_ns = 0;               // the final round, from the first copy to the last acknowledgement
+  std::int64_t estimate_ns = 0;           // the last estimate before the barrier
+  std::int64_t clock_offset_ns = 0;       // target's clock minus source's clock
+  std::int64_t clock_uncertainty_ns = 0;  // half the fastest round-trip time
+  std::uint64_t host_ahead_bytes = 0;     // the host state that was sent before the final round
   template <class A>
   decltype(auto) fields(A& a) {
     return a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
@@ -245,10 +251,10 @@ struct SourceCounters {
 struct FinalSent {
   CKPT_MOVER_MESSAGE(FinalSent);
   SessionKey session;
-  Nanos final_received_ns = 0;  // FinalRound reached the mover: quiesce ends
+  Nanos final_received_ns = 0;  // FinalRound has reached the mover; the term quiesce ends here
   Nanos scan_begin_ns = 0;
   Nanos scan_end_ns = 0;
-  Nanos last_ack_ns = 0;  // final ends
+  Nanos last_ack_ns = 0;  // the last chunk is acknowledged; the term final ends here
   SourceCounters counters;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -256,7 +262,7 @@ struct FinalSent {
   }
 };
 
-// The target has verified and reported it; from now on the source's mover has nothing to do but to hold.
+// The target has verified and reported that. From now on the source's mover only holds its memory.
 struct FinalDone {
   CKPT_MOVER_MESSAGE(FinalDone);
   SessionKey session;
@@ -266,7 +272,7 @@ struct FinalDone {
   Nanos last_ack_ns = 0;
   Nanos manifest_sent_ns = 0;
   Nanos verified_heard_ns = 0;
-  SourceCounters counters;  // with the second measurement of the clocks
+  SourceCounters counters;  // include the second measurement of the clocks
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, manifest_sent_ns,
@@ -274,11 +280,11 @@ struct FinalDone {
   }
 };
 
-struct Verified {  // one descriptor: host state, sealed (none if host_state_bytes is 0)
+struct Verified {  // has one descriptor with the sealed host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(Verified);
   SessionKey session;
   std::uint64_t host_state_bytes = 0;
-  std::string root;  // hex
+  std::string root;  // hex digits
   Nanos final_heard_ns = 0;
   Nanos scan_begin_ns = 0;
   Nanos scan_end_ns = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: the process, its sessions, and the memory that they have (mover_messages.h has the order
-// and what holds for all of these messages).
+// The messages between agent and mover for the process, its sessions, and their memory. mover_messages.h has
+// the order and the rules of all these messages.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,12 @@ struct Configure {
   static constexpr std::string_view kName = "Configure";
   std::string node;
   std::uint32_t gpu = 0;              // the driver's ordinal
-  std::vector<DataNetwork> networks;  // the preferred one first; none: TLS over this machine's loopback
-  std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
+  std::vector<DataNetwork> networks;  // the preferred network first; if empty, TLS over this machine's
+                                      // loopback
+  std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned memory, allocated now; at most 256 MiB
   std::uint64_t chunk_bytes =
-      0;  // of new sessions at the source, a power of two, 64 KiB-2 MiB; 0 = the default
-  std::uint16_t first_port = 0;  // lanes listen at ports from this one on; 0: the kernel chooses
+      0;  // for new sessions at the source: a power of two, 64 KiB-2 MiB; 0 for the default
+  std::uint16_t first_port = 0;  // lanes listen at ports from this one on; for 0, the kernel chooses
   std::uint16_t last_port = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -36,7 +37,7 @@ struct MoverReady {
   CKPT_MOVER_MESSAGE(MoverReady);
   std::string device_name;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t free_bytes = 0;  // after the mover has taken its own
+  std::uint64_t free_bytes = 0;  // the free memory after the mover's own allocations
   template <class A>
   decltype(auto) fields(A& a) {
     return a(device_name, memory_bytes, free_bytes);
@@ -62,18 +63,18 @@ struct OpenSession {
   static constexpr std::string_view kName = "OpenSession";
   SessionKey session;
   Side side = Side::kInvalid;
-  Incarnation incarnation = 0;  // the target's, the same on both sides
-  Bytes fingerprint_key;        // kFingerprintKeyBytes
-  Bytes session_token;          // kSessionTokenBytes
-  // Target: there is no standby whose memory would be attached. The mover makes a region for each of the
-  // source's plan, with the same id, and exports it (MadeRegions).
+  Incarnation incarnation = 0;  // the target's incarnation, equal on both sides
+  Bytes fingerprint_key;        // has kFingerprintKeyBytes bytes
+  Bytes session_token;          // has kSessionTokenBytes bytes
+  // For a target without a standby whose memory could be attached. The mover makes a region for each region
+  // of the source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
   Purpose purpose = Purpose::kMove;      // a snapshot is a source, a restore a target
-  std::string network;                   // whose lanes it uses; empty: the first one's
-  std::uint32_t first_path = 0;          // its lanes go over the network's addresses from this one on,
-  std::uint32_t paths = 1;               // over so many in turn
+  std::string network;                   // the network for the session's lanes; if empty, the first network
+  std::uint32_t first_path = 0;          // the index of the network's first address that the lanes use
+  std::uint32_t paths = 1;               // the number of addresses that the lanes use in turn
   bool is_new_program = false;           // the standby is another program than the source
-  std::uint8_t allowed_differences = 0;  // kAllow... of its tensors
+  std::uint8_t allowed_differences = 0;  // a combination of kAllow... for the standby's tensors
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network,
@@ -84,7 +85,8 @@ struct OpenSession {
 struct EndSession {
   CKPT_MOVER_MESSAGE(EndSession);
   SessionKey session;
-  std::string reason;  // why, if not because the migration is over; the other side's mover gets it
+  std::string reason;  // the reason, if the migration did not end normally; the other side's mover receives
+                       // it
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, reason);
@@ -110,10 +112,10 @@ struct SessionEnded {
   }
 };
 
-struct AttachRegions {  // one descriptor per region, in order
+struct AttachRegions {  // has one descriptor per region, in order
   CKPT_MOVER_MESSAGE(AttachRegions);
   SessionKey session;
-  std::uint64_t batch = 0;  // repeated in Attached
+  std::uint64_t batch = 0;  // is repeated in Attached
   std::vector<RegionInfo> regions;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -171,7 +173,7 @@ struct Dropped {
   }
 };
 
-struct MadeRegions {  // one descriptor per region, in order; sent before Verified
+struct MadeRegions {  // has one descriptor per region, in order; sent before Verified
   CKPT_MOVER_MESSAGE(MadeRegions);
   SessionKey session;
   std::vector<RegionInfo> regions;
@@ -194,17 +196,18 @@ struct DroppedRegions {
 struct RegionsLetGo {
   CKPT_MOVER_MESSAGE(RegionsLetGo);
   SessionKey session;
-  std::uint64_t regions = 0;  // how many, since the session began
+  std::uint64_t regions = 0;  // the number of dropped regions since the session began
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, regions);
   }
 };
 
-struct FillRegions {  // two descriptors per region, in order: what has its content, what is to have it
+struct FillRegions {  // has two descriptors per region, in order: the region with the content, and the region
+                      // to fill
   CKPT_MOVER_MESSAGE(FillRegions);
-  SessionKey session;       // its rank is kFillRank
-  std::uint64_t batch = 0;  // repeated in the answer
+  SessionKey session;       // has kFillRank as its rank
+  std::uint64_t batch = 0;  // is repeated in the answer
   std::vector<RegionInfo> regions;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -212,7 +215,8 @@ struct FillRegions {  // two descriptors per region, in order: what has its cont
   }
 };
 
-// Each region is what it was copied from, by fingerprints of both; the mover holds neither any more.
+// Each region equals the region it was copied from, by fingerprints of both. The mover no longer holds either
+// region.
 struct Filled {
   CKPT_MOVER_MESSAGE(Filled);
   SessionKey session;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the messages between an agent and its movers: bounds, the session's key, a failure, a region.
-// mover_messages.h has the messages' order and the rules of all of them.
+// The parts of the messages between an agent and its movers: limits, the session's key, a failure, a region.
+// mover_messages.h has the order and the rules of all these messages.
 #pragma once
 
 #include <compare>
@@ -17,16 +17,17 @@ namespace ckpt::wire::mover {
 
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 10;
-inline constexpr std::size_t kMaxRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
-inline constexpr std::size_t kMaxFillRegions = 32;  // of one FillRegions: two descriptors each
-// FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of
-// the agent's own.
+inline constexpr std::size_t kMaxRegions = 64;      // the limit of one AttachRegions or MadeRegions: one
+                                                    // descriptor each
+inline constexpr std::size_t kMaxFillRegions = 32;  // the limit of one FillRegions: two descriptors each
+// The rank in the keys of FillRegions and its answers, which belong to no session. The key also has a number
+// that the agent chooses.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
-// The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
+// The rank in the key of a snapshot's or restore's session. The key also has a number that the agent chooses.
 inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
-// Likewise of a check.
+// The rank in the key of a check's session. The key also has a number that the agent chooses.
 inline constexpr std::uint32_t kCheckRank = 0xffff'fffd;
-inline constexpr std::size_t kMaxTensors = 96;  // of one AttachTensors
+inline constexpr std::size_t kMaxTensors = 96;  // the limit of one AttachTensors
 inline constexpr std::size_t kMaxLanes = 8;
 
 #define CKPT_MOVER_MESSAGE(Name)                           \

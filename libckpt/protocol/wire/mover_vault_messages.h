@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: snapshots and restores (mover_messages.h has the order and what holds for all of these
-// messages).
+// The messages between agent and mover for snapshots and restores. mover_messages.h has the order and the
+// rules of all these messages.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace ckpt::wire::mover {
 
-// The access to a vault besides its folder: a tier in memory before it, or the node that has it
+// The access to a vault in addition to its folder: a tier in memory, or the node that has the vault
 // (libckpt/store/peer).
 struct VaultAccess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::string memory;  // a folder; empty: none
+  std::string memory;  // the folder of the memory tier; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
-  std::string peer_address;  // empty: the folder is here
+  std::string peer_address;  // empty if the folder is on this node
   std::vector<std::byte> peer_token;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -26,19 +26,21 @@ struct VaultAccess {
   }
 };
 
-struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose plan the mover adds
+struct StartSnapshot {  // has one descriptor with an encoded image::StoredJob, to which the mover adds the
+                        // plan
   CKPT_MOVER_MESSAGE(StartSnapshot);
   SessionKey session;
-  std::string folder;  // of the vault
+  std::string folder;  // the folder of the vault
   std::string vault_job;
   std::uint32_t keep = 1;
-  std::uint64_t staging_bytes = 0;      // host memory for what has changed; 0: half of what the node has left
-  std::uint64_t vault_limit_bytes = 0;  // 0: none
-  std::uint32_t slowdown_permille = 0;  // as MigrateOptions
-  bool full = false;                    // nothing is kept of the version before
+  std::uint64_t staging_bytes = 0;      // the host memory for changed chunks; 0: half of the node's remaining
+                                        // memory
+  std::uint64_t vault_limit_bytes = 0;  // the limit; 0 if there is none
+  std::uint32_t slowdown_permille = 0;  // as in MigrateOptions: the share of the GPU's time
+  bool full = false;                    // no data is reused from the previous version
   std::uint64_t record_bytes = 0;
   VaultAccess access;
-  std::uint64_t first_version = 0;  // as TakeSnapshot
+  std::uint64_t first_version = 0;  // as in TakeSnapshot: the least number of the image
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
@@ -46,7 +48,7 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   }
 };
 
-struct JobLeft {  // no session's: no session of the job is open, and none will be before it comes back
+struct JobLeft {  // belongs to no session: the job has no open session and gets none before it returns
   CKPT_MOVER_MESSAGE(JobLeft);
   JobId job = 0;
   template <class A>
@@ -59,8 +61,8 @@ struct SnapshotReady {
   CKPT_MOVER_MESSAGE(SnapshotReady);
   SessionKey session;
   std::uint64_t state_bytes = 0;
-  std::uint64_t dirty_bytes = 0;   // that differ from the version before, so far
-  std::uint64_t staged_bytes = 0;  // of them
+  std::uint64_t dirty_bytes = 0;   // the bytes found so far that differ from the previous version
+  std::uint64_t staged_bytes = 0;  // the differing bytes that are staged
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, state_bytes, dirty_bytes, staged_bytes);
@@ -72,7 +74,7 @@ struct SnapshotStaged {
   SessionKey session;
   std::uint64_t state_bytes = 0;
   std::uint64_t dirty_bytes = 0;
-  std::uint64_t waited_bytes = 0;  // that staging could not hold: they are in the vault
+  std::uint64_t waited_bytes = 0;  // the bytes that did not fit into staging memory; they are in the vault
   std::int64_t scan_ns = 0;
   std::int64_t copy_ns = 0;
   template <class A>
@@ -81,7 +83,7 @@ struct SnapshotStaged {
   }
 };
 
-struct SnapshotHost {  // one descriptor: host state (none if host_state_bytes is 0)
+struct SnapshotHost {  // has one descriptor with the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(SnapshotHost);
   SessionKey session;
   std::uint64_t host_state_bytes = 0;
@@ -95,7 +97,7 @@ struct SnapshotDone {
   CKPT_MOVER_MESSAGE(SnapshotDone);
   SessionKey session;
   std::uint64_t version = 0;
-  std::uint64_t parent = 0;  // 0: a full one
+  std::uint64_t parent = 0;  // 0 for a full image
   std::uint64_t written_bytes = 0;
   std::uint64_t host_bytes = 0;
   template <class A>
@@ -109,7 +111,7 @@ struct StartRestore {
   SessionKey session;
   std::string folder;
   std::string vault_job;
-  std::uint64_t version = 0;  // 0: the newest that is whole
+  std::uint64_t version = 0;  // 0 for the newest intact version
   VaultAccess access;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -117,13 +119,13 @@ struct StartRestore {
   }
 };
 
-struct RestoreDone {  // one descriptor: host state (none if host_state_bytes is 0)
+struct RestoreDone {  // has one descriptor with the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(RestoreDone);
   SessionKey session;
   std::uint64_t version = 0;
   std::uint64_t state_bytes = 0;
   std::uint64_t host_state_bytes = 0;
-  std::vector<std::string> skipped;  // newer versions that are damaged, and how
+  std::vector<std::string> skipped;  // newer versions that are damaged, each with the damage
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, version, state_bytes, host_state_bytes, skipped);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pause by its terms, as they are estimated before it and measured in it. A later migration mode takes
-// those of these terms that it has.
-// Threads: values. Errors: none.
+// A pause by its terms, as they are estimated before the pause and measured during it. A later migration mode
+// uses those of these terms that apply to it.
+// Threads: plain values. Errors: none.
 #pragma once
 
 #include <array>
@@ -14,24 +14,25 @@
 
 namespace ckpt::wire {
 
-// In the order of the pause, but for the last.
+// The terms of a pause. All but the last are in the order of the pause.
 enum class PauseTerm : std::uint8_t {
-  kQuiesce = 0,     // barrier entry until the source's mover knows
+  kQuiesce = 0,     // from barrier entry until the source's mover knows
   kContextSave,     // the driver's checkpoint
-  kDump,            // of the host process
-  kFinal,           // what is left to send after these
-  kVerify,          // last acknowledgement until both sides agree
-  kCommit,          // COMMITTED is durable
-  kHostRestore,     // of the host process
+  kDump,            // the dump of the host process
+  kFinal,           // the data left to send after the earlier terms
+  kVerify,          // from the last acknowledgement until both sides agree
+  kCommit,          // until COMMITTED is durable
+  kHostRestore,     // the restore of the host process
   kContextRestore,  // the driver's restore
-  kFill,            // of memory that the process makes itself
-  kMap,             // memory at its addresses, host state of the program
+  kFill,            // filling memory that the process makes itself
+  kMap,             // mapping memory at its addresses, and the program's host state
   kResume,
-  kCommunicators,  // of ranks that move, where they are made in the pause: between kVerify and kCommit
+  kCommunicators,  // communicators of ranks that move, if they are made during the pause, between kVerify and
+                   // kCommit
 };
 inline constexpr std::size_t kPauseTerms = 12;
 
-// A job's last pause predicts nothing of one in another mode.
+// The kind of a pause. A job's last pause does not predict a pause in another mode.
 enum class PauseKind : std::uint8_t {
   kInvalid = 0,
   kCooperative = 1,
@@ -68,12 +69,12 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::bare(&T::all));
 }
 
-// A pause that was, or is expected.
+// A past or expected pause.
 struct PauseFacts {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   PauseKind kind = PauseKind::kCooperative;
   PauseNumbers ns;
-  PauseNumbers bytes;  // that each term grew with
+  PauseNumbers bytes;  // the bytes that each term depends on
 };
 template <std::same_as<PauseFacts> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -81,14 +82,15 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("bytes", &T::bytes));
 }
 
-// The time that a term takes on a node: base + bytes + things that can be counted.
+// The time that a term takes on a node: a base, a part per byte, and a part per countable item.
 struct CostLine {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   CostLine() = default;
   CostLine(std::int64_t base, std::int64_t per_mib) : base_ns(base), ns_per_mib(per_mib) {}
   std::int64_t base_ns = 0;
   std::int64_t ns_per_mib = 0;
-  std::uint32_t items_permille = 1000;  // of what threads, descriptors and the like take on a common server
+  std::uint32_t items_permille = 1000;  // the time for threads, descriptors and similar items, relative to a
+                                        // common server
   [[nodiscard]] Nanos of_items(Nanos common) const {
     return static_cast<Nanos>(static_cast<double>(common) * items_permille / 1000);
   }

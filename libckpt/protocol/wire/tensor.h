@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A named tensor as it travels: from agent to mover, and in the plan from mover to mover. A value type;
-// a user of one that came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are
-// those of ckpt.h.
+// A named tensor in its encoded form: from agent to mover, and in the plan from mover to mover. A value type;
+// call check_tensor() before using a tensor from outside. Sizes are bytes; dtype and kind are those of
+// ckpt.h.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ inline constexpr std::uint64_t kNoRegion = 0;
 struct TensorInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string name;
-  std::uint64_t region = kNoRegion;  // kNoRegion: cannot be exported, its bytes travel with the host state
-  std::uint64_t offset = 0;          // in the region
+  std::uint64_t region = kNoRegion;  // kNoRegion: the tensor cannot be exported, and its bytes travel with
+                                     // the host state
+  std::uint64_t offset = 0;          // the offset in the region
   std::uint64_t bytes = 0;
-  std::uint32_t dtype = 0;  // ckpt_dtype
-  std::uint32_t kind = 0;   // ckpt_kind
+  std::uint32_t dtype = 0;  // a ckpt_dtype
+  std::uint32_t kind = 0;   // a ckpt_kind
   std::vector<std::uint64_t> shape;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -31,10 +32,10 @@ struct TensorInfo {
   }
 };
 
-// Known dtype and kind, a printable name, shape times dtype equals bytes, no overflow. kProtocol, naming the
-// tensor.
+// Checks for a known dtype and kind, a printable name, bytes equal to shape times dtype, and no overflow.
+// Returns kProtocol with the tensor's name.
 Result<void> check_tensor(const TensorInfo& tensor);
-// "f32[1024,768]"
+// Returns a text such as "f32[1024,768]".
 [[nodiscard]] std::string describe_tensor(const TensorInfo& tensor);
 
 }  // namespace ckpt::wire

@@ -8,7 +8,8 @@ from typing import Any, Optional
 
 from ._errors import UsageError
 
-# ckpt_dtype and the bytes of one element, by the type strings of the array interface (without byte order).
+# The ckpt_dtype and the bytes of one element, for each type string of the array interface (without byte
+# order).
 DTYPES = {"u1": (1, 1), "i1": (2, 1), "u2": (3, 2), "i2": (4, 2), "u4": (5, 4), "i4": (6, 4), "u8": (7, 8),
           "i8": (8, 8), "f2": (9, 2), "bf16": (10, 2), "f4": (11, 4), "f8": (12, 8), "f8_e4m3": (13, 1),
           "f8_e5m2": (14, 1), "b1": (15, 1)}

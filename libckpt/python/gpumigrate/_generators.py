@@ -17,7 +17,8 @@ def save() -> dict[str, Any]:
         state["numpy"] = numpy.random.get_state()
     if torch is not None and hasattr(torch, "get_rng_state"):
         state["torch"] = bytes(torch.get_rng_state().tolist())
-        # A GPU's generator would make a context of each GPU, if none is there yet.
+        # Reading the generators of the GPUs would create a context on each GPU, so they are read only if
+        # torch has initialized CUDA.
         if torch.cuda.is_initialized():
             state["cuda"] = bytes(torch.cuda.get_rng_state().tolist())
     return state

@@ -21,7 +21,7 @@ from ._position import Position
 GetState = Callable[[], Any]
 SetState = Callable[[Any], None]
 SHIM = "libckpt_shim.so"
-FIRST_STEPS = 2  # after each of these all that is named is compared with its memory
+FIRST_STEPS = 2  # after each of these steps, all named state is compared with its memory
 
 
 def is_cooperative() -> bool:
@@ -29,7 +29,7 @@ def is_cooperative() -> bool:
     return bool(os.environ.get("CKPT_SOCKET")) and SHIM not in os.environ.get("LD_PRELOAD", "")
 
 
-# As in libckpt/inprocess/api/allowed_differences.h.
+# The values of libckpt/inprocess/api/allowed_differences.h.
 _ALLOW_MISSING, _ALLOW_NEW = 1, 2
 
 
@@ -62,7 +62,7 @@ class Job:
     def standby(self) -> bool:
         return self._session is not None and self._session.standby
 
-    # State that moves.
+    # ---- state that moves ----
 
     def alloc(self, nbytes: int) -> Buffer:
         """Device memory that can be moved while the job runs. Its content is undefined. Where no context is current in
@@ -86,7 +86,7 @@ class Job:
             raise UsageError(f"host state '{name}' is registered already")
         self._states[name] = (get_state, set_state)
 
-    # The start.
+    # ---- the start ----
 
     def warmup(self, function: Callable[[], None]) -> None:
         """On a standby, runs it now, while the source still works: compile, tune, capture. What it changes in named
@@ -113,7 +113,7 @@ class Job:
             function()
         return self.resumed
 
-    # Steps.
+    # ---- steps ----
 
     def epochs(self, count: Optional[int] = None) -> Iterator[int]:
         """Numbers of epochs up to `count`, from the one in which a moved job is."""
@@ -152,10 +152,10 @@ class Job:
             self._check_all()
         try:
             self._session.barrier()
-        except Exception as error:  # noqa: BLE001  (a callback's may be anything)
+        except Exception as error:  # noqa: BLE001 (a callback may raise any exception)
             if isinstance(error, LibraryError) and error.status == ERROR_CONNECTION:
                 raise
-            # The pause was refused, and the job runs on: a move must never end one.
+            # The pause was refused, and the job continues: a move must never end a job.
             warnings.warn(f"a move was refused: {error}", MoveWarning, stacklevel=2)
 
     def finish(self) -> None:
@@ -165,7 +165,7 @@ class Job:
             atexit.unregister(self._at_exit)
             session.shutdown()
 
-    # Additions of other modules of the package.
+    # ---- hooks for other modules of the package ----
 
     def _name(self, name: str, memory: Any, layout: Layout, kind: str) -> None:
         self._refuse_late(f"buffer '{name}'")
@@ -193,8 +193,8 @@ class Job:
         except BaseException as error:
             if not session.standby:
                 raise
-            # The job is paused at its source and goes on there once this process has ended: no handler, thread or
-            # debugger of the program may hold that up.
+            # The job is paused at its source and continues there once this process has ended. No handler,
+            # thread or debugger of the program may delay that.
             report(f"this standby cannot go on: {error}")
             os._exit(1)
 
@@ -212,12 +212,12 @@ class Job:
         for check in self._checks:
             check()
 
-    # Callbacks of libckpt, at a barrier and in ckpt_ready.
+    # ---- callbacks of libckpt, at a barrier and in ckpt_ready ----
 
     def _save(self) -> bytes:
         self._check_all()
         data = pickle.dumps({name: pickle.dumps(get()) for name, (get, _) in self._states.items()})
-        # The process ends without Python's exit handlers: what was printed must be in the log.
+        # The process ends without Python's exit handlers, so printed text must be flushed to the log.
         sys.stdout.flush()
         sys.stderr.flush()
         return data

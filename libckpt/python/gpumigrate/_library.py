@@ -80,10 +80,12 @@ class Session:
         role = ctypes.c_uint()
         self._check(self.library.ckpt_init(None, ctypes.byref(self.handle), ctypes.byref(role)))
         self.standby = role.value == 1
-        self.failure: Optional[BaseException] = None  # of the last callback
-        # Work on this memory is to end, and torch's allocator must not call a session that has ended.
+        self.failure: Optional[BaseException] = None  # the exception of the last callback
+        # Work to do before the session ends: use of its memory must end, and torch's allocator must not call
+        # an ended session.
         self.before_its_end: Callable[[], object] = lambda: None
-        self._callbacks: list[object] = []  # ctypes does not keep what C holds
+        self._callbacks: list[object] = []  # keeps references, because ctypes does not keep objects that only
+                                            # C refers to
 
     def _check(self, status: int) -> None:
         if status not in (OK, MOVED):

@@ -67,7 +67,7 @@ class SkippingSampler:
         return max(0, len(self.items) - self.done)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "items":  # before it is set
+        if name == "items":  # before `items` is set
             raise AttributeError(name)
         return getattr(self.items, name)
 
@@ -92,7 +92,8 @@ def _accelerated(data: Any, base: Any, rest: Any, order: dict[str, Any]) -> Iter
     data.base_dataloader = rest
     try:
         yield from data
-        data.set_epoch(order["pass"] + 1)  # Accelerate's own count stays where it is after a pass without batches
+        data.set_epoch(order["pass"] + 1)  # Accelerate's own count does not advance after a pass without
+                                           # batches
     finally:
         data.base_dataloader = base
 

@@ -14,13 +14,13 @@ from . import _generators, _loaders
 class Position:
     def __init__(self) -> None:
         self.epoch = 0
-        self.batch = 0  # batches of this pass that are done
-        self.loader: Any = None  # the one of attach()
-        self._data: Any = None  # of this pass
-        self._keeper: Any = None  # of this pass: what knows where it is, if anything does
+        self.batch = 0  # the completed batches of this pass
+        self.loader: Any = None  # the loader from attach()
+        self._data: Any = None  # the data of this pass
+        self._keeper: Any = None  # the object that knows the position in this pass, if there is one
         self._pass_begun = False
-        self._at_begin: Optional[dict[str, Any]] = None  # generators
-        self._arrived: Optional[dict[str, Any]] = None  # of a move, until the pass goes on
+        self._at_begin: Optional[dict[str, Any]] = None  # the generators' state at the beginning of the pass
+        self._arrived: Optional[dict[str, Any]] = None  # the position from a move, until the pass continues
 
     def save(self) -> dict[str, Any]:
         state: dict[str, Any] = {"epoch": self.epoch, "batch": self.batch, "begun": self._pass_begun,

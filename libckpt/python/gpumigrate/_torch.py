@@ -16,8 +16,8 @@ from ._memory import Memory, PoolMemory
 DTYPES = {"uint8": "u1", "int8": "i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4", "uint64": "u8",
           "int64": "i8", "float16": "f2", "bfloat16": "bf16", "float32": "f4", "float64": "f8",
           "float8_e4m3fn": "f8_e4m3", "float8_e5m2": "f8_e5m2", "bool": "b1"}
-PARTS = {"complex64": "f4", "complex128": "f8"}  # two of these
-COMPILED = "_orig_mod."  # what torch.compile puts before names
+PARTS = {"complex64": "f4", "complex128": "f8"}  # a complex number is two of these
+COMPILED = "_orig_mod."  # the prefix that torch.compile adds to names
 
 
 def attach(job: Job, model: Any, optimizer: Any, scaler: Any, scheduler: Any, memory: Optional[Memory]) -> None:
@@ -74,7 +74,7 @@ class TorchState:
         return isinstance(value, self._torch.Tensor) and value.numel() > 0 and self._memory.holds(value)
 
     def place(self) -> None:
-        placed: dict[tuple[int, int], Any] = {}  # tied tensors stay tied
+        placed: dict[tuple[int, int], Any] = {}  # ensures that tied tensors stay tied
         for _, tensor, _, _ in self._items():
             if not self._in_memory(tensor):
                 continue
@@ -100,7 +100,7 @@ class TorchState:
 
     def layout(self, name: str, tensor: Any) -> Layout:
         kind = str(tensor.dtype).removeprefix("torch.")
-        # By stride: memory in another order (channels_last) has another shape.
+        # Sorted by stride: memory in another order (channels_last) has another shape.
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), axis))
         shape = tuple(tensor.shape[axis] for axis in order)
         expected = 1
@@ -138,7 +138,7 @@ class TorchState:
                 for name, value, _, _ in self._items() if not self._in_memory(value)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        extra = {}  # of get_extra_state
+        extra = {}  # the values of get_extra_state
         with self._torch.no_grad():
             for name, value, holder, key in self._items():
                 if self._in_memory(value):
@@ -176,7 +176,7 @@ def make_state(optimizer: Any) -> None:
                 state["exp_avg"], state["exp_avg_sq"] = zeros(), zeros()
                 if group["amsgrad"]:
                     state["max_exp_avg_sq"] = zeros()
-            # Its first buffer is the gradient itself, which zeros give too, without dampening.
+            # Its first buffer is the gradient itself. Zeros give the same result if there is no dampening.
             elif type(optimizer) is torch.optim.SGD and group["momentum"] != 0 and group["dampening"] == 0:
                 state["momentum_buffer"] = zeros()
             if state:

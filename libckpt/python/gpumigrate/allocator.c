@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory of libckpt for torch's CUDAPluggableAllocator, which takes the names of two C functions of a
-// library. _memory.py sets the session and the functions; nothing of Python, torch or libckpt is included.
-// Threads: any. Memory that torch frees once the session has ended is gone already, with the session.
+// library. _memory.py sets the session and the functions. This file includes nothing from Python, torch or
+// libckpt.
+// Threads: any. Memory that torch frees after the end of the session was already freed with the session.
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -15,7 +16,7 @@ static _Atomic(void*) current_session;
 static alloc_function allocate;
 static free_function release;
 
-// NULL for `session`: it is about to end.
+// Sets the session and its functions. NULL for `session` means that the session is about to end.
 EXPORTED void gpumigrate_use(void* session, alloc_function alloc, free_function free) {
   allocate = alloc;
   release = free;

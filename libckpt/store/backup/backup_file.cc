@@ -30,7 +30,7 @@ std::uint64_t stored_bytes(std::uint64_t part_bytes) {
   return part_bytes + (part_bytes + kBlockBytes - 1) / kBlockBytes * sizeof(std::uint32_t);
 }
 
-// Exactly so many bytes from there; false: the file has less.
+// Reads exactly the requested bytes at that offset. Returns false if the file is shorter.
 Result<bool> read_at(int fd, std::span<std::byte> to, std::uint64_t at) {
   while (!to.empty()) {
     const ssize_t got = ::pread(fd, to.data(), to.size(), static_cast<off_t>(at));
@@ -43,7 +43,7 @@ Result<bool> read_at(int fd, std::span<std::byte> to, std::uint64_t at) {
   return true;
 }
 
-// A file that gets its name once it is whole and on the disk.
+// A file that gets its name only once it is complete and on the disk.
 class NewFile {
  public:
   static Result<NewFile> create(const std::string& path) {

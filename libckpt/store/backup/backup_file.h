@@ -5,12 +5,12 @@
 //   then each part, in the header's order, in blocks of kBlockBytes (the last one shorter): bytes | crc32 u32
 //
 // The journal is copied after the store, so it may be newer than the store but is never older. A coordinator
-// accepts journal records of migrations that its table does not know. The other way about, a migration that
-// the store calls open would have no record of how it was decided.
+// accepts journal records of migrations that its table does not know. With a journal older than the store, a
+// migration that is open in the store would lack the record of its decision.
 //
-// Threads: any, one at a time for an object. Errors: kCorrupt for a file that is no whole backup;
-// kNotSupported for one of a newer version; kIo. The file may come from anywhere: all sizes are compared with
-// the file's before anything is read by them.
+// Threads: any, one at a time for an object. Errors: kCorrupt for a file that is not a complete backup;
+// kNotSupported for a file of a newer version; kIo. The file is untrusted: all sizes are compared with the
+// file's size before they are used.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 namespace ckpt::backup {
 
 inline constexpr std::string_view kMagic = "GPMBACK1";
-inline constexpr std::size_t kPrefixBytes = 16;  // magic, and the header's size and checksum
+inline constexpr std::size_t kPrefixBytes = 16;  // magic, header size and header checksum
 inline constexpr std::size_t kMaxHeaderBytes = 64 * 1024;
 inline constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
@@ -34,22 +34,23 @@ inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
 inline constexpr std::string_view kStore = "state.db";
 inline constexpr std::string_view kJournal = "journal";
 // The parts of a backup, each once and in this order: files of the coordinator's folder. The last two are
-// those of the certificate authority, wherever its folder is.
+// files of the certificate authority, wherever its folder is.
 inline constexpr std::array<std::string_view, 10> kParts = {
     kStore,          kJournal,         "token",        "agent-token", "peer-token",
     "metrics-token", "operator-token", "viewer-token", "ca.pem",      "ca.key"};
-// Every backup has these first parts. The others are empty without such a file, and missing in old backups.
+// The number of parts that every backup has. The other parts are empty if the file did not exist, and missing
+// in old backups.
 inline constexpr std::size_t kRequiredParts = 6;
 
 struct Contents {
   static constexpr std::uint8_t kVersion = 1;
   static constexpr std::uint8_t kCompat = 1;
-  std::string cluster;   // its id
-  std::string software;  // version of the coordinator
+  std::string cluster;   // the id of the cluster
+  std::string software;  // the version of the coordinator
   std::int64_t made_ms = 0;
   std::uint64_t jobs = 0;
   std::uint64_t migrations = 0;
-  std::vector<std::uint64_t> sizes;  // of kParts
+  std::vector<std::uint64_t> sizes;  // the sizes of kParts
   [[nodiscard]] bool has(std::size_t part) const { return part < kRequiredParts || sizes[part] > 0; }
 
   template <class Archive>
@@ -58,15 +59,16 @@ struct Contents {
   }
 };
 
-// A backup's header. The file of `file_bytes` begins with `bytes`: all of the header, unless the file is cut.
+// A backup's header. The file of `file_bytes` begins with `bytes`: the whole header, unless the file is
+// truncated.
 struct Beginning {
   Contents contents;
   std::uint64_t header_end = 0;
 };
 Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_t file_bytes);
 
-// Writes the file, 0600 and synced, and then gives it its name, which may exist. `parts`: descriptors of
-// kParts, read from their beginning to contents.sizes.
+// Writes the file (mode 0600, synced) and then renames it to its final name, which may already exist. `parts`
+// are descriptors of kParts, which are read from their beginning up to contents.sizes.
 Result<void> write_backup(const std::string& path, Contents contents, std::span<const UniqueFd> parts);
 
 class BackupFile {
@@ -74,11 +76,11 @@ class BackupFile {
   static Result<BackupFile> open(const std::string& path);
 
   [[nodiscard]] const Contents& contents() const noexcept { return beginning_.contents; }
-  // Reads all of it.
+  // Reads the whole file and checks it.
   Result<void> verify() const;
-  // Writes what the part of kParts holds to `to`.
+  // Writes the contents of the part of kParts to `to`.
   Result<void> extract(std::size_t part, int to) const;
-  // The file as it is, 0600 and synced, under another name.
+  // Copies the file unchanged (mode 0600, synced) to another name.
   Result<void> copy_to(const std::string& path) const;
 
  private:

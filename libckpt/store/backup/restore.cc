@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files beside a store that was not closed in order.
+// The files next to a store that was not closed in order.
 constexpr std::array<std::string_view, 2> kStoreCompanions = {"state.db-wal", "state.db-shm"};
-// The order in which parts get their names.
+// The order in which parts get their final names.
 constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5, 6, 7, 8, 9};
 static_assert(kParts[kOrder[0]] == kJournal && kParts[kOrder[1]] == kStore);
 
@@ -44,7 +44,8 @@ Result<void> make_folder(const std::string& folder) {
   return ok();
 }
 
-// A coordinator locks its journal before all else. Empty: there is none, so nobody can have it.
+// Locks the journal, which a coordinator locks before anything else. Returns an empty descriptor if there is
+// no journal: no coordinator can then run in the folder.
 Result<UniqueFd> lock_journal(const std::string& folder) {
   const std::string path = path_of(folder, kJournal);
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
@@ -55,7 +56,7 @@ Result<UniqueFd> lock_journal(const std::string& folder) {
   return fd;
 }
 
-// Parts that are written beside those of the folder, and removed unless they get their names.
+// New parts that are written next to the folder's files. They are removed unless they get their final names.
 class Staged {
  public:
   explicit Staged(std::string folder) : folder_(std::move(folder)) {}
@@ -74,7 +75,8 @@ class Staged {
       if (!fd) return Error::from_errno("Creating " + path(kParts[i]));
       CKPT_TRYV(file.extract(i, fd.get()));
       if (::fsync(fd.get()) != 0) return Error::from_errno("fsync of " + path(kParts[i]));
-      // Before it has its name, so that no coordinator that starts meanwhile takes it.
+      // The lock is taken before the final name is set, so that no coordinator that starts meanwhile gets the
+      // lock.
       if (kParts[i] == kJournal && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
         return Error::from_errno("Locking " + path(kParts[i]));
       held_.push_back(std::move(fd));
@@ -99,7 +101,7 @@ class Staged {
   std::vector<UniqueFd> held_;
 };
 
-// True: there was something.
+// Moves the existing files to the folder `aside`. Returns true if there were any files.
 Result<bool> put_aside(const std::string& folder, const std::string& aside) {
   std::vector<std::string_view> names(kParts.begin(), kParts.end());
   names.insert(names.end(), kStoreCompanions.begin(), kStoreCompanions.end());

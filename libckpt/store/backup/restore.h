@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a backup back into a coordinator's folder in which no coordinator runs. Everything is checked and
-// written beside before a file of the folder is touched; what was there goes to a folder of its own. The
-// journal's name comes first: a store is never beside a journal that is older.
-// Threads: one. Errors: kRefused while a coordinator holds the folder, or where it has a store and `replace`
-// is false; nothing was touched then. Those of BackupFile. kIo in the middle: run it again with `replace`.
+// Restores a backup into a coordinator's folder in which no coordinator runs. Everything is checked and
+// written under other names before a file of the folder is changed. Existing files are moved to a separate
+// folder. The journal gets its name first: a store is never next to an older journal.
+// Threads: one. Errors: kRefused while a coordinator holds the folder, or if it has a store and `replace` is
+// false; nothing is changed then. Those of BackupFile. kIo in the middle: run it again with `replace`.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 namespace ckpt::backup {
 
 struct Restored {
-  std::string aside;  // where the files are that were there; empty: there were none
+  std::string aside;  // the folder of the former files; empty if there were none
 };
 
-// `aside`: the name of that folder, in `folder`.
+// Restores the backup. `aside` is the name of the folder for former files, inside `folder`.
 Result<Restored> restore(const BackupFile& file, const std::string& folder, bool replace,
                          const std::string& aside);
 

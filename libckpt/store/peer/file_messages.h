@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of one side of a FrameStream to the other's vault, and the answers: the operations of files.h,
-// one at a time. The first message of a connection is FileHello, and nothing is done before it was accepted.
-// The connection's key determines the grant.
+// The requests of one side of a FrameStream to the other side's vault, and the answers. They are the
+// operations of files.h, one at a time. The first message of a connection is FileHello, and nothing is done
+// before it was accepted. The connection's key determines the grant.
 //
-// Paths are relative to the vault's folder and are judged by check_path(). A grant is for one job, and
-// nothing else of the vault can be named.
-// Threads: values. Errors: kProtocol from decoding (wire/codec.h); what an operation failed with travels in
-// FileReply.
+// Paths are relative to the vault's folder and are checked by check_path(). A grant is for one job, and no
+// other part of the vault can be named.
+// Threads: plain values. Errors: kProtocol from decoding (wire/codec.h). The error of a failed operation is
+// sent in FileReply.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@
 namespace ckpt::vault {
 
 inline constexpr std::size_t kFileTokenBytes = 32;
-inline constexpr std::size_t kMaxRequestBytes = 4096;  // of a request's head
+inline constexpr std::size_t kMaxRequestBytes = 4096;  // the limit of a request's head
 inline constexpr std::size_t kMaxPathBytes = 512;
 
-// Connections of one `session` share what is open; it ends, and its locks with it, when the last one closes.
+// The first message of a connection. Connections with the same `session` share open files. The session and
+// its locks end when the last connection closes.
 struct FileHello {
   static constexpr std::uint8_t kVersion = 2, kCompat = 2;
   std::uint64_t session = 0;
@@ -35,13 +36,13 @@ enum class FileOp : std::uint8_t {
   kInvalid = 0,
   kCreate = 1,  // path -> handle
   kOpen,        // path -> handle
-  kWrite,       // handle, offset, payload
+  kWrite,       // takes handle, offset, payload
   kRead,        // handle, offset, bytes -> payload
   kSize,        // handle -> value
-  kSync,        // handle
-  kClose,       // handle, also of a lock
-  kRename,      // path, to
-  kRemove,      // path
+  kSync,        // takes a handle
+  kClose,       // takes a handle, which may be that of a lock
+  kRename,      // takes path and to
+  kRemove,      // takes a path
   kMakeFolder,
   kRemoveFolder,
   kList,  // path -> entries
@@ -82,7 +83,7 @@ struct FileEntry {
 struct FileReply {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   bool done = true;
-  std::uint8_t error_code = 0;  // with done = false: an ErrorCode
+  std::uint8_t error_code = 0;  // an ErrorCode if `done` is false
   std::string message;
   std::uint64_t value = 0;
   std::vector<FileEntry> entries;
@@ -92,9 +93,11 @@ struct FileReply {
   }
 };
 
-// "", "vault", "lock", "jobs", and what a vault has in "jobs/JOB" for this job alone. kInvalidArgument.
+// Checks the path. Allowed are "", "vault", "lock", "jobs", and the paths of a vault in "jobs/JOB" for this
+// job alone. Returns kInvalidArgument for others.
 Result<void> check_path(const std::string& path, const std::string& job);
-// Whether it is a file of the job, which a client that writes may make, replace and remove.
+// Returns whether the path is a file of the job. A client that writes may make, replace and remove such
+// files.
 [[nodiscard]] bool is_file_of_job(const std::string& path, const std::string& job);
 
 }  // namespace ckpt::vault

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxStrangers = 16;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
-// Takes the same time whatever differs.
+// Compares in constant time, whatever differs.
 bool equal(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   if (a.size() != b.size()) return false;
   std::byte difference{0};
@@ -84,7 +84,7 @@ void FileServer::accept_all() {
     if (socket) {
       take(*std::move(socket));
     } else if (socket.error().code() != ErrorCode::kTimedOut) {
-      std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some come back
+      std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some will be closed soon
     }
   }
 }
@@ -108,7 +108,7 @@ void FileServer::take(UniqueFd socket) {
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
-// Ends the oldest strangers where there are too many.
+// Ends the oldest strangers if there are too many.
 void FileServer::make_space() {
   const auto is_stranger = [](const Connection& connection) {
     return !connection.session && !connection.over.load();
@@ -123,7 +123,7 @@ void FileServer::make_space() {
   }
 }
 
-// Takes away connections that are over, or, at the end, all.
+// Removes connections that have ended or, with `all`, all connections.
 void FileServer::bury(bool all) {
   std::list<Connection> gone;
   {
@@ -145,7 +145,7 @@ void FileServer::serve(Connection& connection) {
     const std::lock_guard lock(mutex_);
     last = std::move(connection.session);
   }
-  last.reset();  // what it holds is let go before a client may see the connection as over
+  last.reset();  // its resources are released before a client may see that the connection has ended
   connection.stream.shut_down();
   connection.over.store(true);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets other nodes read and write one job each of a vault, by tokens that were granted: the other half is
+// Lets other nodes read and write one job each of a vault, with granted tokens. The client side is
 // remote_files.h. A token is the secret of a TLS connection, and is never sent (frame_stream.h).
 //
-// Bounded: connections, what each may send, open files. A connection that has not shown within seconds that it has a
-// token is closed; where there are too many of these, the oldest goes. A grant names one job, and whether it may be
-// written; nothing else of the vault can be changed. The vault's own files are the server's: a client may read them and
-// hold its lock. A client that writes must hold that first, and writes no more than its grant allows. Crafted
-// bytes end a connection, no more.
-// Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
-// all of it. Errors: create(): where it cannot listen.
+// The server limits connections, the data that each may send, and open files. A connection that has not
+// proved within seconds that it has a token is closed. If there are too many of these, the oldest is closed.
+// A grant names one job, and whether the job may be written; nothing else in the vault can be changed. The
+// vault's own files belong to the server: a client may read them and hold the vault's lock. A client that
+// writes must first hold the lock, and writes no more than its grant allows. Malicious bytes can only end a
+// connection.
+// Threads: one accepts, and one serves each connection; all functions may be called from any thread.
+// Ownership: the destructor ends all connections. Errors: create() fails if it cannot listen.
 #pragma once
 
 #include <atomic>
@@ -29,23 +30,24 @@
 namespace ckpt::vault {
 
 struct FileGrant {
-  std::string job;  // in the vault
+  std::string job;  // the job's name in the vault
   bool writes = false;
   bool into_memory =
-      false;  // what is written; else it goes, and what the job has in memory with it, to the disk
+      false;  // new data is stored in memory; if false, new data is stored on the disk, and the job's data in
+              // memory moves there, too
   std::chrono::milliseconds lasts{0};
-  // The most that the job may have in the vault, by the lengths of its files; 0: no limit. While it collects it may
-  // have as much again as it had, but no more than a pack.
+  // The maximum size of the job in the vault, as the sum of its files' lengths; 0 for no limit. During a
+  // collection the job may use twice its former size, but at most one pack more than that size.
   std::uint64_t limit_bytes = 0;
 };
 
 class FileServer {
  public:
   struct Settings {
-    std::string folder;  // the vault's
-    std::string memory;  // empty: no memory tier
+    std::string folder;  // the folder of the vault
+    std::string memory;  // the folder of the memory tier; empty if there is none
     std::uint64_t memory_limit_bytes = 0;
-    std::string listen;  // "127.0.0.1:0"
+    std::string listen;  // the address to listen at, such as "127.0.0.1:0"
   };
   static Result<std::unique_ptr<FileServer>> create(Settings settings);
   ~FileServer();
@@ -53,9 +55,9 @@ class FileServer {
   FileServer& operator=(const FileServer&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return listening_.address; }
-  // The token. kRefused: too many are granted already.
+  // Grants access and returns the token. Returns kRefused if there are too many grants.
   Result<std::vector<std::byte>> grant(const FileGrant& grant);
-  // Connections that showed it are closed.
+  // Revokes a token and closes the connections that used it.
   void revoke(const std::vector<std::byte>& token);
 
  private:
@@ -69,8 +71,8 @@ class FileServer {
   struct Connection {
     FrameStream stream;
     std::thread thread;
-    std::shared_ptr<const Granted> granted;  // its thread's, from the handshake on
-    std::shared_ptr<Session> session;        // from its hello on
+    std::shared_ptr<const Granted> granted;  // belongs to the connection's thread, from the handshake on
+    std::shared_ptr<Session> session;        // set once the hello has arrived
     std::atomic<bool> over{false};
   };
 
@@ -82,14 +84,14 @@ class FileServer {
   void serve(Connection& connection);
   Result<void> greet(Connection& connection);
   Result<std::shared_ptr<Session>> session_of(const Granted& granted, const FileHello& hello);
-  // By what a client calls its key; null: there is none, or not any more.
+  // Finds a grant by the identity of its key. Returns null if there is no such grant, or no longer.
   std::shared_ptr<const Granted> find(std::string_view identity);
 
   const Settings settings_;
   ListeningSocket listening_;
   const std::shared_ptr<const tls::PskContext> context_;
   std::atomic<bool> ending_{false};
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all members below
   std::list<std::shared_ptr<const Granted>> grants_;
   std::map<std::pair<std::vector<std::byte>, std::uint64_t>, std::weak_ptr<Session>> sessions_;
   std::list<Connection> connections_;

@@ -10,8 +10,8 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::size_t kMaxOpen = 256;
-constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;  // as a pack's (chunk_index.h)
-constexpr std::size_t kMaxEntries = 60'000;                   // of 40 bytes: what a reply's head holds
+constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;  // the limit for packs (chunk_index.h)
+constexpr std::size_t kMaxEntries = 60'000;  // entries of 40 bytes, which a reply's head can hold
 
 bool reads_only(FileOp op) {
   return op == FileOp::kOpen || op == FileOp::kRead || op == FileOp::kSize || op == FileOp::kClose ||
@@ -66,7 +66,7 @@ void FileServer::Session::serve(FrameStream& stream) {
   }
 }
 
-// A session that writes holds the vault's lock.
+// Checks a request. A session that writes must hold the vault's lock.
 Result<void> FileServer::Session::check(const FileRequest& request) const {
   if (!is_on_file(request.op)) {
     CKPT_TRYV(check_path(request.path, grant_.job));
@@ -239,7 +239,7 @@ Result<void> FileServer::Session::have_vault_file(Files& files) {
   return write_whole(files, folder_, "vault", make_small_file(SmallFile::kVault, {}));
 }
 
-// Lists a folder; in that of the jobs, only the granted one is there.
+// Lists a folder. The folder of the jobs shows only the granted job.
 Result<FileReply> FileServer::Session::list(const std::string& path) {
   Files& files = files_ ? *files_ : posix_files();
   CKPT_TRY(entries, files.list(full(path)));

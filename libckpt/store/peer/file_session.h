@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of one client of a FileServer: its open files and locks, and the operations it asks for. Inside
-// of file_server. Threads: serve() by one for each of its connections. Ownership: files and locks are let go
-// with the session.
+// The session of one client of a FileServer: its open files and locks, and the operations that it requests.
+// It is internal to file_server.
+// Threads: one thread per connection calls serve(). Ownership: files and locks are released with the session.
 #pragma once
 
 #include <map>
@@ -21,14 +21,14 @@ class FileServer::Session {
  public:
   Session(Tiers tiers, FileGrant grant, std::vector<std::byte> token);
   [[nodiscard]] const std::vector<std::byte>& token() const noexcept { return token_; }
-  // Until the connection is gone, or what comes is no request.
+  // Serves requests until the connection ends or a message is not a request.
   void serve(FrameStream& stream);
 
  private:
   struct OpenFile {
     std::shared_ptr<File> file;
     bool writes = false;
-    Quota::Handle extent;  // of one that is written
+    Quota::Handle extent;  // the extent of a file that is being written
   };
   Result<FileReply> perform(const FileRequest& request, std::span<std::byte> payload, std::size_t& out_bytes);
   Result<FileReply> perform_on_file(const FileRequest& request, std::span<std::byte> payload,
@@ -39,9 +39,9 @@ class FileServer::Session {
   Result<OpenFile> find(std::uint64_t handle) const;
   Result<FileReply> create(const std::string& path);
   Result<FileReply> keep(Result<std::unique_ptr<File>> file, Quota::Handle extent);
-  // Has the vault its own file, which clients only read.
+  // Ensures that the vault has its own file, which clients only read.
   Result<void> have_vault_file(Files& files);
-  // A file that has gone is not written any more.
+  // Closes all handles of a removed file, so that it is not written any more.
   void close_all(const Quota::Handle& extent);
   Result<FileReply> lock(const std::string& path);
   Result<FileReply> list(const std::string& path);
@@ -51,7 +51,7 @@ class FileServer::Session {
   const FileGrant grant_;
   const std::vector<std::byte> token_;
   std::unique_ptr<Files> files_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all members below
   std::map<std::uint64_t, OpenFile> open_;
   Quota quota_;
   std::uint64_t lock_handle_ = 0;

@@ -15,9 +15,9 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46565047;  // "GPVF"
-// Within a message, and until the other side has taken one: what hangs that long is gone. Spilling and
-// syncing lie before an answer's first byte.
+constexpr std::uint32_t kMagic = 0x46565047;  // the bytes "GPVF"
+// The limit within a message, and for the other side to accept one. A peer that hangs for this long counts as
+// disconnected. Spilling and syncing happen before an answer's first byte.
 constexpr int kSilenceSeconds = 30;
 constexpr FrameStream::Wait kSilence{kSilenceSeconds * 1000};
 constexpr std::size_t kIdentityBytes = 16;
@@ -70,7 +70,8 @@ Error gone(const std::string& what) {
   return {ErrorCode::kUnavailable, what};
 }
 
-// Without these a machine that lost its power holds a connection, and with it a vault's lock, for hours.
+// Enables keepalive. Without it, a machine that lost power holds a connection, and so a vault's lock, for
+// hours.
 void watch_over(int socket) {
   const auto set = [socket](int level, int name, int value) {
     (void)::setsockopt(socket, level, name, &value, sizeof value);
@@ -83,7 +84,7 @@ void watch_over(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceSeconds * 1000);
 }
 
-// False: the time is over.
+// Waits for the events. Returns false if the time has passed.
 Result<bool> wait_for(int socket, short events, FrameStream::Wait wait) {
   pollfd item{socket, events, 0};
   int ready;
@@ -112,7 +113,7 @@ Result<UniqueFd> connect_to(const std::string& address, FrameStream::Wait timeou
 
 using Clock = std::chrono::steady_clock;
 
-// The time left until `end`; 0 after it.
+// Returns the time left until `end`, or 0 after it.
 FrameStream::Wait until(Clock::time_point end) {
   return std::max(FrameStream::Wait(0), std::chrono::ceil<FrameStream::Wait>(end - Clock::now()));
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxConnections = 8;
 constexpr FrameStream::Wait kConnecting{10'000};
-// The other side may have to write much to its disk first, to free memory.
+// The time for an answer. The other side may first have to write much data to its disk, to free memory.
 constexpr FrameStream::Wait kAnswering{300'000};
 
 Error error_of(const FileReply& reply, const std::string& node) {
@@ -87,7 +87,7 @@ Result<std::unique_ptr<RemoteFiles>> RemoteFiles::connect(Settings settings) {
   CKPT_TRY(key, frame_key_of(files->settings_.token));
   files->key_ = std::move(key);
   CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&files->session_, 1))));
-  // Whether it can be reached, and is meant, is known from here on.
+  // From here on, it is known that the server can be reached and accepts this client.
   CKPT_TRY(first, files->dial());
   files->idle_.push_back(std::make_unique<FrameStream>(std::move(first)));
   files->connections_ = 1;
@@ -229,7 +229,7 @@ Result<std::vector<FolderEntry>> RemoteFiles::list(const std::string& path) {
   return entries;
 }
 
-// Syncs a folder of the vault. The folder that the vault lies in (".") is the other node's own business.
+// Syncs a folder of the vault. The folder that contains the vault (".") is the other node's responsibility.
 Result<void> RemoteFiles::sync_folder(const std::string& path) {
   if (path == ".") return ok();
   return act(FileOp::kSyncFolder, path);

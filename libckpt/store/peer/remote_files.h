@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault of another node, as files: the client of a FileServer. A Vault that is opened with it reads and
-// writes over the link only what it would read and write on a disk. Names are compared here, so content that
-// is there already is not sent.
+// The vault of another node, as files: the client of a FileServer. A Vault that uses it sends and receives
+// only data that it would read and write on a disk. Names are compared here, so existing content is not sent.
 //
-// Threads: as files.h; each operation under way has a connection of its own, up to eight. Ownership: ends its
-// session with this object; its Files must have gone before.
-// Errors: those of the other node's files (files.h). kUnavailable: it cannot be reached, or the link broke.
-// Then all later calls fail as well, since the files that were open are gone.
+// Threads: as files.h; each running operation has its own connection, up to eight. Ownership: the session
+// ends with this object; its Files must be destroyed before. Errors: those of the other node's files
+// (files.h). kUnavailable: the node cannot be reached, or the link broke. Then all later calls fail as well,
+// since the open files are lost.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +26,7 @@ class RemoteFiles : public Files {
   struct Settings {
     std::string address;
     std::vector<std::byte> token;
-    std::string folder;  // what the vault is called here; all paths begin with it
+    std::string folder;  // the vault's name here, with which all paths begin
   };
   static Result<std::unique_ptr<RemoteFiles>> connect(Settings settings);
   ~RemoteFiles() override;
@@ -63,7 +62,7 @@ class RemoteFiles : public Files {
   const Settings settings_;
   FrameKey key_;
   std::uint64_t session_ = 0;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::vector<std::unique_ptr<FrameStream>> idle_;
   std::size_t connections_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a vault is: a folder here, with or without a tier in memory before it, or another node's. Every vault
-// is opened through this.
-// Threads: any. Errors: of vault.h; kUnavailable where another node cannot be reached.
+// The location of a vault: a folder here, with or without a memory tier, or another node's vault. Every vault
+// is opened through this header.
+// Threads: any. Errors: those of vault.h; kUnavailable if another node cannot be reached.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 namespace ckpt::vault {
 
 struct Route {
-  std::string folder;             // of another node: what it is called
-  std::uint64_t limit_bytes = 0;  // 0: none
-  std::string memory;             // the tier in memory; empty: there is none
+  std::string folder;             // the folder; for another node's vault, its name here
+  std::uint64_t limit_bytes = 0;  // the limit; 0 if there is none
+  std::string memory;             // the folder of the memory tier; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
-  std::string peer_address;  // empty: the folder is here
+  std::string peer_address;  // empty if the folder is on this node
   std::vector<std::byte> peer_token;
 };
 
-// The vault goes before its files.
+// An open vault and its files. The vault is destroyed before its files.
 struct OpenVault {
-  std::unique_ptr<Files> files;  // null: the operating system's
+  std::unique_ptr<Files> files;  // null for the operating system's files
   std::unique_ptr<Vault> vault;
 };
 
-// `settles`: a job with a next version that is to outlive this machine's power. Its packs in memory go to the
-// disk first (of a vault that is here).
+// Opens a vault. `settles` is a job whose next version must survive a power failure of this machine. Its
+// packs in memory are first moved to the disk (only for a vault on this node).
 Result<OpenVault> open_vault(const Route& route, bool writable, const std::string& settles = {});
 
 }  // namespace ckpt::vault

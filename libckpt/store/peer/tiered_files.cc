@@ -31,7 +31,8 @@ std::string base_of(const std::string& name) {
   return is_unfinished(name) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
-// The disk is what has to be right; of memory a reader needs no more than that it is looked at.
+// Tries memory first and the disk second. Only the disk's result must be correct; for memory, a reader needs
+// no more than an attempt.
 template <class T>
 Result<T> either(Result<T> memory, const std::function<Result<T>()>& disk) {
   if (memory || !is_missing(memory.error())) return memory;
@@ -40,7 +41,7 @@ Result<T> either(Result<T> memory, const std::function<Result<T>()>& disk) {
 
 }  // namespace
 
-// A file that may move to the disk while it is written.
+// A file that may move to the disk while it is being written.
 class TieredFiles::Tiered : public File {
  public:
   Tiered(TieredFiles& tiers, std::string resident, std::unique_ptr<File> file)
@@ -58,7 +59,7 @@ class TieredFiles::Tiered : public File {
     }
     auto written = file_->write_at(at, bytes);
     if (written || moved_ || written.error().code() != ErrorCode::kRefused) return written;
-    // The tmpfs is full before its limit is.
+    // The tmpfs is full before its limit is reached.
     CKPT_TRYV(move_to_disk());
     return file_->write_at(at, bytes);
   }
@@ -90,7 +91,7 @@ class TieredFiles::Tiered : public File {
   TieredFiles& tiers_;
   const std::string resident_;
   std::unique_ptr<File> file_;
-  std::uint64_t bytes_ = 0;  // counted as memory's
+  std::uint64_t bytes_ = 0;  // the bytes that are counted as memory
   bool moved_ = false;
 };
 
@@ -125,7 +126,7 @@ Result<std::unique_ptr<File>> TieredFiles::create_in_memory(const std::string& p
     begin = end + 1;
   }
   auto file = files_.create(resident);
-  // No space for even an empty file.
+  // The tmpfs has no space for even an empty file.
   if (!file && file.error().code() == ErrorCode::kRefused) return files_.create(path);
   if (!file) return file;
   return std::unique_ptr<File>(std::make_unique<Tiered>(*this, resident, *std::move(file)));
@@ -134,7 +135,7 @@ Result<std::unique_ptr<File>> TieredFiles::create_in_memory(const std::string& p
 Result<std::unique_ptr<File>> TieredFiles::open(const std::string& path) {
   const auto resident = in_memory(path);
   if (!resident) return files_.open(path);
-  // A file that leaves memory between the two attempts is on the disk before.
+  // A file that leaves memory between the two attempts is already on the disk.
   return either<std::unique_ptr<File>>(files_.open(*resident), [&] { return files_.open(path); });
 }
 
@@ -153,7 +154,7 @@ Result<void> TieredFiles::remove(const std::string& path) {
     CKPT_TRY(size, (*file)->size());
     bytes = size;
   }
-  // From both: a spill that was cut has left it in both.
+  // Removes it from both places: an interrupted spill leaves the file in both.
   auto gone = files_.remove(*resident);
   if (!gone && !is_missing(gone.error())) return gone;
   auto gone_too = files_.remove(path);
@@ -204,7 +205,7 @@ Result<std::set<std::string>> TieredFiles::packs_in_memory(const std::string& jo
   return names;
 }
 
-// ---- memory's share
+// ---- the part in memory
 
 Result<std::vector<TieredFiles::Resident>> TieredFiles::residents(const std::string& job) {
   std::vector<Resident> packs;
@@ -243,7 +244,8 @@ Result<std::vector<TieredFiles::Resident>> TieredFiles::all_residents() {
 Result<bool> TieredFiles::free_memory(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!used_bytes_) {
-    // Unfinished files do not count: a writer that was cut left them, or it is this one's, still empty.
+    // Unfinished files do not count. An interrupted writer left them, or they belong to this writer and are
+    // still empty.
     used_bytes_ = 0;
     CKPT_TRY(packs, all_residents());
     for (const Resident& pack : packs) *used_bytes_ += pack.bytes;
@@ -270,7 +272,7 @@ Result<void> TieredFiles::spill_job(const std::string& job) {
   return ok();
 }
 
-// On the disk before it leaves memory.
+// Moves a pack to the disk. The pack is on the disk before it leaves memory.
 Result<void> TieredFiles::spill(const Resident& pack) {
   const std::string path = on_disk(pack.path);
   const std::string next = unfinished(path);

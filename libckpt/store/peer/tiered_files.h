@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault with packs in memory up to a limit, and on the disk beyond that. Everything else of
-// a vault (its lock, keys, versions: a few hundred bytes each, without which nothing is found) is on the disk
-// always.
+// A vault with packs in memory up to a limit, and on the disk beyond that limit. All other files of a vault
+// are always on the disk. These are its lock, keys and versions: a few hundred bytes each, without which
+// nothing can be found.
 //
 //   memory/jobs/JOB/packs/7.pack      a tmpfs; written to first, where that is wished
 //   disk/jobs/JOB/packs/3.pack        what was written here, or had to leave memory
 //
-// Before the packs in memory exceed the limit the oldest whole ones go to the disk. A pack that is still
-// being written goes there itself if there is no other, and also where the tmpfs is full. A pack is in both
-// places for a moment, never in neither; readers look in both, so they may be at work meanwhile. Packs in
-// memory are gone when the machine starts again: the versions that need them are damaged then, the others are
-// not.
+// Before the packs in memory exceed the limit, the oldest complete packs move to the disk. A pack that is
+// still being written moves to the disk itself if there is no other, or if the tmpfs is full. A pack is
+// briefly in both places, never in neither. Readers check both places, so they may run during a move. Packs
+// in memory are lost when the machine restarts: only the versions that need them are damaged then.
 //
-// Threads: as files.h. One TieredFiles at a time writes into a vault (its lock); that one counts what memory
-// holds. Errors: as files.h.
+// Threads: as files.h. One TieredFiles at a time writes into a vault (its lock) and counts the bytes in
+// memory. Errors: as files.h.
 #pragma once
 
 #include <memory>
@@ -27,12 +26,12 @@
 namespace ckpt::vault {
 
 struct Tiers {
-  std::string disk;    // the vault's folder
-  std::string memory;  // a folder of a tmpfs, this vault's alone; made when it is needed
+  std::string disk;    // the folder of the vault
+  std::string memory;  // a folder of a tmpfs for this vault alone; created when needed
   std::uint64_t memory_limit_bytes = 0;
-  bool into_memory = false;  // new packs go there; else onto the disk
-  // The job whose packs in memory go to the disk once the vault is locked: its next version is to outlive the
-  // machine's power.
+  bool into_memory = false;  // new packs are stored in memory; if false, on the disk
+  // The job whose packs in memory move to the disk once the vault is locked. The job's next version must
+  // survive a power failure of the machine.
   std::string settles;
 };
 
@@ -50,24 +49,24 @@ class TieredFiles : public Files {
   Result<void> sync_folder(const std::string& path) override { return files_.sync_folder(path); }
   Result<std::unique_ptr<FileLock>> lock(const std::string& path) override;
 
-  // Names of the job's packs that lie in memory.
+  // Returns the names of the job's packs that are in memory.
   Result<std::set<std::string>> packs_in_memory(const std::string& job);
 
  private:
   class Tiered;
   friend class Tiered;
   struct Resident {
-    std::string path;  // in memory
+    std::string path;  // the path in memory
     std::uint64_t bytes = 0;
-    std::int64_t age_ns = 0;  // when it was written
+    std::int64_t age_ns = 0;  // the time at which the pack was written
   };
-  // Where a pack of this path is in memory; nullopt: it is no pack.
+  // Returns the path in memory for a pack of this path. Returns nullopt if the path is not a pack.
   [[nodiscard]] std::optional<std::string> in_memory(const std::string& path) const;
   [[nodiscard]] std::string on_disk(const std::string& in_memory) const;
   Result<std::unique_ptr<File>> create_in_memory(const std::string& path, const std::string& resident);
   Result<std::vector<Resident>> residents(const std::string& job);
   Result<std::vector<Resident>> all_residents();
-  // Frees memory for so many bytes more; false: there is none, even with all whole packs gone.
+  // Frees memory for `bytes` more. Returns false if that is impossible even without any complete packs.
   Result<bool> free_memory(std::uint64_t bytes);
   Result<void> spill(const Resident& pack);
   Result<void> spill_job(const std::string& job);
@@ -75,7 +74,7 @@ class TieredFiles : public Files {
 
   const Tiers tiers_;
   Files& files_;
-  std::mutex mutex_;  // of what memory holds
+  std::mutex mutex_;  // guards the list of packs in memory
   std::optional<std::uint64_t> used_bytes_;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job's records are: content name -> place in a pack. An open hash table of 32 bytes an entry, at
-// most three quarters full. Names are keyed hashes, so their first bytes spread evenly. It takes 43 to 86
-// bytes for each stored chunk, whatever the number of versions. One content may be in several places (a
-// collection that was cut copied it, and did not remove the old one).
+// The places of a job's records: a map from content name to place in a pack. It is an open hash table with 32
+// bytes per entry, at most three quarters full. Names are keyed hashes, so their first bytes are evenly
+// distributed. The table uses 43 to 86 bytes for each stored chunk, whatever the number of versions. One
+// content may be in several places, if an interrupted collection copied it and did not remove the old copy.
 //
-// Threads: none inside; the owner's lock. No function fails.
+// Threads: no lock inside; the owner's lock protects it. No function fails.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ckpt::vault {
 
-// A record in a pack.
+// The place of a record in a pack.
 struct Place {
   std::uint64_t pack = 0;
   std::uint64_t offset = 0;
@@ -25,11 +25,11 @@ struct Place {
 
 class ChunkIndex {
  public:
-  // pack < 2^28 and offset < 2^40, a multiple of 16.
+  // The limits of a place: pack < 2^28 and offset < 2^40, a multiple of 16.
   static constexpr std::uint64_t kMaxPacks = std::uint64_t{1} << 28;
 
   void add(const ContentId& id, RecordKind kind, const Place& place);
-  // Calls `look` with each place, until it returns true.
+  // Calls `look` with each place until it returns true.
   template <class Look>
   bool find(const ContentId& id, RecordKind kind, Look&& look) const {
     if (slots_.empty()) return false;
@@ -42,23 +42,23 @@ class ChunkIndex {
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const {
     return find(id, kind, [](const Place&) { return true; });
   }
-  // Marks belong to the collector: all places of a content get it.
+  // Clears the marks, which belong to the collector. mark() marks all places of a content.
   void clear_marks();
   void mark(const ContentId& id, RecordKind kind);
-  // Calls `visit(id, kind, place, marked)`.
+  // Calls `visit(id, kind, place, marked)` for each entry.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const Slot& slot : slots_)
       if (slot.where != 0) visit(slot.id, slot.kind, slot.place(), slot.marked);
   }
-  // Forgets the places for which `gone` returns true.
+  // Removes the places for which `gone` returns true.
   void remove_if(const std::function<bool(const Place&)>& gone);
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 
  private:
   struct Slot {
     ContentId id;
-    std::uint64_t where = 0;  // pack << 36 | offset / 16; 0: free, since packs count from 1
+    std::uint64_t where = 0;  // pack << 36 | offset / 16; 0 means free, since packs count from 1
     std::uint32_t stored_bytes = 0;
     RecordKind kind = RecordKind::kInvalid;
     bool marked = false;

@@ -21,7 +21,7 @@ class Collection {
   Collection(JobStore& store, const CollectOptions& options) : store_(store), options_(options) {}
 
   Result<CollectReport> run() {
-    // A version that this build does not understand may use anything.
+    // A version that this build does not understand may use any chunk.
     for (const DamagedVersion& version : store_.damaged_versions())
       if (version.error.code() != ErrorCode::kCorrupt) return version.error;
     CKPT_TRYV(mark());
@@ -57,7 +57,7 @@ class Collection {
       const ContentId id = list.block(block);
       if (!seen.insert(id).second) continue;
       auto ids = store_.read_list(coder, list, block);
-      // A damaged list is marked alone: the chunks that it named cannot be found.
+      // Only the damaged list itself is marked: its chunks' names cannot be read.
       if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
       store_.with_index([&](ChunkIndex& index) {
         index.mark(id, RecordKind::kList);
@@ -75,7 +75,7 @@ class Collection {
         if (!marked) return;
         PackUse& use = use_[place.pack];
         use.records++;
-        // Only the newest of several copies counts; the others go when their packs are rewritten.
+        // Only the newest of several copies counts. The others are removed when their packs are rewritten.
         if (!index.find(id, kind, [&place](const Place& other) { return other > place; }))
           use.live += record_bytes(place.stored_bytes) + sizeof(IndexEntry);
       });
@@ -114,7 +114,7 @@ class Collection {
     for (const auto& [share, number] : by_live_share) {
       if (static_cast<double>(dead) <= options_.max_dead_share * static_cast<double>(bytes)) break;
       const PackUse& use = use_.at(number);
-      // Its own head, tail and padding are no gain.
+      // A pack's own head, tail and padding are no gain.
       if (use.live + sizeof(PackHead) + sizeof(PackTail) >= use.bytes) break;
       chosen.insert(number);
       dead -= use.dead();
@@ -124,8 +124,8 @@ class Collection {
     return chosen;
   }
 
-  // One new pack at a time: what it holds is removed elsewhere before the next is begun, so that little more
-  // space is taken than is given back.
+  // Writes one new pack at a time. Its records are removed from the old packs before the next pack begins.
+  // Little more space is therefore used than is freed.
   Result<void> rewrite(const std::set<std::uint64_t>& chosen) {
     std::set<std::uint64_t> group;
     std::uint64_t bytes = 0;
@@ -187,7 +187,7 @@ class Collection {
     return records;
   }
 
-  // The record as it lies at `place`, in `bytes`; kCorrupt if it is not that.
+  // Reads the record at `place` into `bytes`. Returns kCorrupt if the bytes there are not that record.
   Result<RecordHead> read_intact(const LiveRecord& record, const Place& place,
                                  std::vector<std::byte>& bytes) {
     CKPT_TRY(file, store_.open_pack(place.pack));
@@ -212,7 +212,7 @@ class Collection {
     return false;
   }
 
-  // False: a live record of it is damaged, so the pack stays for inspection.
+  // Copies the live records. Returns false if a live record is damaged; the pack then stays for inspection.
   Result<bool> copy_live(PackWriter& writer, std::uint64_t number, const std::set<std::uint64_t>& group,
                          std::set<ContentId>& written) {
     std::vector<std::byte> bytes;

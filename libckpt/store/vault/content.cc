@@ -46,7 +46,7 @@ Result<ContentId> ContentHasher::id_of(RecordKind kind, std::span<const std::byt
   const auto domain = static_cast<unsigned char>(kind);
   std::array<unsigned char, 32> digest{};
   std::size_t length = 0;
-  // No key: begins again under the one it has.
+  // No key is passed, so the MAC begins again under its current key.
   if (EVP_MAC_init(state_->context, nullptr, 0, nullptr) != 1 ||
       EVP_MAC_update(state_->context, &domain, 1) != 1 ||
       EVP_MAC_update(state_->context, reinterpret_cast<const unsigned char*>(plain.data()), plain.size()) !=

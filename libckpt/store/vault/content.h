@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of content in a vault: the first 16 bytes of an HMAC-SHA256 under a key of the job. It covers the
 // kind of record and its plain bytes. Equal content of one job (its versions, its ranks) has one name and is
-// stored once. Without the key neither names nor stored bytes show whether two jobs hold the same. Nor can
-// two contents of one name be found without it.
+// stored once. Without the key, neither names nor stored bytes reveal whether two jobs have equal content.
+// Nor can two contents with one name be found without it.
 //
-// Two different contents of n stored ones share a name with a chance below n^2 * 2^-129 (n = 2^30: 2^-69).
-// Threads: ContentHasher belongs to one thread at a time; the rest are values. Sizes are bytes.
+// Among n stored contents, two different ones share a name with a probability below n^2 * 2^-129 (n = 2^30:
+// 2^-69).
+// Threads: ContentHasher belongs to one thread at a time; the other types are plain values. Sizes are bytes.
 #pragma once
 
 #include <array>
@@ -37,10 +38,10 @@ struct ContentId {
 static_assert(sizeof(ContentId) == 16);
 [[nodiscard]] std::string to_hex(const ContentId& id);
 
-// A chunk of zeroes: nothing is stored for it. HMAC gives this value to nothing that is ever stored.
+// The name of a chunk of zeros, for which nothing is stored. HMAC never gives this value to stored content.
 inline constexpr ContentId kZeroContent{};
 
-// Values are on the disk: stable, never reused.
+// The kind of a record. The values are stored on the disk: they are stable and never reused.
 enum class RecordKind : std::uint8_t { kInvalid = 0, kChunk = 1, kList = 2 };
 [[nodiscard]] constexpr bool is_known(RecordKind kind) {
   return kind == RecordKind::kChunk || kind == RecordKind::kList;
@@ -61,7 +62,7 @@ class ContentHasher {
   std::unique_ptr<State> state_;
 };
 
-// A fresh one.
+// Makes a new random key.
 Result<ContentKey> make_content_key();
 
 }  // namespace ckpt::vault

@@ -6,7 +6,7 @@
 namespace ckpt::vault {
 namespace {
 
-// Calls `changed` with each chunk of `to` that is not the same in `from`, a list of the same length.
+// Calls `changed` with each chunk of `to` that differs from its chunk in `from`, a list of the same length.
 template <class Changed>
 Result<void> compare_lists(JobStore& store, const ChunkList& from, const ChunkList& to, Changed&& changed) {
   CKPT_TRY(coder, store.coders().borrow(kBlobChunkBytes));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The differences of two versions of a job, by names of content alone. No chunk is read, and blocks of
-// lists that are the same are skipped. Threads: any. Errors: kCorrupt where a list is damaged.
+// The differences between two versions of a job, by names of content alone. No chunk is read, and equal
+// blocks of lists are skipped.
+// Threads: any. Errors: kCorrupt if a list is damaged.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ struct RegionDiff {
   std::uint64_t id = 0;
   std::string name;
   Change change = Change::kSame;
-  std::uint64_t bytes = 0;  // in the second, or in the first if it was removed
+  std::uint64_t bytes = 0;  // the size in the second version, or in the first one if it was removed
   std::uint64_t changed_chunks = 0;
   std::uint64_t changed_bytes = 0;
-  std::vector<ChunkRange> ranges;  // of changed chunks, in order
+  std::vector<ChunkRange> ranges;  // the ranges of changed chunks, in order
 };
 
 struct BlobDiff {

@@ -17,7 +17,7 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::string_view kUnfinished = ".new";
-// From here on a write is worth telling the kernel to begin with at once, so that little is left for sync().
+// The size from which the kernel is requested to begin a write at once, so that little is left for sync().
 constexpr std::size_t kLargeWrite = 1 << 20;
 
 Error failed(const char* what, const std::string& path) {
@@ -161,7 +161,7 @@ Result<std::vector<FolderEntry>> PosixFiles::list(const std::string& path) {
     if (found.name == "." || found.name == "..") continue;
     struct stat info {};
     if (::fstatat(::dirfd(folder.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      if (errno == ENOENT) continue;  // removed meanwhile
+      if (errno == ENOENT) continue;  // the file was removed meanwhile
       return failed("look at", path + "/" + found.name);
     }
     found.is_folder = S_ISDIR(info.st_mode);
@@ -206,13 +206,13 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   auto written = write_synced(files, next, bytes);
   if (written) written = files.rename(next, path);
   if (!written) {
-    // A file that cannot be removed here is removed when the vault is next opened.
+    // A file that cannot be removed here is removed when the vault is opened again.
     (void)files.remove(next);
     return written;
   }
   auto synced = files.sync_folder(folder);
   if (synced) return synced;
-  // Never kRefused, which means that nothing is there.
+  // Not kRefused, which would mean that no file exists.
   return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is not known")
       .caused_by(std::move(synced).error());
 }

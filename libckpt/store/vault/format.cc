@@ -10,15 +10,15 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // "GPVPACK1"
-constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // "GPVTAIL1"
-constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // "VREC"
+constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // the bytes "GPVPACK1"
+constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // the bytes "GPVTAIL1"
+constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // the bytes "VREC"
 
 Error corrupt(std::string what) {
   return {ErrorCode::kCorrupt, std::move(what)};
 }
 
-// Over the fields before the last, which holds it.
+// Returns the hash over all fields except the last, which stores it.
 template <class Head>
 std::uint64_t hash_of(const Head& head) {
   return checksum(std::as_bytes(std::span(&head, 1)).first(sizeof head - sizeof(std::uint64_t)));

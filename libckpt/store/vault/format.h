@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a vault's files (docs/image-format.md "Stored images"), made and judged. Little endian, as the
-// processors that this runs on. Every byte of every file is under a checksum (XXH3-64) or must be zero, so
-// that a flipped bit anywhere is found.
+// The encoding and checking of a vault's files (docs/image-format.md "Stored images"). All values are little
+// endian, like the supported processors. Every byte of every file is under a checksum (XXH3-64) or must be
+// zero, so that a flipped bit anywhere is found.
 //
 //   pack:   PackHead, then records one behind the other, then an IndexEntry for each, then PackTail
 //   record: RecordHead, its payload, zeroes up to a multiple of 16
@@ -24,14 +24,14 @@ namespace ckpt::vault {
 
 inline constexpr std::uint32_t kStoredFormat = 1;
 
-// Chunks are powers of two from 256 bytes to 16 MiB.
+// The limits of chunk sizes, which are powers of two from 256 bytes to 16 MiB.
 inline constexpr std::uint64_t kMinChunkBytes = 256;
 inline constexpr std::uint64_t kMaxChunkBytes = 16 << 20;
 inline constexpr std::uint64_t kRecordAlignment = 16;
-// Chunks that one list record names.
+// The number of chunks that one list record names.
 inline constexpr std::size_t kListChunks = 256;
 
-// Values are on the disk: stable, never reused.
+// The packing of a record. The values are stored on the disk: they are stable and never reused.
 enum class Packing : std::uint8_t { kInvalid = 0, kRaw = 1, kZstd = 2, kPlanes2 = 3, kPlanes4 = 4 };
 [[nodiscard]] constexpr bool is_known(Packing packing) {
   return packing >= Packing::kRaw && packing <= Packing::kPlanes4;
@@ -44,7 +44,7 @@ struct PackHead {
   std::uint32_t format = 0;
   std::uint32_t zero = 0;
   std::uint64_t number = 0;
-  std::uint64_t head_hash = 0;  // of the fields before it
+  std::uint64_t head_hash = 0;  // the hash of the fields before it
 };
 static_assert(sizeof(PackHead) == 32);
 
@@ -53,17 +53,17 @@ struct RecordHead {
   RecordKind kind{};
   Packing packing{};
   std::uint16_t zero = 0;
-  std::uint32_t stored_bytes = 0;  // of the payload
-  std::uint32_t plain_bytes = 0;   // what it unpacks to
+  std::uint32_t stored_bytes = 0;  // the size of the stored payload
+  std::uint32_t plain_bytes = 0;   // the size of the unpacked payload
   ContentId id;
   std::uint64_t payload_hash = 0;
-  std::uint64_t head_hash = 0;  // of the fields before it
+  std::uint64_t head_hash = 0;  // the hash of the fields before it
 };
 static_assert(sizeof(RecordHead) == 48);
 
 struct IndexEntry {
   ContentId id;
-  std::uint64_t offset = 0;  // of the record in its pack
+  std::uint64_t offset = 0;  // the offset of the record in its pack
   std::uint32_t stored_bytes = 0;
   RecordKind kind{};
   Packing packing{};
@@ -76,11 +76,11 @@ struct PackTail {
   std::uint64_t index_offset = 0;
   std::uint64_t count = 0;
   std::uint64_t index_hash = 0;
-  std::uint64_t tail_hash = 0;  // of the fields before it
+  std::uint64_t tail_hash = 0;  // the hash of the fields before it
 };
 static_assert(sizeof(PackTail) == 40);
 
-// Record, payload and padding together.
+// Returns the size of record, payload and padding together.
 [[nodiscard]] constexpr std::uint64_t record_bytes(std::uint64_t stored_bytes) {
   const std::uint64_t bytes = sizeof(RecordHead) + stored_bytes;
   return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
@@ -93,19 +93,19 @@ static_assert(sizeof(PackTail) == 40);
 [[nodiscard]] IndexEntry make_index_entry(const RecordHead& head, std::uint64_t offset);
 
 Result<void> check_pack_head(std::span<const std::byte> bytes, std::uint64_t number);
-// The head of a record: bounded lengths, known kind and packing. The payload is not checked.
+// Reads the head of a record: bounded lengths, known kind and packing. The payload is not checked.
 Result<RecordHead> read_record_head(std::span<const std::byte> bytes);
-// A whole record, as record_bytes() counts it: the payload's checksum and the padding.
+// Checks a whole record, whose size is record_bytes(): the payload's checksum and the padding.
 Result<std::span<const std::byte>> check_payload(const RecordHead& head, std::span<const std::byte> record);
-// `bytes` are the last ones of a pack of `pack_bytes`.
+// Reads the tail. `bytes` are the last bytes of a pack of `pack_bytes`.
 Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t pack_bytes);
-// The entries, each inside of the pack and none overlapping the one before.
+// Reads the entries. Each is inside the pack, and none overlaps the entry before it.
 Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const std::byte> bytes);
 
 enum class SmallFile : std::uint64_t {
-  kVault = 0x31544c'55'41'56'50'47,   // "GPVAULT1"
-  kJob = 0x31'42'4f'4a'56'50'47,      // "GPVJOB1"
-  kVersion = 0x31'52'45'56'56'50'47,  // "GPVVER1"
+  kVault = 0x31544c'55'41'56'50'47,   // the bytes "GPVAULT1"
+  kJob = 0x31'42'4f'4a'56'50'47,      // the bytes "GPVJOB1"
+  kVersion = 0x31'52'45'56'56'50'47,  // the bytes "GPVVER1"
 };
 inline constexpr std::uint64_t kMaxSmallFileBytes = std::uint64_t{256} << 20;
 
@@ -115,12 +115,12 @@ struct SmallHead {
   std::uint32_t zero;
   std::uint64_t body_bytes;
   std::uint64_t body_hash;
-  std::uint64_t head_hash;  // of the fields before it
+  std::uint64_t head_hash;  // the hash of the fields before it
 };
 static_assert(sizeof(SmallHead) == 40);
 
 [[nodiscard]] std::vector<std::byte> make_small_file(SmallFile kind, std::span<const std::byte> body);
-// The body. kNotSupported for an intact file of another format.
+// Returns the body. Returns kNotSupported for an intact file of another format.
 Result<std::span<const std::byte>> read_small_file(SmallFile kind, std::span<const std::byte> bytes);
 
 }  // namespace ckpt::vault

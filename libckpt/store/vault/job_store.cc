@@ -56,14 +56,14 @@ Result<void> JobStore::prepare() {
   CKPT_TRYV(files_.make_folder(folder_));
   CKPT_TRYV(files_.make_folder(pack_folder()));
   CKPT_TRYV(files_.make_folder(version_folder()));
-  // Files that an earlier writer saw, and this one builds on, may not be on the disk yet.
+  // Files that an earlier writer could read, and that this writer builds on, may not be on the disk yet.
   CKPT_TRYV(files_.sync_folder(pack_folder()));
   CKPT_TRYV(files_.sync_folder(version_folder()));
   CKPT_TRYV(files_.sync_folder(folder_));
   return files_.sync_folder(folder_.substr(0, folder_.rfind('/')));
 }
 
-// Without what a writer that was cut left: it never became part of the vault.
+// Lists a folder without the files that an interrupted writer left: they never became part of the vault.
 Result<std::vector<FolderEntry>> JobStore::list_folder(const std::string& path, bool writable) {
   auto entries = files_.list(path);
   if (!entries) {
@@ -113,7 +113,8 @@ Result<void> JobStore::load_packs(bool writable) {
     last_pack_ = std::max(last_pack_, number);
     auto loaded = load_pack(files_, pack_folder(), number);
     if (!loaded) {
-      if (!writable && loaded.error().code() == ErrorCode::kNotFound) continue;  // collected meanwhile
+      // the pack was collected meanwhile
+      if (!writable && loaded.error().code() == ErrorCode::kNotFound) continue;
       return std::move(loaded).error();
     }
     const LoadedPack& pack = *loaded;
@@ -233,7 +234,7 @@ Result<void> JobStore::read_at(RecordCoder& coder, const Place& place, const Con
 Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                                    std::span<std::byte> out) {
   Error last(ErrorCode::kCorrupt, "It is in no pack");
-  // A collection may move it between looking it up and reading it, but not twice: what it moved to is not
+  // A collection may move the record between lookup and read, but not twice: the record's new pack is not
   // collected meanwhile.
   for (int attempt = 0; attempt < 2; ++attempt) {
     bool moved = false;
@@ -303,7 +304,7 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
   }
   auto removed = files_.remove(version_folder() + "/" + version_name(number));
   if (!removed && removed.error().code() != ErrorCode::kNotFound) return removed;
-  // Before it is on the disk that the version is gone, none of its records may go.
+  // None of the version's records may be removed before the removal of the version is on the disk.
   if (auto synced = files_.sync_folder(version_folder()); !synced) {
     break_off();
     return synced;

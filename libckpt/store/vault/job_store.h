@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job's part of a vault: its key, packs, versions, and where each record is. Readers, the writer and the
-// collection of a job share it.
+// One job's part of a vault: its key, packs and versions, and the place of each record. Readers, the writer
+// and the collection of a job share it.
 //
 // Threads: all functions are thread-safe. A job has one writer or one collection at a time (begin_exclusive),
-// and readers beside both. A record that a collection has moved is looked up again, and what a reader has
-// open is not collected.
+// and any number of readers. A reader looks up a record again after a collection has moved it. Versions that
+// a reader has open are not collected.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace ckpt::vault {
 
-// A version whose file cannot be used, and the reason.
+// A version with an unusable file, and the reason.
 struct DamagedVersion {
   std::uint64_t number = 0;
   Error error;
@@ -32,12 +32,12 @@ struct DamagedVersion {
 
 class JobStore {
  public:
-  // Reads what there is; its bytes are in the budget already. `writable` makes folders and key of a job that
-  // is new, and removes what a writer that was cut left.
+  // Reads the existing files, whose bytes are already in the budget. With `writable`, it makes folders and
+  // key of a new job, and removes the files of an interrupted writer.
   static Result<std::shared_ptr<JobStore>> open(Files& files, Budget& budget, const std::string& folder,
                                                 const std::string& job, bool writable);
 
-  // Without packs and key: versions() and damaged_versions() are all that it knows.
+  // Opens the job without packs and key. Only versions() and damaged_versions() are available.
   static Result<std::shared_ptr<JobStore>> open_versions(Files& files, Budget& budget,
                                                          const std::string& folder, const std::string& job);
 
@@ -49,15 +49,16 @@ class JobStore {
   [[nodiscard]] std::string version_folder() const { return folder_ + "/versions"; }
   [[nodiscard]] RecordCoders& coders() noexcept { return *coders_; }
 
-  // Oldest first.
+  // Returns the versions, oldest first.
   [[nodiscard]] std::vector<std::shared_ptr<const Version>> versions() const;
   [[nodiscard]] std::vector<DamagedVersion> damaged_versions() const;
-  [[nodiscard]] std::vector<std::string> damage() const;  // of job record and packs, found while opening
+  [[nodiscard]] std::vector<std::string> damage() const;  // damage of the job record and packs, found while
+                                                          // opening
   Result<std::shared_ptr<const Version>> find_version(std::uint64_t number) const;
   [[nodiscard]] std::uint64_t next_version() const;
   [[nodiscard]] std::uint64_t take_pack_number();
 
-  // For writers and collections: kRefused while there is another.
+  // The exclusive right of a writer or a collection. begin_exclusive() returns kRefused while another exists.
   class Exclusive {
    public:
     explicit Exclusive(std::shared_ptr<JobStore> store) : store_(std::move(store)) {}
@@ -71,31 +72,30 @@ class JobStore {
     std::shared_ptr<JobStore> store_;
   };
   static Result<Exclusive> begin_exclusive(const std::shared_ptr<JobStore>& store);
-  // After an operation with an unknown effect on the disk. Nothing more is written until the vault is opened
-  // again.
+  // Stops all writing until the vault is opened again, after an operation with an unknown effect on the disk.
   void break_off() noexcept { broken_ = true; }
 
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const;
   [[nodiscard]] std::vector<Place> places(const ContentId& id, RecordKind kind) const;
-  // The plain bytes of a record: from any of its places that is intact. kCorrupt: none is.
+  // Reads the plain bytes of a record from any of its intact places. Returns kCorrupt if no place is intact.
   Result<void> read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                            std::span<std::byte> out);
   Result<std::vector<ContentId>> read_list(RecordCoder& coder, const ChunkList& list, std::uint64_t block);
   Result<std::shared_ptr<const File>> open_pack(std::uint64_t number);
 
-  // Content of which no intact copy is left: it is not kept from version to version, and is stored again when
-  // it comes again.
+  // Notes content without an intact copy. It is not carried over to new versions, and is stored again when it
+  // is put again.
   void note_damaged(const ContentId& id);
   [[nodiscard]] bool is_damaged(const ContentId& id) const;
   [[nodiscard]] bool has_damaged() const;
   void forget_damaged(const ContentId& id);
 
-  // Record the changes of the writer and the collection, once they are on the disk.
+  // Records the changes of the writer and the collection, once the changes are on the disk.
   void add_pack(std::uint64_t number, std::uint64_t bytes, std::span<const IndexEntry> index);
   void add_version(std::shared_ptr<const Version> version, std::uint64_t file_bytes);
-  // Removes the file; the version's space comes back with a collection.
+  // Removes the file of a version. A collection frees its space.
   Result<void> remove_version(std::uint64_t number);
-  // Versions that are kept, and those that readers have open.
+  // Returns the retained versions, and the versions that readers have open.
   [[nodiscard]] std::vector<std::shared_ptr<const Version>> live_versions() const;
   // Calls `work` with the index under the lock.
   template <class Work>
@@ -104,7 +104,7 @@ class JobStore {
     return work(index_);
   }
   [[nodiscard]] std::map<std::uint64_t, std::uint64_t> pack_sizes() const;
-  // Forgets these packs, then removes their files.
+  // Removes these packs from the index, and then removes their files.
   Result<void> remove_packs(const std::set<std::uint64_t>& numbers);
 
  private:
@@ -128,7 +128,7 @@ class JobStore {
 
   mutable std::mutex mutex_;
   ChunkIndex index_;
-  std::map<std::uint64_t, std::uint64_t> packs_;  // number -> bytes
+  std::map<std::uint64_t, std::uint64_t> packs_;  // the bytes of each pack, by number
   std::map<std::uint64_t, std::shared_ptr<const File>> open_packs_;
   struct Kept {
     std::shared_ptr<const Version> version;
@@ -137,7 +137,7 @@ class JobStore {
   std::map<std::uint64_t, Kept> versions_;
   std::map<std::uint64_t, std::uint64_t> damaged_sizes_;
   std::vector<DamagedVersion> damaged_versions_;
-  std::vector<std::weak_ptr<const Version>> removed_;  // readers may have them open
+  std::vector<std::weak_ptr<const Version>> removed_;  // removed versions that readers may have open
   std::set<ContentId> damaged_;
   std::vector<std::string> damage_;
   std::uint64_t last_pack_ = 0;
@@ -145,6 +145,7 @@ class JobStore {
 };
 
 [[nodiscard]] std::string version_name(std::uint64_t number);
-[[nodiscard]] std::uint64_t version_number(const std::string& name);  // 0: not a version's
+// returns 0 for a name that is not a version's
+[[nodiscard]] std::uint64_t version_number(const std::string& name);
 
 }  // namespace ckpt::vault

@@ -17,11 +17,11 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// A window over a file that is read from front to back.
+// A window over a file that is read sequentially.
 class Window {
  public:
   Window(const File& file, std::uint64_t end) : file_(file), end_(end) {}
-  // Fewer bytes only where the file ends.
+  // Returns the bytes, which are fewer than `count` only at the end of the file.
   Result<std::span<const std::byte>> at(std::uint64_t offset, std::uint64_t count) {
     count = offset < end_ ? std::min(count, end_ - offset) : 0;
     if (offset < begin_ || offset + count > begin_ + buffer_.size()) {
@@ -147,7 +147,7 @@ PackWriter::~PackWriter() {
   if (published_) return;
   if (file_) {
     file_.reset();
-    // A file that cannot be removed here is removed when the vault is next opened.
+    // A file that cannot be removed here is removed when the vault is opened again.
     (void)files_.remove(folder_ + "/" + unfinished(pack_name(number_)));
   }
   budget_.give_back(taken_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: files of records. A pack is written from front to back, gets an index and a tail, is synced and
-// renamed to its name, and never changes again. A file without such a name is a leftover of an interrupted
-// writer and is ignored.
+// Packs: files of records. A pack is written sequentially, gets an index and a tail, is synced and renamed to
+// its final name, and never changes again. A file without such a name is a leftover of an interrupted writer
+// and is ignored.
 //
-// Threads: a PackWriter belongs to one thread at a time; the functions are pure but for the file. Errors:
-// kRefused where the budget or the disk has no space; kCorrupt for damage.
+// Threads: a PackWriter belongs to one thread at a time; the functions are pure except for file access.
+// Errors: kRefused if the budget or the disk has no space; kCorrupt for damage.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,10 @@
 
 namespace ckpt::vault {
 
-// The bytes that a vault may take. Thread-safe.
+// The number of bytes that a vault may use. Thread-safe.
 class Budget {
  public:
-  explicit Budget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}  // 0: none
+  explicit Budget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}  // 0 for no limit
   Result<void> take(std::uint64_t bytes);
   void take_anyway(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give_back(std::uint64_t bytes) noexcept { used_ -= bytes; }
@@ -37,26 +37,29 @@ class Budget {
 };
 
 [[nodiscard]] std::string pack_name(std::uint64_t number);
-[[nodiscard]] std::uint64_t pack_number(const std::string& name);  // 0: not a pack's
+[[nodiscard]] std::uint64_t pack_number(const std::string& name);  // returns 0 for a name that is not a
+                                                                   // pack's
 
 class PackWriter {
  public:
-  // `over_budget`: a collection may exceed the limit by the pack it is writing, since it gives back more.
+  // Creates a pack. With `over_budget`, a collection may exceed the limit by the pack that it writes, since
+  // it frees more.
   static Result<std::unique_ptr<PackWriter>> create(Files& files, Budget& budget, const std::string& folder,
                                                     std::uint64_t number, bool over_budget);
-  // Without publish() its file is removed, as far as that can be.
+  // Removes the file, as far as possible, if publish() was not called.
   ~PackWriter();
   PackWriter(const PackWriter&) = delete;
   PackWriter& operator=(const PackWriter&) = delete;
 
-  // The record's offset.
+  // Appends a record and returns its offset.
   Result<std::uint64_t> append(const RecordHead& head, std::span<const std::byte> payload);
   [[nodiscard]] std::uint64_t bytes() const noexcept { return end_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const std::vector<IndexEntry>& index() const noexcept { return index_; }
-  // Index and tail are written; nothing is appended after it.
+  // Writes index and tail. Nothing is appended after that.
   Result<void> finish();
-  // After finish(): the file is on the disk, under its name once the caller has synced the folder.
+  // Syncs and renames the file; call both functions after finish(). The file has its final name on the disk
+  // once the caller has synced the folder.
   Result<void> sync();
   Result<void> publish();
   [[nodiscard]] bool published() const noexcept { return published_; }
@@ -73,9 +76,9 @@ class PackWriter {
   const bool over_budget_;
   std::unique_ptr<File> file_;
   std::vector<std::byte> buffer_;
-  std::uint64_t end_ = 0;      // with the buffer
-  std::uint64_t flushed_ = 0;  // without it
-  std::uint64_t taken_ = 0;    // from the budget
+  std::uint64_t end_ = 0;      // the end, including the buffer
+  std::uint64_t flushed_ = 0;  // the end, excluding the buffer
+  std::uint64_t taken_ = 0;    // the bytes taken from the budget
   bool published_ = false;
   std::vector<IndexEntry> index_;
 };
@@ -83,13 +86,13 @@ class PackWriter {
 struct LoadedPack {
   std::uint64_t bytes = 0;
   std::vector<IndexEntry> index;
-  std::vector<std::string> damage;  // found on the way; what is intact is in the index all the same
+  std::vector<std::string> damage;  // damage found while reading; intact records are in the index anyway
 };
-// A pack's index, or, if that is damaged, one made of the records that a search finds.
+// Loads a pack's index. If the index is damaged, it is rebuilt from the records that a search finds.
 Result<LoadedPack> load_pack(Files& files, const std::string& folder, std::uint64_t number);
 
-// Reads a pack from front to back and calls `visit` with each intact record, `damaged` with what is wrong and
-// where. kNotFound and kIo only: damage is not an error here.
+// Reads a pack sequentially. It calls `visit` with each intact record, and `damaged` with each damage and its
+// place. Returns kNotFound and kIo only: damage is not an error here.
 using VisitRecord = std::function<Result<void>(const RecordHead& head, std::uint64_t offset,
                                                std::span<const std::byte> record)>;
 using VisitDamage = std::function<void(std::uint64_t offset, const std::string& what)>;

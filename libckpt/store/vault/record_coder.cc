@@ -14,9 +14,10 @@ namespace {
 constexpr double kMinRatio = 1.1;
 constexpr int kZstdLevel = 1;
 constexpr std::size_t kSampleBytes = 4096;
-// Blobs' chunks and lists always fit.
+// The least size of a coder, which always fits blobs' chunks and lists.
 constexpr std::size_t kMinCoderBytes = 64 << 10;
-// Below this planes' headers and zstd's frames eat what is saved.
+// The least size to pack. For smaller content, the headers of planes and the frames of zstd use up the
+// savings.
 constexpr std::size_t kMinPackedBytes = 512;
 
 Packing packing_of(codec::Encoding encoding) {
@@ -54,7 +55,7 @@ struct RecordCoder::State {
     if (ZSTD_isError(size) != 0) return std::nullopt;
     return size;
   }
-  // The ratio that zstd reaches on a piece from the middle.
+  // Returns the ratio that zstd achieves on a piece from the middle.
   double zstd_ratio(std::span<const std::byte> plain) {
     const std::size_t bytes = std::min(plain.size(), kSampleBytes);
     const auto sample = plain.subspan((plain.size() - bytes) / 2, bytes);
@@ -74,7 +75,8 @@ Result<std::unique_ptr<RecordCoder>> RecordCoder::create(const ContentKey& key, 
   state->planes = std::move(planes);
   if (state->compressor == nullptr || state->decompressor == nullptr)
     return Error(ErrorCode::kOutOfMemory, "No memory for zstd");
-  // The coder of planes needs a buffer as long as the plain bytes; a sample is never longer than its bound.
+  // The coder of planes needs a buffer as long as the plain bytes. A compressed sample is never longer than
+  // its bound.
   state->packed.resize(std::max(max_bytes, ZSTD_compressBound(kSampleBytes)));
   state->max_bytes = max_bytes;
   return std::unique_ptr<RecordCoder>(new RecordCoder(std::move(state)));
@@ -142,7 +144,7 @@ Result<RecordCoders::Loan> RecordCoders::borrow(std::size_t max_bytes) {
   max_bytes = std::max(max_bytes, kMinCoderBytes);
   {
     const std::lock_guard lock(mutex_);
-    // Coders that are too small for these chunks will not be used again.
+    // Coders that are too small for these chunks are not used again.
     std::erase_if(idle_, [max_bytes](const auto& coder) { return coder->max_bytes() < max_bytes; });
     if (!idle_.empty()) {
       auto coder = std::move(idle_.back());

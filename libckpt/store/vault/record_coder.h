@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, packs and unpacks the content of records, with working memory of its own. Packing pays where a
-// sample shows that at least a tenth is saved: byte planes for numbers (libckpt/datapath/codec), zstd for
-// repetitions. Else the bytes are stored as they are.
+// Names, packs and unpacks the content of records, with its own working memory. Content is packed if a sample
+// shows that at least a tenth is saved. Byte planes are used for numbers (libckpt/datapath/codec), and zstd
+// for repetitions. Other content is stored unpacked.
 //
-// Threads: an object belongs to one thread at a time; RecordCoders lends them out. Errors: unpack() gives
+// Threads: an object belongs to one thread at a time; RecordCoders lends them. Errors: unpack() returns
 // kCorrupt for anything that does not unpack to exactly out.size() bytes. Sizes are bytes.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace ckpt::vault {
 struct Packed {
   Packing packing = Packing::kRaw;
   std::span<const std::byte>
-      payload;  // the plain bytes themselves, or the coder's: valid until its next call
+      payload;  // the plain bytes themselves, or the coder's buffer, which is valid until its next call
 };
 
 class RecordCoder {
  public:
-  // For contents of at most `max_bytes`.
+  // Creates a coder for contents of at most `max_bytes`.
   static Result<std::unique_ptr<RecordCoder>> create(const ContentKey& key, std::size_t max_bytes);
   ~RecordCoder();
   RecordCoder(const RecordCoder&) = delete;
@@ -35,7 +35,7 @@ class RecordCoder {
   Result<ContentId> id_of(RecordKind kind, std::span<const std::byte> plain);
   [[nodiscard]] Packed pack(std::span<const std::byte> plain, bool compress);
   Result<void> unpack(Packing packing, std::span<const std::byte> payload, std::span<std::byte> out);
-  // The content of a record as it was read: checks lengths, payload, unpacks it and compares its name.
+  // Opens a record: checks lengths and payload, unpacks the payload, and compares the content with its name.
   Result<void> open(const RecordHead& head, std::span<const std::byte> record, std::span<std::byte> out);
   [[nodiscard]] std::size_t max_bytes() const noexcept;
 
@@ -45,12 +45,12 @@ class RecordCoder {
   std::unique_ptr<State> state_;
 };
 
-// As many coders of one job as there are threads at work. Thread-safe.
+// A pool of one job's coders, with one for each working thread. Thread-safe.
 class RecordCoders {
  public:
   explicit RecordCoders(const ContentKey& key) : key_(key) {}
 
-  // Goes back when it is destroyed, which must be before the RecordCoders.
+  // A borrowed coder, which its destructor returns. Destroy it before the RecordCoders.
   class Loan {
    public:
     Loan(RecordCoders& owner, std::unique_ptr<RecordCoder> coder)
@@ -67,7 +67,7 @@ class RecordCoders {
     RecordCoders* owner_;
     std::unique_ptr<RecordCoder> coder_;
   };
-  // One for contents of at most `max_bytes`.
+  // Lends a coder for contents of at most `max_bytes`.
   Result<Loan> borrow(std::size_t max_bytes);
 
  private:

@@ -14,7 +14,8 @@ class Scrubbing {
 
   Result<ScrubReport> run() {
     for (const std::string& what : store_.damage()) report_.findings.push_back({"job " + store_.job(), what});
-    // Before the packs: what a version names was there before it, and a collection leaves it there.
+    // Versions are read before packs: a version's content existed before the version, and a collection does
+    // not remove it.
     const auto versions = store_.versions();
     for (const auto& [number, bytes] : store_.pack_sizes()) {
       CKPT_TRYV(look_at_pack(number));
@@ -113,7 +114,7 @@ class Scrubbing {
     return ok();
   }
 
-  // Chunks of some version may be larger than those seen so far.
+  // Replaces the coder if needed, because chunks of a version may be larger than all earlier ones.
   Result<void> fit_coder(std::uint64_t max_bytes) {
     if (coder_ && (*coder_)->max_bytes() >= max_bytes) return ok();
     coder_.reset();
@@ -125,7 +126,7 @@ class Scrubbing {
   JobStore& store_;
   ScrubReport report_;
   std::optional<RecordCoders::Loan> coder_;
-  std::vector<Place> intact_;  // in order, as packs are walked
+  std::vector<Place> intact_;  // the intact places, in the order of the packs
   std::set<std::uint64_t> walked_;
   std::vector<std::byte> plain_;
 };

@@ -6,7 +6,7 @@
 namespace ckpt::vault {
 namespace {
 
-// The stored bytes of one list record and its chunks, by pack; versions share most of them.
+// The stored bytes of one list record and its chunks, by pack. Versions share most of these blocks.
 struct BlockUse {
   bool whole = true;
   std::map<std::uint64_t, std::uint64_t> packs;

@@ -64,7 +64,7 @@ Result<void> Vault::read_vault_file() {
   if (body) return ok();
   const ErrorCode code = body.error().code();
   if (code == ErrorCode::kCorrupt) {
-    // It holds nothing but the format, and every other file holds that as well.
+    // The file has nothing but the format, which every other file has as well.
     damage_.push_back(path + ": " + body.error().to_string());
   } else if (code != ErrorCode::kNotFound) {
     return std::move(body).error();

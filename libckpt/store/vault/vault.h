@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault: where images rest when no GPU holds them. A folder with versions of jobs; each version restores
-// a job as it was at one barrier, all ranks together. A version costs what changed since the one before.
-// Chunks are stored once by content, shared by all versions and ranks of a job, and so are the lists that
-// name them (docs/image-format.md).
+// The vault: the store of images that no GPU holds. It is a folder with versions of jobs. Each version
+// restores a job as it was at one barrier, all ranks together. A version uses space only for changes since
+// the version before. Chunks are stored once by content, shared by all versions and ranks of a job. The lists
+// that name chunks are shared in the same way (docs/image-format.md).
 //
 //   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = std::uint64_t{1} << 40}));
 //   CKPT_TRY(writer, vault->begin_version("job-7", {}));          // version_writer.h
@@ -11,16 +11,16 @@
 //   CKPT_TRY(report, vault->collect("job-7"));                    // and their space comes back
 //   CKPT_TRY(restored, vault->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
 //
-// These hold whatever happens (a power cut at any point, torn and reordered writes, flipped bits). A version
-// whose commit() returned restores byte-equal until it is removed, or its damage is found and reported. A
-// version whose commit() did not return is whole or not there. The newest whole version is always found.
+// The following holds after any failure (a power failure at any point, torn and reordered writes, flipped
+// bits). A version whose commit() returned restores byte-equal until it is removed, or its damage is found
+// and reported. A version whose commit() did not return is complete or absent. The newest complete version is
+// always found.
 //
 // The memory tier is a vault on a tmpfs; copy_version() moves a version between tiers.
-// Threads: all functions from any thread. One Vault that writes per folder: another process gets kRefused.
-// Readers in other processes need no lock, and may find that what they read was collected (kNotFound): open
-// it again.
-// Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged; kNotSupported: written by
-// a newer build; kIo.
+// Threads: all functions from any thread. Each folder has one Vault that writes: another process gets
+// kRefused. Readers in other processes need no lock. They get kNotFound if their data was collected, and must
+// then open the vault again. Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged;
+// kNotSupported: written by a newer build; kIo.
 #pragma once
 
 #include <cstdint>
@@ -44,12 +44,12 @@
 namespace ckpt::vault {
 
 struct VaultOptions {
-  bool writable = true;  // makes the folder, locks it, removes what a writer that was cut left
+  bool writable = true;  // makes the folder, locks it, and removes the files of an interrupted writer
   std::uint64_t limit_bytes =
-      0;  // of all files together; 0: none. A collection may exceed it by one pack for a while
+      0;  // the limit of all files together; 0 for none; a collection may briefly exceed it by one pack
   std::uint64_t max_pack_bytes = std::uint64_t{256} << 20;
   CollectOptions collect = {};
-  Files* files = nullptr;  // the operating system's
+  Files* files = nullptr;  // null for the operating system's files
 };
 
 struct JobSummary {
@@ -57,22 +57,22 @@ struct JobSummary {
   std::uint64_t versions = 0;
   std::uint64_t damaged_versions = 0;
   std::uint64_t newest = 0;
-  std::int64_t newest_ms = 0;      // Unix time
-  std::uint64_t stored_bytes = 0;  // of packs
+  std::int64_t newest_ms = 0;      // the Unix time of the newest version
+  std::uint64_t stored_bytes = 0;  // the bytes of packs
 };
 
 struct VersionList {
-  std::vector<std::shared_ptr<const Version>> versions;  // oldest first
+  std::vector<std::shared_ptr<const Version>> versions;  // the versions, oldest first
   std::vector<DamagedVersion> damaged;
 };
 
-// Where a version is restored to.
+// The target of a restore.
 class RestoreTarget : public ChunkSink {
  public:
-  // Memory for this version's regions. Called again, with an older version, if what was delivered turns out
-  // to be of a damaged one.
+  // Prepares memory for this version's regions. Called again with an older version if the delivered data
+  // turns out to be damaged.
   virtual Result<void> begin(const Version& version) = 0;
-  // All chunks were delivered: blobs are read from here.
+  // Runs after all chunks were delivered, to read blobs.
   virtual Result<void> finish(VersionReader& reader) = 0;
 };
 
@@ -83,7 +83,7 @@ struct SkippedVersion {
 
 struct RestoreReport {
   std::shared_ptr<const Version> version;
-  std::vector<SkippedVersion> skipped;  // newer, and damaged: newest first
+  std::vector<SkippedVersion> skipped;  // newer versions that are damaged, newest first
 };
 
 class Vault {
@@ -91,33 +91,33 @@ class Vault {
   static Result<std::unique_ptr<Vault>> open(const std::string& folder, VaultOptions options);
 
   Result<std::vector<JobSummary>> jobs();
-  // For lists, which need no pack: the jobs' names, and the results of versions() and damaged_versions(),
-  // from the versions' files alone.
+  // Returns data for lists, which need no pack: the jobs' names, and the results of versions() and
+  // damaged_versions(). Only the versions' files are read.
   Result<std::vector<std::string>> job_names();
   Result<VersionList> list_versions(const std::string& job);
-  // Oldest first.
+  // Returns the versions, oldest first.
   Result<std::vector<std::shared_ptr<const Version>>> versions(const std::string& job);
   Result<std::vector<DamagedVersion>> damaged_versions(const std::string& job);
 
-  // kRefused while another version of the job is written, or collected.
+  // Begins a version. Returns kRefused while another version of the job is written, or the job is collected.
   Result<std::unique_ptr<VersionWriter>> begin_version(const std::string& job, VersionInput input);
-  // Without a number: the newest whose file is whole.
+  // Opens a version. Without a number, it opens the newest version with an intact file.
   Result<std::unique_ptr<VersionReader>> open_version(const std::string& job,
                                                       std::optional<std::uint64_t> number = std::nullopt);
-  // The version, or, where it is damaged, the newest older one that is not. kNotFound: the job has none;
-  // kCorrupt: all of them are damaged.
+  // Restores the version or, if it is damaged, the newest intact older version. kNotFound: the job has no
+  // versions; kCorrupt: all of them are damaged.
   Result<RestoreReport> restore(const std::string& job, std::optional<std::uint64_t> number,
                                 RestoreTarget& target, const ReadOptions& options);
 
-  // It is gone at once; its space comes back with collect().
+  // Removes a version at once. collect() frees its space.
   Result<void> remove_version(const std::string& job, std::uint64_t number);
-  // Removes all but the newest `count` (at least 1) whose files are whole, and what is damaged and older than
-  // those. The numbers.
+  // Removes all but the newest `count` (at least 1) versions with intact files. Older damaged versions are
+  // removed, too. Returns the removed numbers.
   Result<std::vector<std::uint64_t>> keep_newest(const std::string& job, std::size_t count);
   Result<CollectReport> collect(const std::string& job);
   Result<void> remove_job(const std::string& job);
 
-  // The packs that each of the job's versions needs.
+  // Returns the packs that each of the job's versions needs.
   Result<std::vector<VersionUse>> uses(const std::string& job);
   Result<ScrubReport> verify(const std::string& job);
   Result<VersionDiff> diff(const std::string& job, std::uint64_t from, std::uint64_t to);
@@ -126,7 +126,7 @@ class Vault {
   [[nodiscard]] std::uint64_t limit_bytes() const noexcept { return budget_.limit(); }
   [[nodiscard]] const std::vector<std::string>& damage() const noexcept {
     return damage_;
-  }  // of the folder itself
+  }  // counts the folder itself
 
  private:
   Vault(std::string folder, VaultOptions options);
@@ -151,8 +151,8 @@ class Vault {
   std::map<std::string, std::shared_ptr<JobStore>> jobs_;
 };
 
-// Puts everything of the reader's version into the writer's (of a vault that may be another); the caller
-// commits.
+// Copies all content of the reader's version into the writer's version, which may be in another vault. The
+// caller commits.
 Result<void> copy_version(VersionReader& reader, VersionWriter& writer, const ReadOptions& options);
 
 }  // namespace ckpt::vault

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A version: one consistent state of a job, all ranks together, as a list of what it consists of. Its bytes
-// are in packs; this is the small file that makes them a version, written last. Memory and host state are
+// A version: one consistent state of a job, all ranks together, as a list of its parts. Its bytes are in
+// packs. This small file is written last and makes them a version. Memory and host state are
 // *lists*: runs of chunks, named in blocks of 256 chunks. The blocks are content themselves, so an unchanged
-// block costs nothing in the next version.
+// block uses no space in the next version.
 //
-// Threads: values. Errors: decode gives kCorrupt, or kNotSupported for what a newer build wrote.
+// Threads: plain values. Errors: decode returns kCorrupt, or kNotSupported for data of a newer build.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@
 
 namespace ckpt::vault {
 
-// Host state is cut into pieces of this many bytes, whatever the size of memory's chunks.
+// The size of the pieces into which host state is divided, whatever the size of memory's chunks.
 inline constexpr std::uint64_t kBlobChunkBytes = 64 << 10;
 
 struct ChunkList {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint64_t bytes = 0;
   std::uint64_t chunk_bytes = 0;
-  std::vector<std::byte> blocks;  // the ContentId of each list record, one behind the other
+  std::vector<std::byte> blocks;  // the ContentIds of all list records, in order
   template <class A>
   decltype(auto) fields(A& a) {
     return a(bytes, chunk_bytes, blocks);
@@ -39,7 +39,7 @@ struct ChunkList {
   [[nodiscard]] ContentId block(std::uint64_t index) const;
 };
 
-// A run of device memory: what the engine calls a region. Named by (rank, id); ids are the caller's.
+// A run of device memory, which the engine calls a region. It is named by (rank, id); the caller chooses ids.
 struct Region {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Region() = default;
@@ -59,7 +59,7 @@ struct Region {
   }
 };
 
-// Bytes that belong to a version and are no device memory: host state of a rank, its plan, a dumped process.
+// Bytes that belong to a version and are not device memory: host state of a rank, its plan, a dumped process.
 struct Blob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string name;
@@ -87,35 +87,35 @@ struct Version {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string job;
   std::uint64_t number = 0;
-  std::uint64_t parent = 0;     // 0: none
-  std::int64_t created_ms = 0;  // Unix time
+  std::uint64_t parent = 0;     // the number of the parent version; 0 if there is none
+  std::int64_t created_ms = 0;  // the Unix time of creation
   std::uint64_t incarnation = 0;
-  std::uint64_t step = 0;  // the job's own count, 0 if it has none
+  std::uint64_t step = 0;  // the job's own step count; 0 if the job has none
   std::vector<Label> labels;
   std::uint64_t chunk_bytes = 0;
-  std::vector<std::byte> job_record;  // how to start the job again; opaque here
+  std::vector<std::byte> job_record;  // how to start the job again; opaque to the vault
   std::vector<std::byte> content_key;
   std::vector<Region> regions;
   std::vector<Blob> blobs;
-  std::uint64_t new_chunks = 0;  // that no version before it had
+  std::uint64_t new_chunks = 0;  // the chunks that no earlier version had
   std::uint64_t new_plain_bytes = 0;
-  std::uint64_t written_bytes = 0;  // into packs for it, lists and heads included
+  std::uint64_t written_bytes = 0;  // the bytes written into packs for this version, lists and heads included
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, number, parent, created_ms, incarnation, step, labels, chunk_bytes, job_record, content_key,
              regions, blobs, new_chunks, new_plain_bytes, written_bytes);
   }
-  [[nodiscard]] std::uint64_t state_bytes() const;  // of regions
+  [[nodiscard]] std::uint64_t state_bytes() const;  // returns the bytes of the regions
   [[nodiscard]] std::uint64_t blob_bytes() const;
   [[nodiscard]] ContentKey key() const;
 };
 
 [[nodiscard]] std::vector<std::byte> encode_version(const Version& version);
-// The bytes of a version's file: everything that readers rely on has been checked.
+// Decodes a version's file. Checks everything that readers rely on.
 Result<Version> decode_version(std::span<const std::byte> file);
 
-// The record of a job, beside its versions. Each version has the key as well, so that one damaged file loses
-// none of them.
+// The record of a job, stored next to its versions. Each version also has the key, so that one damaged file
+// makes no version unreadable.
 struct JobRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string job;
@@ -128,10 +128,11 @@ struct JobRecord {
 [[nodiscard]] std::vector<std::byte> encode_job(const JobRecord& record);
 Result<JobRecord> decode_job(std::span<const std::byte> file);
 
-// The plain bytes of a list record: chunk names.
+// Decodes the plain bytes of a list record into chunk names.
 Result<std::vector<ContentId>> decode_list(std::span<const std::byte> plain, std::uint64_t chunks);
 
-// Letters, digits, '.', '_' and '-', at most 128, not beginning with a dot: it names a folder.
+// Checks a name, which is also a folder's name: letters, digits, '.', '_' and '-', at most 128, not beginning
+// with a dot.
 Result<void> check_job_name(const std::string& job);
 [[nodiscard]] bool is_chunk_size(std::uint64_t bytes);
 

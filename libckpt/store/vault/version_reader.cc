@@ -14,10 +14,11 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::uint64_t kMaxRunBytes = 4 << 20;
-// Bytes between two wanted records are read along, which is cheaper than a second read.
+// The largest gap between two wanted records in one read. Reading the gap is cheaper than a second read.
 constexpr std::uint64_t kMaxGapBytes = 64 << 10;
 constexpr unsigned kMaxThreads = 8;
-// A run is announced to the disk so many runs before it is read: the disk works while others are unpacked.
+// The number of runs by which reads are announced to the disk ahead of time. The disk works while other runs
+// are unpacked.
 constexpr std::size_t kRunsAhead = 8;
 
 struct Wanted {
@@ -28,7 +29,7 @@ struct Wanted {
 };
 
 struct Run {
-  std::size_t first = 0, count = 0;  // of Wanted
+  std::size_t first = 0, count = 0;  // positions in the list of Wanted
   std::uint64_t offset = 0, bytes = 0;
 };
 
@@ -44,7 +45,7 @@ Error damaged(const Version& version, std::uint32_t region, std::uint64_t chunk,
   return Error(code, named(version, region, chunk) + " cannot be read").caused_by(std::move(why));
 }
 
-// Reads all regions of one version.
+// One reading of all regions of a version.
 class RegionReading {
  public:
   RegionReading(JobStore& store, const Version& version, ChunkSink& sink)
@@ -133,7 +134,8 @@ class RegionReading {
   Result<void> read_run(RecordCoder& coder, const Run& run, std::vector<std::byte>& bytes,
                         std::vector<std::byte>& plain) {
     bytes.resize(run.bytes);
-    // A pack that a collection has removed meanwhile: its records are elsewhere, one by one.
+    // A pack may have been removed by a collection meanwhile. Its records are then read from other packs, one
+    // by one.
     if (auto file = store_.open_pack(wanted_[run.first].place.pack)) {
       CKPT_TRY(count, (*file)->read_at(run.offset, bytes));
       bytes.resize(count);
@@ -160,7 +162,7 @@ class RegionReading {
     const bool intact =
         head && head->id == wanted.id && head->kind == RecordKind::kChunk && coder.open(*head, record, out);
     if (!intact) {
-      // Perhaps it was moved, or another place has a copy.
+      // The record may have been moved, or another place may have a copy.
       auto read = store_.read_record(coder, wanted.id, RecordKind::kChunk, out);
       if (!read) return damaged(version_, wanted.region, wanted.chunk, std::move(read).error());
     }

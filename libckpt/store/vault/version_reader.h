@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one version. Every content is compared with its name in the list, the list with its name in the
-// version, and the version's file with its checksum. So the delivered bytes are the stored ones.
+// Reads one version. Every content is compared with its name in the list. Each list is compared with its name
+// in the version, and the version's file with its checksum. The delivered bytes are therefore the stored
+// ones.
 //
 //   CKPT_TRY(reader, vault->open_version("job", 7));
 //   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the
@@ -11,8 +12,8 @@
 // and unpacks each run. The next runs are announced to the disk. Memory: 64 bytes for each chunk of the
 // version, and 4 MiB and two chunks for each thread.
 //
-// Threads: any; the version stays readable while the reader lives, also if it is removed. Errors: kCorrupt
-// names the chunk that is damaged (and every copy of it); an error of the sink ends the reading and is
+// Threads: any. The version stays readable while the reader exists, even if the version is removed. Errors:
+// kCorrupt names the chunk that is damaged in every copy. An error of the sink ends the reading and is
 // returned.
 #pragma once
 
@@ -29,17 +30,17 @@
 
 namespace ckpt::vault {
 
-// Called by many threads at a time, each chunk once, in no order.
+// Receives chunks. Many threads call it concurrently, once for each chunk, in no order.
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;
-  // `region`: its place in Version::regions. The bytes are valid during the call.
+  // Receives a chunk. `region` is its position in Version::regions. The bytes are valid during the call.
   virtual Result<void> chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes) = 0;
   virtual Result<void> zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) = 0;
 };
 
 struct ReadOptions {
-  unsigned threads = 0;  // 0: as many as there are processors, at most 8
+  unsigned threads = 0;  // 0: the number of processors, at most 8
 };
 
 class VersionReader {
@@ -48,12 +49,13 @@ class VersionReader {
       : store_(std::move(store)), version_(std::move(version)) {}
 
   [[nodiscard]] const Version& version() const noexcept { return *version_; }
-  // `out` is as long as the chunk.
+  // Reads a chunk. `out` must be as long as the chunk.
   Result<void> read_chunk(std::uint32_t region, std::uint64_t chunk, std::span<std::byte> out);
   Result<void> read_regions(ChunkSink& sink, const ReadOptions& options);
-  // kNotFound: there is none of that name; kRefused: it is longer than `max_bytes`.
+  // Reads a blob. Returns kNotFound if there is no blob of that name, and kRefused if it is longer than
+  // `max_bytes`.
   Result<std::vector<std::byte>> read_blob(const std::string& name, std::uint64_t max_bytes);
-  // Piece by piece, from front to back.
+  // Reads a blob in pieces, from the beginning to the end.
   Result<void> read_blob(const std::string& name,
                          const std::function<Result<void>(std::span<const std::byte>)>& piece);
   [[nodiscard]] const Blob* find_blob(const std::string& name) const;

@@ -76,7 +76,7 @@ Result<VersionWriter::List> VersionWriter::make_list(const ChunkList& wanted, co
   return list;
 }
 
-// Marks what is known to be damaged on the disk, so that it is not carried from version to version.
+// Marks content that is known to be damaged on the disk, so that it is not carried over to new versions.
 Result<void> VersionWriter::find_damage(List& list) {
   CKPT_TRY(coder, store_->coders().borrow(kBlobChunkBytes));
   ChunkList parent = list.list;
@@ -124,7 +124,7 @@ Result<VersionWriter::List*> VersionWriter::list_of(std::uint32_t region, std::u
   return &regions_[region];
 }
 
-// From here on the block's names are in memory. Needs the lock.
+// Loads the block's names into memory. The caller must hold the lock.
 Result<void> VersionWriter::open_block(RecordCoder& coder, List& list, std::uint64_t index) {
   Block& block = list.blocks[index];
   if (block.ids) return ok();
@@ -136,7 +136,7 @@ Result<void> VersionWriter::open_block(RecordCoder& coder, List& list, std::uint
       CKPT_TRY(parent_ids, decode_list(plain, ids.size()));
       ids = std::move(parent_ids);
     } else if (read.error().code() == ErrorCode::kCorrupt) {
-      // Nothing of it can be kept: what was, must be put after all.
+      // Nothing of the block can be kept: its kept chunks must be put instead.
       block.kept.reset();
       block.accounted.reset();
     } else {
@@ -165,7 +165,7 @@ bool VersionWriter::is_stored(const ContentId& id, RecordKind kind) const {
   return store_->contains(id, kind);
 }
 
-// Needs the lock.
+// Appends a record. The caller must hold the lock.
 Result<void> VersionWriter::append_to_pack(const RecordHead& head, std::span<const std::byte> payload) {
   if (packs_.empty() || packs_.back()->bytes() >= max_pack_bytes_) {
     if (!packs_.empty()) {
@@ -183,7 +183,7 @@ Result<void> VersionWriter::append(RecordKind kind, const ContentId& id, std::sp
                                    const Packed& packed) {
   const RecordHead head = make_record_head(kind, packed.packing, id, plain.size(), packed.payload);
   const std::lock_guard lock(mutex_);
-  // A pack that was not written to its end can have no more: half a record may lie there.
+  // A pack with a failed write accepts no more records, since it may end in half a record.
   if (failed_) return *failed_;
   if (auto appended = append_to_pack(head, packed.payload); !appended) {
     failed_ = appended.error();
@@ -309,7 +309,7 @@ Result<void> VersionWriter::close_lists() {
   return ok();
 }
 
-// Everything that the version speaks of is on the disk before it is.
+// Publishes the packs: all content that the version names is on the disk before the version is.
 Result<void> VersionWriter::publish_packs() {
   if (packs_.empty()) return ok();
   CKPT_TRYV(packs_.back()->finish());
@@ -355,7 +355,7 @@ Result<std::shared_ptr<const Version>> VersionWriter::commit(const VersionLabels
     abandon();
     return std::move(closed).error();
   }
-  // Packs stay from here on, whatever comes: the version's file may be on the disk even after an error. A
+  // From here on the packs stay in any case: the version's file may be on the disk even after an error. A
   // collection removes packs without a version.
   hand_over();
   packs_.clear();
@@ -367,7 +367,7 @@ Result<std::shared_ptr<const Version>> VersionWriter::commit(const VersionLabels
   }
   auto version = std::make_shared<const Version>(std::move(version_));
   store_->add_version(version, version_bytes_);
-  abandon();  // what was only needed to write it
+  abandon();  // drops the data that was needed only for writing
   return version;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one version of a job. Every chunk of every region is either put (its bytes) or kept (unchanged since
-// the parent). commit() refuses while one is neither, so that an overlooked chunk never gets an old content.
+// the parent). commit() refuses while a chunk is neither, so that an overlooked chunk never gets old content.
 // A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
 //
 //   CKPT_TRY(writer, vault->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
@@ -11,16 +11,15 @@
 //   CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
-// Costs: a new content is hashed, packed if that pays, and appended. Lists are written for blocks of
-// 256 chunks in which one changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk
-// is put. Syncs: one for each pack (one in most versions), one for the version's file, one for each of both
-// folders.
+// Cost: new content is hashed, packed if that saves space, and appended. Lists are written for blocks of 256
+// chunks in which a chunk changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk
+// is put. Syncs: one for each pack (one pack in most versions), one for the version's file, and one for each
+// of both folders.
 //
-// Threads: put_chunk, keep_chunk and keep_rest from any number; the others by one, with none of those under
-// way.
-// Errors: kRefused: no space, the limit, or chunks that are missing; then kept versions are as they were.
-// After any error of commit() but missing chunks the version is abandoned. kIo may leave it on the disk or
-// not, which the next opening of the vault shows.
+// Threads: any number of threads may call put_chunk, keep_chunk and keep_rest. One thread may call the other
+// functions while none of these runs. Errors: kRefused: no space, the limit, or missing chunks; existing
+// versions are unchanged then. After any error of commit() except missing chunks the version is abandoned.
+// After kIo the version may or may not be on the disk; the next opening of the vault shows which.
 #pragma once
 
 #include <bitset>
@@ -44,10 +43,11 @@ struct RegionKey {
 };
 
 struct VersionInput {
-  std::optional<std::uint64_t> parent;  // the newest that can be read; 0: none, everything is put
+  std::optional<std::uint64_t> parent;  // the default is the newest readable version; 0 for none, so that
+                                        // everything is put
   std::uint64_t chunk_bytes = 64 << 10;
   std::uint64_t incarnation = 0;
-  std::uint64_t first_number = 0;  // its number is at least this one
+  std::uint64_t first_number = 0;  // the least number of the version
   std::vector<std::byte> job_record;
   bool compress = true;
 };
@@ -59,10 +59,10 @@ struct VersionLabels {
 
 class VersionWriter {
  public:
-  // For Vault::begin_version.
+  // Creates a writer for Vault::begin_version.
   static Result<std::unique_ptr<VersionWriter>> create(const std::shared_ptr<JobStore>& store,
                                                        std::uint64_t max_pack_bytes, VersionInput input);
-  // Abandons what was not committed.
+  // Abandons a version that was not committed.
   ~VersionWriter();
   VersionWriter(const VersionWriter&) = delete;
   VersionWriter& operator=(const VersionWriter&) = delete;
@@ -70,14 +70,14 @@ class VersionWriter {
   [[nodiscard]] std::uint64_t number() const noexcept { return version_.number; }
   [[nodiscard]] std::uint64_t parent() const noexcept { return version_.parent; }
 
-  // Chunks can be kept from the parent's region of the same rank, id, generation and size, or from the one
-  // named by `from` (ids changed, as after a move), of the same size.
+  // Adds a region. Chunks can be kept from the parent's region of the same rank, id, generation and size.
+  // With `from`, they can be kept from the named region of the same size (ids changed, as after a move).
   Result<std::uint32_t> add_region(const Region& region, std::optional<RegionKey> from = std::nullopt);
   Result<void> put_chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes);
-  // kNotFound: there is nothing to keep (no such region in the parent, or the chunk is damaged on the disk):
-  // put it.
+  // Keeps a chunk. Returns kNotFound if there is nothing to keep (no such region in the parent, or the chunk
+  // is damaged on the disk): put the chunk instead.
   Result<void> keep_chunk(std::uint32_t region, std::uint64_t chunk);
-  // Keeps what was not put, as far as there is something to keep.
+  // Keeps all chunks that were not put, as far as there is something to keep.
   Result<void> keep_rest(std::uint32_t region);
   [[nodiscard]] std::vector<std::uint64_t> missing(std::uint32_t region) const;
 
@@ -88,8 +88,8 @@ class VersionWriter {
 
  private:
   struct Block {
-    std::optional<ContentId> kept;                // as the parent has it
-    std::unique_ptr<std::vector<ContentId>> ids;  // since a chunk was put
+    std::optional<ContentId> kept;                // the list record's name in the parent
+    std::unique_ptr<std::vector<ContentId>> ids;  // set once a chunk was put
     std::bitset<kListChunks> accounted;
     std::bitset<kListChunks> unkeepable;
   };
@@ -105,7 +105,7 @@ class VersionWriter {
   Result<void> open_block(RecordCoder& coder, List& list, std::uint64_t block);
   Result<void> set_chunk(RecordCoder& coder, List& list, std::uint64_t chunk, const ContentId& id);
   Result<List*> list_of(std::uint32_t region, std::uint64_t chunk);
-  // Hashes, and stores unless it is stored: the content's name.
+  // Hashes the content and stores it unless it is already stored. Returns the content's name.
   Result<ContentId> store(RecordCoder& coder, RecordKind kind, std::span<const std::byte> plain);
   [[nodiscard]] bool is_stored(const ContentId& id, RecordKind kind) const;
   Result<void> append(RecordKind kind, const ContentId& id, std::span<const std::byte> plain,
@@ -127,11 +127,11 @@ class VersionWriter {
   std::uint64_t version_bytes_ = 0;
   bool open_ = true;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all members below
   std::vector<List> regions_;
   std::vector<List> blobs_;
   std::vector<std::unique_ptr<PackWriter>> packs_;
-  std::optional<Error> failed_;  // of a write: this version cannot be committed
+  std::optional<Error> failed_;  // the error of a write, after which this version cannot be committed
   struct IdHash {
     std::size_t operator()(const ContentId& id) const { return id.prefix(); }
   };

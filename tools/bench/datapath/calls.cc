@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "calls": runs gpumigrate-bench-calls and reads Google Benchmark's report.
+// The section "calls". It runs gpumigrate-bench-calls and reads Google Benchmark's report.
 #include <unistd.h>
 
 #include <map>
@@ -13,8 +13,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr Nanos kPatience = 300'000'000'000;
-constexpr double kBarrierGoal = 100;  // ns
-constexpr double kGateGoal = 20;      // ns
+constexpr double kBarrierGoal = 100;  // nanoseconds
+constexpr double kGateGoal = 20;      // nanoseconds
 
 struct Call {
   const char* benchmark;
@@ -29,10 +29,10 @@ constexpr Call kCalls[] = {{"empty_call", "a call into the library that does not
                            {"allocation", "ckpt_alloc and ckpt_free of 2 MiB"}};
 
 struct CallRuns {
-  Runs wall, cpu;  // ns
+  Runs wall, cpu;  // nanoseconds
 };
 
-// Every repetition of every benchmark, by name.
+// Returns every repetition of every benchmark, by name.
 Result<std::map<std::string, CallRuns>> parse(const std::string& text) {
   const auto bad = [] {
     return Error(ErrorCode::kProtocol, "gpumigrate-bench-calls did not print Google Benchmark's JSON");

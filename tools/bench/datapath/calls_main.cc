@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench-calls: what the calls of ckpt.h, and the shim's open gate, cost a program, with Google
-// Benchmark. A program of its own since it is a job: it links libckpt.so as jobs do, and a thread of it
-// stands in for the keeper. Takes Google Benchmark's options; the section "calls" of gpumigrate-bench runs
-// it.
+// gpumigrate-bench-calls: measures the time that the calls of ckpt.h and the shim's open gate take, with
+// Google Benchmark. It is a separate program because it is a job. It links libckpt.so as jobs do, and one of
+// its threads acts as the keeper. It takes Google Benchmark's options. The section "calls" of
+// gpumigrate-bench runs it.
 #include <benchmark/benchmark.h>
 #include <ckpt/ckpt.h>
 #include <poll.h>
@@ -38,7 +38,8 @@ void must(ckpt_status status) {
   if (status != CKPT_OK) fail(ckpt_last_error());
 }
 
-// Welcomes one program and reads its messages until it ends. Idle means that nothing is ever requested.
+// An idle keeper. It welcomes one program and reads the program's messages until the program ends. Idle means
+// that it never requests anything.
 class Keeper {
  public:
   Keeper() : page_(must(local::ControlPageMapping::create())) {
@@ -66,7 +67,7 @@ class Keeper {
     auto connection = must(listener_->accept());
     if (!connection) fail("Nobody connected to the keeper");
     (void)connection->set_blocking(true);
-    (void)connection->receive();  // Hello
+    (void)connection->receive();  // receives the message Hello
     local::Welcome welcome;
     welcome.role = local::Role::kFresh;
     welcome.incarnation = 1;
@@ -84,7 +85,7 @@ class Keeper {
   std::thread thread_;
 };
 
-// A job that is ready and has one tensor; under a keeper or, as outside of gpumigrate, without one.
+// A job that is ready and has one tensor. It runs under a keeper, or without one, as outside of gpumigrate.
 class Job {
  public:
   explicit Job(bool with_keeper) : device_(must(Device::open(0))), scope_(device_) {
@@ -119,7 +120,7 @@ class Job {
   ckpt_devptr memory_ = 0;
 };
 
-// The call into a shared library alone: what any call costs.
+// Measures an empty call into a shared library, the part that every call takes.
 void empty_call(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ckpt_abi_version());
 }
@@ -144,8 +145,8 @@ void allocation(benchmark::State& state) {
   }
 }
 
-// A call that the driver answers from memory, straight and as the shim passes on what submits work: the
-// gate's cost is their difference.
+// A call that the driver answers from memory. It is measured directly, and as the shim passes on calls that
+// submit work. The difference is the time of the gate.
 struct GatedCall {
   static constexpr const char* kName = "cuDriverGetVersion";
   static constexpr auto kReal = &shim::RealDriver::cuDriverGetVersion;

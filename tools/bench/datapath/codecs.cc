@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "codecs": what each encoding makes of the memory of a training job, on one core, beside what the
-// reference measurement's way of coding makes of the same bytes in the same run. Rates are by processor time.
+// The section "codecs": the compression of a training job's memory by each encoding, on one core. The
+// reference measurement's coding compresses the same bytes in the same run. Rates are by processor time.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,7 +21,7 @@ using codec::Encoding;
 using Bytes = std::span<const std::byte>;
 
 constexpr std::size_t kMaxParameters = std::size_t{2} << 20;
-// As good as the reference, within what runs differ by.
+// The goal is to equal the reference, within the variation between runs.
 constexpr double kGoal = 0.97;
 constexpr std::size_t kChunkSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20};
 
@@ -44,17 +44,18 @@ struct CodecRuns {
   Runs ratio, encode, decode;
 };
 
-// A way of coding one class: libckpt's with chunks of one size, or the reference's with its own.
+// A method of coding one class: libckpt's with chunks of one size, or the reference's with its own chunk
+// size.
 class Coding {
  public:
   virtual ~Coding() = default;
-  // Bytes written to `out`.
+  // Encodes a chunk. Returns the number of bytes written to `out`.
   virtual Result<std::size_t> encode(Bytes chunk, Bytes previous, std::span<std::byte> out) = 0;
-  // Calls come in the order of encode(), over and over.
+  // Decodes a chunk. Calls repeat the order of the encode() calls.
   virtual Result<void> decode(Bytes wire, Bytes previous, std::span<std::byte> out) = 0;
 };
 
-// Sampling belongs to encoding: a lane does both. What gains nothing is sent as it is.
+// Sampling is part of encoding, because a lane does both. A chunk that does not become shorter is sent raw.
 class OurCoding : public Coding {
  public:
   OurCoding(codec::Coder& coder, Encoding encoding) : coder_(coder), encoding_(encoding) {}
@@ -65,7 +66,7 @@ class OurCoding : public Coding {
     return size.value_or(chunk.size());
   }
   Result<void> decode(Bytes wire, Bytes previous, std::span<std::byte> out) override {
-    // An encoding that gains something is shorter.
+    // A useful encoding is always shorter than the chunk.
     const Encoding encoding = wire.size() == out.size() ? Encoding::kRaw : encoding_;
     return coder_.decode(encoding, wire, previous, out);
   }
@@ -89,7 +90,7 @@ class ReferenceCoding : public Coding {
   const std::unique_ptr<ReferenceCodec> codec_;
 };
 
-// All chunks of one class through one coding and back.
+// A run of all chunks of one class through one coding and back.
 class CodecRun {
  public:
   CodecRun(std::unique_ptr<Coding> coding, const CodecCase& what, const TrainingData& data,
@@ -157,7 +158,7 @@ class CodecRun {
   CodecRuns runs_;
 };
 
-// Beside the reference, pair by pair.
+// The ratios to the reference, pair by pair.
 struct Beside {
   Spread ratio, encode, decode;
 };
@@ -167,7 +168,7 @@ Beside beside(const CodecRuns& ours, const CodecRuns& reference) {
           spread_of(ratios_of(ours.decode, reference.decode))};
 }
 
-// The worst of all classes.
+// The worst ratios of all classes.
 struct Worst {
   double ratio = std::numeric_limits<double>::infinity();
   double encode = ratio, decode = ratio;
@@ -187,13 +188,13 @@ std::string size_name(std::size_t bytes) {
   return bytes >= (1 << 20) ? std::to_string(bytes >> 20) + " MiB" : std::to_string(bytes >> 10) + " KiB";
 }
 
-// One class: the reference first, then ours with each size of chunk.
+// Measures one class: the reference first, then libckpt with each chunk size.
 Result<void> measure_case(const BenchOptions& options, const TrainingData& data, const CodecCase& what,
                           std::span<const std::unique_ptr<codec::Coder>> coders, std::span<Worst> worst,
                           Section& section) {
   CKPT_TRY(reference,
            ReferenceCodec::create(is_half(what.kind) ? 2 : 4, codec::needs_previous(what.encoding)));
-  std::deque<CodecRun> all;  // they do not move
+  std::deque<CodecRun> all;  // a deque, because its elements do not move
   all.emplace_back(std::make_unique<ReferenceCoding>(std::move(reference)), what, data, kReferenceChunkBytes);
   for (std::size_t i = 0; i < coders.size(); ++i)
     all.emplace_back(std::make_unique<OurCoding>(*coders[i], what.encoding), what, data, kChunkSizes[i]);
@@ -232,7 +233,7 @@ Result<void> bench_codecs(const BenchOptions& options, Report& report) {
                        {"ratio / reference", ""},
                        {"encode / reference", ""},
                        {"decode / reference", ""}});
-  // 16 bytes a parameter.
+  // A parameter takes 16 bytes.
   const TrainingData data =
       make_training_data(std::clamp<std::size_t>(options.bytes / 64, 1 << 18, kMaxParameters), {});
   std::vector<std::unique_ptr<codec::Coder>> coders;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "fingerprint": the goal is that a fingerprint costs what a plain read of the same memory costs
+// The section "fingerprint". Its goal is that a fingerprint takes as long as a plain read of the same memory
 // (docs/design.md §5).
 #include <sys/mman.h>
 
@@ -30,7 +30,7 @@ namespace {
 constexpr double kGoal = 0.85;
 constexpr std::size_t kCacheBytes = std::size_t{512} << 10;
 constexpr unsigned kCachePasses = 64;
-// Long beside what starting costs, and short beside what others on the machine change.
+// A slice is long compared with the time to start it, and short compared with changes of load on the machine.
 constexpr std::size_t kHostSliceBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kMinHostBytes = std::uint64_t{128} << 20, kMaxHostBytes = std::uint64_t{512} << 20;
 constexpr std::uint64_t kMaxScanBytes = std::uint64_t{16} << 30;
@@ -39,7 +39,8 @@ constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
 
 volatile std::uint64_t sink;  // NOLINT: what was computed is used
 
-// Runs `work(thread)` on so many threads at once; the processor time of the one that took longest.
+// Runs `work(thread)` on `threads` threads at the same time. Returns the processor time of the slowest
+// thread.
 template <class Work>
 Nanos run_threads(unsigned threads, const Work& work) {
   std::vector<Nanos> times(threads);
@@ -61,20 +62,20 @@ Result<std::shared_ptr<const track::FingerprintParams>> fresh_params() {
   return track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks);
 }
 
-// ---- host memory
+// ---- Host memory ----
 
 struct HostCase {
   const char* name;
-  std::size_t bytes;        // of memory, all threads together
-  std::size_t slice_bytes;  // of one thread, measured at once
+  std::size_t bytes;        // memory of all threads together
+  std::size_t slice_bytes;  // the part that one thread measures at a time
   unsigned threads;
 };
 using HostWork = std::function<void(std::span<const std::byte>)>;
 
-// Slices alternate between two sorts of work from one end of the memory to the other, so that each slice of
-// the one has a neighbour in time of the other: other programs change what a processor does within
-// milliseconds. Each works on what the other does not, half of the memory apart, where nothing is left in the
-// caches of when it was there last.
+// A benchmark of host memory. Slices alternate between two kinds of work, from one end of the memory to the
+// other. So each slice has a neighbor of the other kind in time, because other programs change the
+// processor's speed within milliseconds. The two kinds work on different parts, half of the memory apart.
+// Nothing of an earlier pass is left in the caches there.
 class HostBench {
  public:
   HostBench(std::span<const std::byte> memory, const track::FingerprintParams& params)
@@ -83,7 +84,7 @@ class HostBench {
   static HostWork reading(const HostRead& read) {
     return [&read](std::span<const std::byte> part) { sink = read.function(part.data(), part.size()); };
   }
-  // Chunk after chunk, each with a hint of the next, as a scan does.
+  // Returns work that fingerprints chunk after chunk, each with a hint of the next chunk, as a scan does.
   HostWork fingerprinting() const {
     return [this](std::span<const std::byte> part) {
       for (std::size_t at = 0; at < part.size(); at += kChunkBytes) {
@@ -94,7 +95,8 @@ class HostBench {
       }
     };
   }
-  // Rates of both, slice by slice, `passes` times over the memory; the order changes each time.
+  // Measures the rates of both kinds of work, slice by slice, in `passes` passes over the memory. The order
+  // alternates.
   std::array<Runs, 2> alternate(const HostCase& what, unsigned passes,
                                 const std::array<HostWork, 2>& works) const {
     const std::size_t slices = what.bytes / what.threads / what.slice_bytes;
@@ -120,7 +122,8 @@ class HostBench {
   const track::FingerprintParams& params_;
 };
 
-// The fastest way to read, beside the fingerprint; then that one and the fingerprint again.
+// Finds the fastest read method by running each method alternately with the fingerprint. Then measures that
+// method and the fingerprint again.
 Result<void> measure_host(const HostBench& bench, const HostCase& what, unsigned pairs, bool goal,
                           Section& section) {
   const HostRead* best = nullptr;
@@ -166,9 +169,9 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
   return ok();
 }
 
-// ---- device memory
+// ---- Device memory ----
 
-// How the memory is scanned: as an engine does, and what shows where its time goes.
+// A method of scanning: as an engine does it, and variants that show where its time is spent.
 struct ScanWay {
   const char* name;
   std::uint64_t slice_bytes;
@@ -186,8 +189,8 @@ struct DeviceScan {
   std::unique_ptr<Device> device;
   std::unique_ptr<DeviceBuffer> memory;
   std::shared_ptr<const track::TrackKernels> kernels;
-  std::vector<std::unique_ptr<track::Scanner>> scanners;  // of kScanWays
-  std::unique_ptr<track::DeviceList> list;                // chunks, then results, of one launch
+  std::vector<std::unique_ptr<track::Scanner>> scanners;  // one scanner per method in kScanWays
+  std::unique_ptr<track::DeviceList> list;                // chunks, and later results, of one launch
   std::unique_ptr<BenchStream> stream;
   std::vector<track::ChunkRange> chunks;
   std::vector<track::Fingerprint> fingerprints;
@@ -218,14 +221,15 @@ struct DeviceScan {
     scan->fingerprints.resize(scan->chunks.size());
     return scan;
   }
-  // GB/s.
+  // Returns the scan rate in GB/s.
   Result<double> scan_by(std::size_t way) {
     const Nanos start = now_ns();
     CKPT_TRYV(scanners[way]->scan(chunks, fingerprints));
     return rate_of(memory->bytes(), now_ns() - start);
   }
   Result<double> scan() { return scan_by(0); }
-  // One launch of the kernel alone, without what any launch takes: as the plain read is measured.
+  // Measures one launch of the kernel alone, without the fixed time of a launch, in the same way as the plain
+  // read.
   Result<double> kernel() {
     const std::span some = std::span(chunks).first(std::min(chunks.size(), kKernelChunks));
     const ContextScope scope(*device);
@@ -244,14 +248,15 @@ struct DeviceScan {
     CKPT_TRYV(stream->synchronize());
     return now_ns() - start;
   }
-  // GB/s of plain reads, by the device's own time, without the launches: the stricter measure.
+  // Returns the rate of plain reads in GB/s, by the device's own time and without the launches. This is the
+  // stricter measure.
   Result<double> read() {
     CKPT_TRY(rate, track::measure_read_rate(*kernels, chunks, memory->bytes()));
     return static_cast<double>(rate) * 1e-9;
   }
 };
 
-// All at once; the sum of their rates.
+// Runs the work on all devices at the same time. Returns the sum of their rates.
 Result<double> rate_together(std::span<const std::unique_ptr<DeviceScan>> scans,
                              Result<double> (DeviceScan::*work)()) {
   std::vector<Result<double>> results(scans.size(), 0.0);
@@ -265,8 +270,8 @@ Result<double> rate_together(std::span<const std::unique_ptr<DeviceScan>> scans,
   return sum;
 }
 
-// A GPU reads 1 GiB in a quarter of a millisecond, which launches would dominate: there a scan is as long as
-// a job's would be.
+// Returns the size of a scan. A GPU reads 1 GiB in a quarter of a millisecond, which launches would dominate.
+// On a GPU a scan is therefore as large as a job's.
 Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& facts) {
   if (facts.software_driver) return options.bytes;
   CKPT_TRY(device, Device::open(0));
@@ -276,7 +281,7 @@ Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& fa
   return std::max(options.bytes, std::min(kMaxScanBytes, free_bytes / 4 / kMinScanUnit * kMinScanUnit));
 }
 
-// Launches of one scan, and what each is long.
+// Returns the number of launches in one scan, and the duration of each.
 std::vector<Cell> launches_of(const DeviceScan& scan, std::size_t way, unsigned scans, const Spread& rate) {
   const double launches = static_cast<double>(scan.scanners[way]->times().launches) / scans;
   if (launches == 0 || rate.median == 0) return {};
@@ -284,7 +289,7 @@ std::vector<Cell> launches_of(const DeviceScan& scan, std::size_t way, unsigned 
           single(static_cast<double>(scan.memory->bytes()) / rate.median / launches * 1e-3)};
 }
 
-// One device: every way beside the plain read.
+// Measures one device: every scan method, together with the plain read.
 Result<void> measure_one_device(const BenchOptions& options, DeviceScan& scan, Section& section) {
   std::vector<Side> sides{[&scan] { return scan.read(); }};
   for (std::size_t way = 0; way < std::size(kScanWays); ++way)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "links": the memory of a training job moved at the rates of links, as between nodes, with the codec
-// that the sender chooses. The copying time is the first round. Then one training step changes all memory,
-// and the pause is the final round with the comparison of both sides: the share of a downtime that codecs can
-// change.
+// The section "links": the memory of a training job is moved at the rates of links between nodes, with the
+// codec that the sender chooses. The copying time is the first round. Then one training step changes all
+// memory. The pause is the final round with the comparison of both sides. It is the part of a downtime that
+// codecs can change.
 #include <algorithm>
 
 #include "tools/bench/bench.h"
@@ -19,8 +19,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 struct LinkCase {
   const char* name;
-  std::uint64_t bytes_per_second;  // 0: unlimited
-  bool shadow;                     // shadow memory for all of the state
+  std::uint64_t bytes_per_second;  // the link's rate; 0: unlimited
+  bool shadow;                     // true if the shadow memory holds the whole state
 };
 constexpr LinkCase kLinkCases[] = {
     {"0.25 GiB/s", 256 * kMiB, false},
@@ -83,7 +83,7 @@ Result<void> measure(const BenchOptions& options, Section& section) {
     std::vector<Cell> cells;
     for (Runs* runs :
          {&kept[i].copying, &kept[i].copying_ratio, &kept[i].pause, &kept[i].pause_ratio, &kept[i].cpu}) {
-      runs->erase(runs->begin());  // the run that only warmed up
+      runs->erase(runs->begin());  // removes the warm-up run
       cells.push_back(spread_of(*runs));
     }
     section.add_row(kLinkCases[i].name, std::move(cells));

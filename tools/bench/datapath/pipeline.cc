@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "pipeline": whole rounds between two processes beside what a plain tool does with the same bytes,
-// and beside what the cores allow: the stages of a round, each alone, in the same turns. Random bytes, so
-// that no codec helps.
+// The section "pipeline": whole rounds between two processes. They are compared with a plain tool that copies
+// the same bytes, and with the bound of the cores. For the bound, each stage of a round runs alone in the
+// same turns. The bytes are random, so that no codec helps.
 #include <algorithm>
 #include <random>
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kLimit = std::uint64_t{1} << 30;
 constexpr double kHotShare = 0.02;
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
 
-// Rates and what they cost, of runs of one kind.
+// The rates and processor times of runs of one kind.
 struct Kept {
   Runs rate, seconds_per_gb;
   void add(const RoundRun& run, std::uint64_t bytes) {
@@ -29,15 +29,15 @@ struct Kept {
     seconds_per_gb.push_back(static_cast<double>(run.cpu) /
                              static_cast<double>(std::max<std::uint64_t>(bytes, 1)));
   }
-  // The run that only warmed up.
+  // Removes the warm-up run.
   void drop_first() {
     rate.erase(rate.begin());
     seconds_per_gb.erase(seconds_per_gb.begin());
   }
 };
 
-// New bytes in a share of the chunks, at random places: what a job with a small hot set does between two
-// rounds.
+// Writes new bytes into a share of the chunks at random places, as a job with a small hot set does between
+// two rounds.
 Result<std::uint64_t> heat(DeviceBuffer& memory, std::uint64_t seed) {
   std::vector<std::byte> chunk(kChunkBytes);
   std::vector<std::uint64_t> places(memory.bytes() / kChunkBytes);
@@ -71,12 +71,12 @@ class PipelineBench {
   struct Rounds {
     Path path;
     const char* where;
-    Path taken = path;  // kTcp also within a machine, if the target cannot read the source's memory
+    Path taken = path;  // also kTcp within a machine if the target cannot read the source's memory
     Kept first{}, second{};
     Runs scan_share{};
   };
 
-  // A first round, then a second one with a hot set; both verified at the end.
+  // Runs a first round, and then a second round with a hot set. Both are verified at the end.
   Result<void> run_rounds(EnginePair& pair, Rounds& rounds) {
     CKPT_TRY(session, pair.begin({.near = rounds.path == Path::kSameHost}));
     rounds.taken = session->near() ? Path::kSameHost : Path::kTcp;
@@ -151,14 +151,15 @@ class PipelineBench {
                       spread_of(rounds.scan_share)});
     const Spread share = spread_of(ratios_of(rounds.first.rate, least));
     section_.add_row("the same, of the least of plain tool and bound, " + where, {{}, share});
-    // On one machine the target reads the source's memory; over TCP both ends share its cores, which no two
-    // nodes do (adr/0022).
+    // On one machine the target reads the source's memory. Over TCP both ends share the machine's cores,
+    // unlike two nodes (adr/0022).
     if (rounds.path == Path::kSameHost)
       section_.add_goal("first round " + where + " / the least of plain tool and bound", share.median,
                         Relation::kAtLeast, kUnlimitedGoal);
   }
 
-  // A first round leaves the scan out, for the target holds nothing. The goal's bound counts it all the same.
+  // Reports the bound without the scan. A first round does not scan, because the target holds nothing. The
+  // goal's bound includes the scan nevertheless.
   void report_without_scan(const Rounds& rounds, const Runs& bound, const Stages& stages) {
     const double seconds = stages.seconds(rounds.taken);
     const double share = 1 - stages.scan_seconds() / seconds;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define ZSTD_STATIC_LINKING_ONLY  // forcing Huffman is experimental
+#define ZSTD_STATIC_LINKING_ONLY  // needed to force Huffman, which is experimental
 #include "tools/bench/datapath/reference_codec.h"
 
 #include <zstd.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr double kMaxPackedBits = 7.7;
 constexpr int kAcceleration = 100;
 constexpr std::size_t kSamples = 4096;
-// Beside each plane's length: it is stored, not a frame.
+// The flag in a plane's length which marks that the plane is stored and not a frame.
 constexpr std::uint32_t kStored = 1U << 31;
 
 Error refused(std::string_view what, std::size_t code) {

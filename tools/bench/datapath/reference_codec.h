@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec of the reference measurement, plainly: what libckpt's is held against, on the same core and
-// bytes.
+// The codec of the reference measurement, in a plain form. libckpt's codec is compared with it, on the same
+// core and bytes.
 //
 //   CKPT_TRY(reference, ReferenceCodec::create(width, difference));     // elements of 2 or 4 bytes
 //   CKPT_TRY(size, reference->encode(chunk, previous, out));            // out: bound(chunk.size()) bytes
 //   CKPT_TRYV(reference->decode(wire.first(size), previous, chunk_out));
 //
-// Elements are rotated so that the sign is the lowest bit, or become the zigzag of their difference to
-// `previous` in the order of floats. They are split into byte planes. Planes whose sampled entropy is above
-// 7.7 bits are stored. The others are zstd frames of level -100 (acceleration 100) with literals always
-// compressed by Huffman. Chunks there were kReferenceChunkBytes. Splitting is libckpt's own, so that the
-// figures differ by the coding alone.
+// Elements are rotated so that the sign is the lowest bit. Alternatively, they become the zigzag of their
+// difference to `previous` in the order of floats. They are split into byte planes. Planes whose sampled
+// entropy is above 7.7 bits are stored. The others are zstd frames of level -100 (acceleration 100) with
+// literals always compressed by Huffman. The reference measurement used chunks of kReferenceChunkBytes.
+// Splitting uses libckpt's code, so that the figures differ only by the coding.
 //
-// Threads: one. It trusts what it decodes: only its own output goes in. Errors: zstd's, as kInternal. Sizes
-// are bytes, a multiple of the element's.
+// Threads: one. The decoder trusts its input, so pass only its own output to it. Errors: zstd's, as
+// kInternal. Sizes are in bytes, a multiple of the element's size.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class ReferenceCodec {
   const bool difference_;
   ZSTD_CCtx_s* pack_ = nullptr;
   ZSTD_DCtx_s* unpack_ = nullptr;
-  std::vector<std::byte> planes_;  // of one chunk
+  std::vector<std::byte> planes_;  // the byte planes of one chunk
 };
 
 }  // namespace ckpt::bench

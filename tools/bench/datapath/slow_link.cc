@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "slow_link": a training job's memory through the engine at a limit that leaves the cores idle, with
-// each codec.
+// The section "slow_link": a training job's memory passes through the engine with each codec, at a rate limit
+// that leaves the cores idle.
 #include <algorithm>
 
 #include "tools/bench/bench.h"
@@ -17,7 +17,8 @@ constexpr std::uint64_t kMaxFloatBytes = std::uint64_t{128} << 20;
 struct CodecCase {
   const char* name;
   codec::CodecMode mode;
-  bool second_round;  // the state changes by one step in between, and the shadow memory holds all of it
+  bool second_round;  // the state changes by one step between the rounds, and the shadow memory holds the
+                      // whole state
 };
 constexpr CodecCase kCodecCases[] = {
     {"raw", codec::CodecMode::kRaw, false},

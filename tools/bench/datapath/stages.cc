@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time of
-// all processes that take part in it (a software device is one of them), so that cores / sum(1 / rate per
-// core) is what no pipeline of these stages can surpass on this machine.
+// The section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time
+// of all participating processes (including a software device). So no pipeline of these stages can exceed
+// cores / sum(1 / rate per core) on this machine.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -22,7 +22,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
-constexpr std::size_t kStagingBytes = std::size_t{128} << 20;  // more than the caches hold, as in a round
+constexpr std::size_t kStagingBytes = std::size_t{128} << 20;  // larger than the caches, as in a round
 
 }  // namespace
 
@@ -63,7 +63,7 @@ class StageWork {
   Result<void> download(std::size_t piece) { return copy(piece, false); }
   Result<void> upload(std::size_t piece) { return copy(piece, true); }
 
-  // The staged copies, as they lie in the ring.
+  // Fingerprints the staged copies at their places in the ring.
   Result<void> fingerprint_staged() {
     std::uint64_t sum = 0;
     for (std::uint64_t at = 0; at < memory_->bytes(); at += kChunkBytes)
@@ -73,7 +73,7 @@ class StageWork {
     sink_ = sum;
     return ok();
   }
-  // A message's chunks where they were written, one launch each.
+  // Fingerprints a message's chunks at the place where they were written, with one launch each.
   Result<void> fingerprint_target() {
     const ContextScope scope(device_);
     const std::size_t each = lane_message_bytes() / kChunkBytes;
@@ -93,7 +93,7 @@ class StageWork {
   }
 
  private:
-  // Where pieces lie, in an order that no prefetcher guesses.
+  // Creates the order of the pieces, which no prefetcher can predict.
   void make_orders(std::uint64_t bytes) {
     for (auto [order, piece] :
          {std::pair(&chunk_order_, kChunkBytes), std::pair(&run_order_, lane_message_bytes())}) {
@@ -101,7 +101,7 @@ class StageWork {
       std::shuffle(order->begin(), order->end(), std::mt19937_64(5));
     }
   }
-  // Message by message through the ring; at most a ring's worth is enqueued.
+  // Copies message by message through the ring. At most one ring of messages is enqueued.
   Result<void> copy(std::size_t piece, bool upload) {
     const ContextScope scope(device_);
     const std::vector<std::uint64_t>& order = piece == kChunkBytes ? chunk_order_ : run_order_;
@@ -137,7 +137,7 @@ class StageWork {
 
 namespace {
 
-// With the processor time of all processes in it.
+// Returns the work with a measurement of the processor time of all its processes.
 std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
   return [work = std::move(work), meter = CpuMeter()]() mutable -> Result<StreamRun> {
     meter.restart();
@@ -189,7 +189,7 @@ bool Stages::Stage::counts(Path path) const {
 Runs Stages::bounds(Path path) const {
   Runs bounds(stages_.front().rate.size());
   for (std::size_t turn = 0; turn < bounds.size(); ++turn) {
-    double seconds = 0;  // of a core, for one GB
+    double seconds = 0;  // seconds of one core for one GB
     for (const Stage& stage : stages_)
       if (stage.counts(path)) seconds += 1 / stage.cpu_rate[turn];
     bounds[turn] = cores_ / seconds;
@@ -244,7 +244,9 @@ Section& add_stages_section(Report& report) {
 }
 
 Result<void> bench_stages(const BenchOptions& options, Report& report) {
-  if (report.find_section("stages") != nullptr) return ok();  // with the pipeline, in turns
+  if (report.find_section("stages") != nullptr)
+    return ok();  // the pipeline has already measured the stages
+                  // in turns with its rounds
   Section& section = add_stages_section(report);
   CKPT_TRY(stages, Stages::create(options, report.facts().cores));
   for (unsigned turn = 0; turn <= options.pairs; ++turn) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages of a round, each alone. They are measured in turns so that other work can be interleaved with
-// them: other users of the machine's memory then slow both.
+// them. Other users of the machine's memory then slow down both.
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
 //   loop: CKPT_TRYV(stages->turn());
 //   stages->drop_first(); stages->fill(section); stages->bounds(Path::kSameHost)
 //
-// Threads: one. Errors: the driver's, UCX's, of the child process.
+// Threads: one. Errors: the driver's, UCX's, and those of the child process.
 #pragma once
 
 #include <memory>
@@ -20,35 +20,36 @@ namespace ckpt::bench {
 
 class StageWork;
 
-// How payloads go from one process to the other: kSameHost as between GPUs of one node, kTcp as between
-// nodes.
+// The path of payloads between the processes: kSameHost as between GPUs of one node, kTcp as between nodes.
 enum class Path : std::uint8_t { kSameHost, kTcp };
 
 class Stages {
  public:
   static Result<std::unique_ptr<Stages>> create(const BenchOptions& options, unsigned cores);
   ~Stages();
-  // Each stage once over all bytes.
+  // Runs each stage once over all bytes.
   Result<void> turn();
-  // The turn that only warmed up.
+  // Removes the warm-up turn.
   void drop_first();
-  // Ends the stages' child process; no turn after this.
+  // Ends the stages' child process. No turn may follow.
   Result<void> finish();
-  // Columns, a row for each stage and the bound's.
+  // Fills in the columns, with a row for each stage and for the bound.
   void fill(Section& section) const;
-  // GB/s, one for each turn: cores / sum(1 / rate per core), which no pipeline of these stages can surpass.
+  // Returns one bound in GB/s for each turn: cores / sum(1 / rate per core). No pipeline of these stages can
+  // exceed it.
   [[nodiscard]] Runs bounds(Path path) const;
-  // Seconds of one core for one GB through all stages, and through the scan, by the median rates.
+  // These functions return the seconds of one core for one GB through all stages, and through the scan, by
+  // the median rates.
   [[nodiscard]] double seconds(Path path) const;
   [[nodiscard]] double scan_seconds() const;
 
  private:
   struct Stage {
     const char* name;
-    std::vector<Path> of;  // whose sum it counts in; none: for comparison
+    std::vector<Path> of;  // the paths whose sum includes the stage; empty: only for comparison
     std::function<Result<StreamRun>()> run;
-    Runs rate{};      // GB/s
-    Runs cpu_rate{};  // GB/s of one core
+    Runs rate{};      // rates in GB/s
+    Runs cpu_rate{};  // rates in GB/s of one core
     [[nodiscard]] bool counts(Path path) const;
   };
   Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned cores);
@@ -59,7 +60,7 @@ class Stages {
   std::vector<Stage> stages_;
 };
 
-// The section of the stages, empty; sections that are added later are printed below it.
+// Adds the section of the stages, still empty. Sections that are added later are printed below it.
 Section& add_stages_section(Report& report);
 
 }  // namespace ckpt::bench

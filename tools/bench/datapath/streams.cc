@@ -34,7 +34,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
     CKPT_TRY(source, kind_ == Kind::kTcp ? connect_tcp(text) : connect_ucx(text, kind_ == Kind::kSameHost));
     sources.push_back(std::move(source));
   }
-  CKPT_TRYV(child_->receive());  // all are connected
+  CKPT_TRYV(child_->receive());  // waits until all are connected
 
   const CpuMeter meter({child_->pid()});
   const Nanos start = now_ns();
@@ -46,7 +46,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
   for (Result<void>& result : results) {
     CKPT_TRYV(std::move(result));
   }
-  CKPT_TRYV(child_->receive());  // all has arrived
+  CKPT_TRYV(child_->receive());  // waits until all bytes have arrived
   return StreamRun{now_ns() - start, meter.elapsed()};
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from this process to a second one over loopback. One way is a plain TCP stream, as a plain tool would
-// send; the other is UCX lanes, as in the engine. Messages have the same size and come out of a ring of
-// buffers that stays the same. The rings are larger than a processor's caches: a round's bytes come out of
-// memory, and so must those of what it is compared with.
+// Byte streams from this process to a second one over loopback. One kind is a plain TCP stream, as a plain
+// tool would send. The other kind is UCX lanes, as in the engine. Messages have the same size, and are sent
+// from a ring of buffers that does not change. The rings are larger than a processor's caches. A round's
+// bytes come from memory, so the compared bytes must come from memory too.
 //
-// A run's time is from the first byte until the second process has reported the last one.
-// Connections are made before.
+// A run's time is from the first byte until the second process has reported the last byte. Connections are
+// made before.
 // Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second
-// process.
-// Errors: those of sockets, UCX and the second process.
+// process. Errors: those of sockets, UCX and the second process.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +22,23 @@
 namespace ckpt::bench {
 
 inline constexpr std::size_t kTcpMessageBytes = std::size_t{1} << 20;
-// UCX lanes carry what the engine's messages carry.
+// Returns the message size of UCX lanes, the same as the engine's.
 [[nodiscard]] std::size_t lane_message_bytes();
-// The buffer of random bytes that each end of each connection cycles through.
+// The size of the buffer of random bytes that each end of a connection cycles through.
 inline constexpr std::size_t kRingBytes = std::size_t{64} << 20;
 Result<HostMemory> make_ring();
 
 struct StreamRun {
   Nanos wall = 0;
-  Nanos cpu = 0;  // of both processes
+  Nanos cpu = 0;  // processor time of both processes
 };
 
 class ByteStreams {
  public:
-  // kSameHost: lanes whose payloads the sink finds in the source's memory.
+  // The kind of stream. kSameHost: lanes whose payloads the sink reads in the source's memory.
   enum class Kind : std::uint8_t { kTcp, kUcx, kSameHost };
   static Result<std::unique_ptr<ByteStreams>> start(const std::string& program, Kind kind);
-  // `bytes` over so many connections at once.
+  // Sends `bytes` bytes over `connections` connections at the same time.
   Result<StreamRun> run(unsigned connections, std::uint64_t bytes);
   Result<void> finish() { return child_->finish(); }
 
@@ -49,7 +48,7 @@ class ByteStreams {
   Kind kind_;
 };
 
-// One connection's sending half: connect, then send so many messages.
+// The sending side of one connection: it connects, and then sends the given number of messages.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain TCP over loopback: writes of 1 MiB into reads of 1 MiB, out of and into a ring of buffers.
+// Plain TCP over loopback: writes and reads of 1 MiB from and into a ring of buffers.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -44,7 +44,7 @@ class TcpSource final : public ByteSource {
   HostMemory ring_;
 };
 
-// Reads until `bytes` have come.
+// Reads until `bytes` bytes have arrived.
 Result<void> drain(int socket, std::span<std::byte> ring, std::uint64_t bytes) {
   for (std::uint64_t total = 0; total < bytes;) {
     const std::size_t at = total % ring.size();

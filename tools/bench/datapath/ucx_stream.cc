@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bytes over the engine's lanes: active messages, as long and as many in flight as in the engine.
-// Those to a near sink stay in a file of the source's that the sink maps, as staged chunks do.
+// The same bytes over the engine's lanes: active messages with the engine's size and the engine's number in
+// flight. Payloads to a near sink stay in a file of the source that the sink maps, as staged chunks do.
 #include <sys/mman.h>
 
 #include <latch>
@@ -20,7 +20,7 @@ constexpr transport::SessionToken kToken = {std::byte{7}};
 constexpr std::size_t kHeaderBytes = 64;
 constexpr Nanos kWait = 1'000'000'000;
 
-// A memory file, or the part of one that there is, mapped.
+// A memory file that is mapped whole, or up to its existing size.
 class MappedFile {
  public:
   static Result<MappedFile> create(std::size_t bytes) {
@@ -47,7 +47,7 @@ class MappedFile {
   std::span<std::byte> bytes_;
 };
 
-// Both halves: a ring of buffers to send from or to receive into, and counters.
+// An end of a lane, for both directions: a ring of buffers to send from or to receive into, and counters.
 class LaneEnd final : public transport::LaneHandler {
  public:
   explicit LaneEnd(HostMemory ring) : memory_(std::move(ring)), ring_(memory_->bytes()) {}
@@ -70,8 +70,8 @@ class LaneEnd final : public transport::LaneHandler {
     }
     return state();
   }
-  // Counts down when all is there, and drives the lane on until the source closes it: a lane that ends early
-  // may take the source's last completions with it.
+  // Counts down `received` when all messages have arrived. Then it drives the lane until the source closes
+  // it. A lane that ends early may lose the source's last completions.
   Result<void> receive(std::uint64_t messages, std::latch& received) {
     while (!error_ && received_ < messages) drive();
     received.count_down();
@@ -166,8 +166,8 @@ Result<void> serve_run(Link& link, transport::Transport& transport, std::uint64_
     ends.back()->set_lane(std::move(lane));
   }
   CKPT_TRYV(link.send({{"addresses", addresses}}));
-  // A thread drives each lane from the start: the greeting of one peer may still be on its way while the next
-  // one sends its own.
+  // A separate thread drives each lane from the start. The greeting of one peer may still be under way while
+  // the next peer sends its own.
   std::vector<Result<void>> results(connections, ok());
   std::latch connected(static_cast<std::ptrdiff_t>(connections));
   std::latch received(static_cast<std::ptrdiff_t>(connections));

@@ -35,7 +35,7 @@ Result<std::string> make_home() {
   return home;
 }
 
-// "2026-01-01T00:00:00.000Z" as seconds since 1970; 0 if it is no time.
+// Parses "2026-01-01T00:00:00.000Z" into seconds since 1970. Returns 0 for other text.
 double seconds_of(const std::string& text) {
   std::tm time{};
   int milliseconds = 0;
@@ -123,7 +123,8 @@ Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folde
 }
 
 Cluster::~Cluster() {
-  // This runs to its end even after an interrupt. A cluster that does not go down leaves processes and files.
+  // This command runs to its end even after an interrupt. A cluster that does not stop leaves processes and
+  // files behind.
   (void)run_command(command({"local", "down"}), nullptr, kPatience);
   const char* keep = std::getenv("GPUMIGRATE_KEEP");
   if (keep != nullptr && *keep != '\0') return;
@@ -141,8 +142,8 @@ Result<void> Cluster::up(std::uint64_t state_bytes, int software_gpus) {
   return choose_places();
 }
 
-// From the first GPU of one node to the second of the other where a machine has two, else between two agents
-// that share it.
+// Chooses the two places of moves. If a machine has two GPUs, jobs move from the first GPU of one node to the
+// second GPU of the other. Otherwise, they move between two agents that share the GPU.
 Result<void> Cluster::choose_places() {
   CKPT_TRY(gpus, ask({"gpus"}));
   int of_second_node = 0;
@@ -296,7 +297,7 @@ Result<std::uint64_t> Cluster::newest_version(const std::string& job) {
 }
 
 Result<double> Cluster::restore(const std::string& job) {
-  constexpr int kRestored = 3;  // the work since the image is lost, as it must be here
+  constexpr int kRestored = 3;  // the exit code if work since the image is lost, as expected here
   int& place = runs_at_[job];
   const Arguments call = {"restore", job, "--accept-loss", "--to", places_[1 - place], "-o", "json"};
   CKPT_TRY(output, run(call, false));

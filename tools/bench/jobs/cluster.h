@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster of the bench's own: `gpumigrate local up` in a temporary home. The gpumigrate command drives it
-// as an operator would. It is always taken down and removed at its end. What moves report comes back as
-// numbers that were checked.
+// A cluster of the bench: `gpumigrate local up` in a temporary home. The gpumigrate command drives it as an
+// operator would. It is always stopped and removed at its end. The figures that moves report are returned as
+// checked numbers.
 //
 //   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));
 //   CKPT_TRY(job, cluster->run_job("hotset", {"--steps", "0"}));
 //   CKPT_TRYV(cluster->wait_for_steps(job, 10));
 //   CKPT_TRY(move, cluster->migrate(job, {"--live", "--bandwidth", "1GiB/s"}));
 //
-// With GPUMIGRATE_KEEP set to anything the home stays, with all logs, to see why something failed.
-// Nothing sleeps: waiting is a command that ends when something has happened, or a line of a job's log.
-// Threads: one. Errors: those that the command printed; kTimedOut, kAborted as in command.h. Spans are
+// If GPUMIGRATE_KEEP is set to any value, the home with all logs is kept for debugging. Nothing sleeps: each
+// wait is a command that ends after an event, or a line of a job's log.
+// Threads: one. Errors: those that the command printed; kTimedOut, kAborted as in command.h. Spans are in
 // milliseconds, as in the reports.
 #pragma once
 
@@ -30,12 +30,12 @@ namespace ckpt::bench {
 using Json = nlohmann::ordered_json;
 using Arguments = std::vector<std::string>;
 
-// One migration's final report (docs/api.md).
+// The final report of one migration (docs/api.md).
 struct Move {
   std::string id;
-  std::string result;  // "done", "failed", ...
+  std::string result;  // the result: "done", "failed", ...
   std::string bound_by;
-  std::string error;  // unless it is done
+  std::string error;  // the error, unless the result is "done"
   double downtime_ms = 0;
   double bound_ms = 0;
   double total_ms = 0;
@@ -43,8 +43,9 @@ struct Move {
   double final_ms = 0;
   double verify_ms = 0;
   double commit_ms = 0;
-  double context_ms = 0;  // of a program that does not use ckpt.h: the driver's checkpoint,
-  double host_ms = 0;     // and its host memory's way to the other node
+  double context_ms = 0;  // the driver's checkpoint, for a program that does not use ckpt.h
+  double host_ms = 0;     // the transfer of host memory to the other node, for a program that does not use
+                          // ckpt.h
   double restore_ms = 0;
   double resume_ms = 0;
   double scan_ms = 0;
@@ -54,14 +55,14 @@ struct Move {
   double sent_bytes = 0;
   double wire_bytes = 0;
   double dirty_bytes = 0;
-  double link_rate = 0;  // bytes per second, as the move measured them
+  double link_rate = 0;  // bytes per second, as measured by the move
   double scan_rate = 0;
 };
-// kCorrupt naming the field that is missing, no number or negative. A move that did not end with "done" has
-// no figures.
+// Parses a report. Returns kCorrupt naming a field that is missing, negative or no number. A move that did
+// not end with "done" has no figures.
 Result<Move> parse_move(const Json& report);
 
-// When a migration reached a phase: wall clock, seconds.
+// The times at which a migration reached its phases, as wall clock in seconds.
 struct Phases {
   double begun = 0;
   double precopy = 0;
@@ -72,14 +73,14 @@ struct Phases {
 
 // One move of ranks of a job, with the longest time of each kind.
 struct RanksMove {
-  std::string id;          // of the first rank's migration
-  double downtime_ms = 0;  // of the ranks that moved
-  double waited_ms = 0;    // how long ranks that stayed stood still; 0: none stayed
-  double skew_ms = 0;      // between the first rank at the common barrier and the last
+  std::string id;          // the migration id of the first rank
+  double downtime_ms = 0;  // the longest downtime of the moved ranks
+  double waited_ms = 0;    // the longest pause of ranks that stayed; 0: none stayed
+  double skew_ms = 0;      // the time between the first and the last rank at the common barrier
   double communicators_ms = 0;
 };
 
-// One image, by the report of its snapshot.
+// One image, according to the report of its snapshot.
 struct Snapshot {
   double pause_ms = 0;
   double dirty_bytes = 0;
@@ -89,8 +90,8 @@ struct Snapshot {
 
 class Cluster {
  public:
-  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with memory for two jobs of
-  // `state_bytes`.
+  // Starts a cluster of two nodes. Without a real GPU, each node has `software_gpus` software GPUs with
+  // memory for two jobs of `state_bytes`.
   static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes,
                                                 int software_gpus = 1);
   ~Cluster();
@@ -99,50 +100,53 @@ class Cluster {
 
   [[nodiscard]] bool software_gpu() const noexcept { return software_gpu_; }
 
-  // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps;
-  // returns the job's name.
+  // Starts the example `program`, which uses ckpt.h and logs a line for every `--print-every` steps. Returns
+  // the job's name.
   Result<std::string> run_job(const std::string& program, const Arguments& arguments);
-  // The same; it lasts until let_end(), however slow this machine is: the second half of its steps is slow until then.
+  // Starts a job like run_job(). The job lasts until let_end(), however slow this machine is, because the
+  // second half of its steps is slow until then.
   Result<std::string> run_lasting_job(const std::string& program, const Arguments& arguments);
   Result<void> let_end(const std::string& job);
-  // The same with an example that does not use ckpt.h.
+  // Starts a job like run_job(), with an example that does not use ckpt.h.
   Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
-  // Why this job cannot go to the other place; empty: it can.
+  // Returns why the job cannot move to the other place; empty: it can move.
   Result<std::string> why_not_movable(const std::string& job);
-  // Until the job has printed a step that is at least `more` above the last one printed by now.
+  // Waits until the job has printed a step that is at least `more` above the last printed one.
   Result<void> wait_for_steps(const std::string& job, std::uint64_t more);
-  // To where the job does not run, with these options. Whatever its result.
+  // Moves the job to the place where it does not run, with these options. Returns the report, whatever the
+  // result is.
   Result<Move> migrate(const std::string& job, const Arguments& options);
-  // The same, but anything but "done" is an error.
+  // Moves the job like migrate(). Any result other than "done" is an error.
   Result<Move> migrate_done(const std::string& job, const Arguments& options);
-  // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the
-  // first.
+  // Returns whether the node where jobs start has two GPUs. swap_done() moves such a job to the second GPU,
+  // or back to the first.
   [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
-  // Starts that many ranks of the example `program`, all on the node where jobs start. `environment`: NAME=VALUE.
+  // Starts `ranks` ranks of the example `program`, all on the node where jobs start. `environment` has
+  // NAME=VALUE entries.
   Result<std::string> run_ranks(const std::string& program, int ranks, const Arguments& environment,
                                 const Arguments& arguments);
-  // Moves these ranks ("2,3"; empty: all) to that node. Anything but "done" is an error.
+  // Moves these ranks ("2,3"; empty: all) to the node. Any result other than "done" is an error.
   Result<RanksMove> move_ranks(const std::string& job, const std::string& ranks, const std::string& node);
-  // The folder of all files of this cluster.
+  // Returns the folder of all files of this cluster.
   [[nodiscard]] std::string home() const { return home_; }
-  // Takes an image of the job into vault(). Anything but "done" is an error.
+  // Takes an image of the job into vault(). Any result other than "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
-  // Has images of the job taken into vault() until unprotect(); `every` as the command takes it.
+  // Has images of the job taken into vault() until unprotect(). `every` has the form of the command's option.
   Result<void> protect(const std::string& job, const std::string& every);
   Result<void> unprotect(const std::string& job);
-  // The version of the job's newest image; 0: it has none.
+  // Returns the version of the job's newest image; 0: none.
   Result<std::uint64_t> newest_version(const std::string& job);
-  // Ends the job and starts it from its newest image at the other place. Returns the milliseconds in which
-  // its memory was read from the image.
+  // Ends the job and starts it from its newest image at the other place. Returns the time for reading its
+  // memory from the image, in milliseconds.
   Result<double> restore(const std::string& job);
   [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
   // Sends SIGTERM and waits until the job has ended.
   Result<void> stop(const std::string& job);
-  // Waits until the job has ended by itself, with exit code 0.
+  // Waits until the job has ended on its own, with exit code 0.
   Result<void> wait(const std::string& job);
   Result<std::string> log(const std::string& job);
-  // The times of the phases of all migrations so far, by the migration's id.
+  // Returns the phase times of all migrations so far, by the migration's id.
   Result<std::map<std::string, Phases>> phases();
 
  private:
@@ -165,8 +169,8 @@ class Cluster {
   std::unique_ptr<Interrupts> interrupts_;
   bool software_gpu_ = false;
   bool second_gpu_ = false;
-  std::string places_[2];               // NODE:GPU
-  std::map<std::string, int> runs_at_;  // index of the job's place
+  std::string places_[2];               // the two places, as NODE:GPU
+  std::map<std::string, int> runs_at_;  // the index of each job's current place
   int jobs_ = 0;
 };
 

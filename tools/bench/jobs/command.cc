@@ -16,7 +16,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kPiece = 65536;
-constexpr std::size_t kShownBytes = 2000;  // of the command's messages in an error
+constexpr std::size_t kShownBytes = 2000;  // the most bytes of the command's messages in an error
 
 std::vector<char*> pointers_of(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -40,7 +40,7 @@ int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// posix_spawn's two attribute objects, released together.
+// The two attribute objects of posix_spawn, which are released together.
 struct SpawnPlan {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -101,7 +101,7 @@ Result<void> RunningCommand::spawn(const Command& command) {
   ::posix_spawn_file_actions_addopen(&plan.files, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&plan.files, out.writer.get(), 1);
   ::posix_spawn_file_actions_adddup2(&plan.files, err.writer.get(), 2);
-  // A group of its own: Ctrl-C reaches the bench alone, which then ends the command.
+  // The command gets its own process group. Ctrl-C then reaches only the bench, which ends the command.
   sigset_t none;
   ::sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&plan.attributes, &none);
@@ -145,7 +145,7 @@ Result<void> RunningCommand::pump(Nanos deadline) {
   if (left <= 0)
     return Error(ErrorCode::kTimedOut,
                  text_ + " has not ended in time; it said: " + err_.substr(0, kShownBytes));
-  // A closed pipe is -1, which poll() passes over.
+  // A closed pipe has descriptor -1, which poll() ignores.
   std::array<pollfd, 3> fds{{{out_pipe_.get(), POLLIN, 0},
                              {err_pipe_.get(), POLLIN, 0},
                              {interrupts_ == nullptr ? -1 : interrupts_->fd(), POLLIN, 0}}};
@@ -186,7 +186,7 @@ Result<CommandOutput> RunningCommand::finish(Nanos deadline) {
     CKPT_TRYV(pump(deadline));
   }
   int status = 0;
-  // Both pipes are closed: it has ended, or is about to.
+  // Both pipes are closed, so the command has ended or is about to end.
   while (::waitpid(pid_, &status, 0) < 0) {
     if (errno != EINTR) return Error::from_errno("Waiting for " + text_);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other programs, run beside the bench: started with pipes, their output read with a bound, waited for with a
-// deadline, ended with their owner. What they print is checked by its user.
+// Other programs that the bench runs. They are started with pipes, and their output is read up to a limit.
+// Each is waited for with a deadline and ends with its owner. The caller checks the output.
 //
 //   CKPT_TRY(interrupts, Interrupts::create());
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
@@ -26,8 +26,8 @@ namespace ckpt::bench {
 
 inline constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
 
-// While it lives, SIGINT, SIGTERM and SIGHUP end no process at once but the command that is waited for, so
-// that what was started can be taken down; its end delivers the signal.
+// A handler of SIGINT, SIGTERM and SIGHUP. While it exists, these signals end only the command that is waited
+// for, so that started programs can be stopped cleanly. Its destructor delivers the signal.
 class Interrupts {
  public:
   static Result<std::unique_ptr<Interrupts>> create();
@@ -36,7 +36,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // The signal that is readable now, kept until the end.
+  // Takes the signal that is readable now, and stores it for the destructor.
   void take();
 
  private:
@@ -47,35 +47,35 @@ class Interrupts {
 };
 
 struct Command {
-  std::vector<std::string> argv;         // argv[0]: path of the program
-  std::vector<std::string> environment;  // all of it, "NAME=VALUE"
+  std::vector<std::string> argv;         // argv[0] is the path of the program
+  std::vector<std::string> environment;  // the whole environment, as "NAME=VALUE"
   [[nodiscard]] std::string text() const;
 };
 
 struct CommandOutput {
-  int exit_code = 0;  // 128 + signal if one ended it
+  int exit_code = 0;  // 128 + signal if a signal ended the program
   std::string out;
   std::string err;
 };
 
 class RunningCommand {
  public:
-  // `interrupts` may be null: then nothing cuts the wait short.
+  // Starts a command. `interrupts` may be null; then no signal ends a wait early.
   static Result<std::unique_ptr<RunningCommand>> start(const Command& command, Interrupts* interrupts);
   ~RunningCommand();
   RunningCommand(const RunningCommand&) = delete;
   RunningCommand& operator=(const RunningCommand&) = delete;
 
-  // The next line of its standard output without its end; nullopt once there is no more.
+  // Returns the next line of the standard output without its end; nullopt: no more lines.
   Result<std::optional<std::string>> read_line(Nanos deadline);
-  // Reads the rest and waits for its end; `out` holds what read_line() has not taken.
+  // Reads the rest and waits for the end of the command. `out` contains what read_line() has not taken.
   Result<CommandOutput> finish(Nanos deadline);
 
  private:
   RunningCommand(std::string text, Interrupts* interrupts)
       : text_(std::move(text)), interrupts_(interrupts) {}
   Result<void> spawn(const Command& command);
-  // Waits for more output of either pipe; an end of file closes it.
+  // Waits for more output from either pipe. An end of file closes the pipe.
   Result<void> pump(Nanos deadline);
   Result<void> read_some(UniqueFd& pipe, std::string& into);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench gangs: ranks that move while all of them run, beside a job of one rank.
+// gpumigrate-bench gangs: ranks that move while all of them run, compared with a job of one rank.
 #include <filesystem>
 #include <fstream>
 
@@ -11,7 +11,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr double kMaxMore = 10;  // milliseconds
+constexpr double kMaxMore = 10;  // limit in milliseconds
 constexpr int kSlowInitMs = 5000;
 constexpr std::uint64_t kFirstSteps = 20;
 const Arguments kTraining = {"--params",   "300000",        "--step-ms", "15",           "--steps",
@@ -19,14 +19,14 @@ const Arguments kTraining = {"--params",   "300000",        "--step-ms", "15",  
 
 struct Series {
   std::string name;
-  std::string ranks;  // as `migrate --rank` takes it; empty: all
+  std::string ranks;  // in the form of `migrate --rank`; empty: all
   bool is_slow = false;
   std::vector<RanksMove> moves;
   std::vector<double>
-      rates;  // of steps while communicators are made and memory is copied, beside the steps before
+      rates;  // step rate while communicators are made and memory is copied, relative to the steps before
 };
 
-// Away and back, twice as many moves as pairs.
+// Moves the ranks away and back, which makes twice as many moves as pairs.
 Result<void> measure(Cluster& cluster, const std::string& job, const std::string& faults, Series& series,
                      unsigned pairs) {
   std::ofstream(faults) << (series.is_slow ? "init-delay " + std::to_string(kSlowInitMs) + "\n"
@@ -49,7 +49,7 @@ Result<void> measure(Cluster& cluster, const std::string& job, const std::string
 Result<std::vector<double>> pauses_of_one_rank(Cluster& cluster, unsigned pairs) {
   CKPT_TRY(job, cluster.run_job("charlm", kTraining));
   CKPT_TRYV(cluster.wait_for_steps(job, kFirstSteps));
-  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: first contact of the movers
+  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: the first connection of the movers
   std::vector<double> pauses;
   for (unsigned turn = 0; turn < 2 * pairs; ++turn) {
     CKPT_TRY(move, cluster.migrate_done(job, {"--live"}));

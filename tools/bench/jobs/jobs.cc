@@ -5,8 +5,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::uint64_t kStepsBetweenMoves = 5;
-constexpr const char* kStepMs = "20";           // of hotset and serve
-constexpr const char* kForEver = "1000000000";  // steps
+constexpr const char* kStepMs = "20";           // milliseconds of a step of hotset and serve
+constexpr const char* kForEver = "1000000000";  // number of steps
 constexpr const char* kParameters = "1000000";
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three examples as the bench runs them: their arguments, and how moves of them are taken in pairs.
+// The three examples as the bench runs them: their arguments, and how their moves are made in pairs.
 // Threads: one. Errors: those of the cluster.
 #pragma once
 
@@ -13,25 +13,24 @@
 
 namespace ckpt::bench {
 
-// The state changes by `hot_percent` of its 4 KiB pages each step, a fixed random set of runs (hotset
-// --pattern random).
+// Returns arguments with which each step changes `hot_percent` of the state's 4 KiB pages, a fixed random set
+// of runs (hotset --pattern random).
 Arguments hotset_arguments(std::uint64_t bytes, const std::string& hot_percent);
-// A quarter of the state is the cache, which each request appends to.
+// Returns arguments with which a quarter of the state is the cache. Each request appends to the cache.
 Arguments serve_arguments(std::uint64_t bytes);
 Arguments charlm_arguments();
-// 2 % by each step of 5 ms; its lines have times.
+// Returns arguments with which each step of 5 ms changes 2 % of the state. The printed lines have times.
 Arguments timed_hotset_arguments(std::uint64_t bytes);
 
-// A live move and one by stop-and-copy of the same job, one after the other.
+// A live move and a stop-and-copy move of the same job, one after the other.
 struct MovePair {
   Move live;
   Move stop_copy;
 };
-// Moves a running job twice. Which goes first alternates with `turn`, so that neither kind always has the
-// same direction.
+// Moves a running job twice. The order alternates with `turn`, so that no kind always has the same direction.
 Result<MovePair> move_pair(Cluster& cluster, const std::string& job, const Arguments& options, unsigned turn);
 
-// One figure of every move, as a spread.
+// One figure of every move. spread_over() returns it as a spread.
 using Figure = std::function<double(const Move&)>;
 std::vector<double> figures_of(const std::vector<Move>& moves, const Figure& figure);
 Spread spread_over(const std::vector<Move>& moves, const Figure& figure);

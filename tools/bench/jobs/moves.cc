@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench moves: the three examples moved live beside stop-and-copy, with the bound, every term, and
-// the bytes.
+// gpumigrate-bench moves: the three examples, moved live and by stop-and-copy, with the bound, every term,
+// and the bytes.
 #include <cmath>
 
 #include "tools/bench/bench.h"
@@ -23,14 +23,14 @@ constexpr double kMaxExtraTime = 1.15;
 struct Link {
   std::string name;
   Arguments options;
-  double bytes_per_second = 0;  // 0: no limit, the rate that each move measured counts
-  bool goals = true;            // the issue sets them for moves as users get them
+  double bytes_per_second = 0;  // 0: no limit, and the rate that each move measured is used
+  bool goals = true;            // the issue sets goals for moves with default options
 };
 
 struct Workload {
   std::string name;
   Arguments arguments;
-  bool goals = false;  // the issue sets them for hotset and serve
+  bool goals = false;  // the issue sets goals for hotset and serve
 };
 
 // All moves of one workload over one link.
@@ -47,7 +47,8 @@ struct Series {
   }
 };
 
-// serve has weights that codecs shrink: what that costs and brings stands beside the moves.
+// Returns the links to measure. The weights of serve can be compressed, so serve is also measured without a
+// codec to show the codec's time and benefit.
 std::vector<Link> links_of(const Workload& workload) {
   std::vector<Link> links = {{"1 GiB/s", {"--bandwidth", "1GiB/s"}, kGiB}, {"unlimited", {}, 0}};
   if (workload.name == "serve")
@@ -61,13 +62,13 @@ std::vector<Workload> all_workloads(std::uint64_t bytes) {
           {"charlm", charlm_arguments(), false}};
 }
 
-// Each turn takes every link, so that whatever else the machine does meets all of them.
+// Measures the moves. Each turn uses every link, so that other load on the machine affects all links alike.
 Result<std::vector<Series>> measure(Cluster& cluster, const Workload& workload, unsigned pairs) {
   std::vector<Series> all;
   for (const Link& link : links_of(workload)) all.push_back({&workload, link, {}});
   CKPT_TRY(job, cluster.run_job(workload.name, workload.arguments));
   CKPT_TRYV(cluster.wait_for_steps(job, 1));
-  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: first contact of the movers
+  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: the first connection of the movers
   for (unsigned turn = 0; turn < pairs; ++turn) {
     for (Series& series : all) {
       CKPT_TRY(pair, move_pair(cluster, job, series.link.options, turn));
@@ -192,8 +193,9 @@ void report_terms(Report& report, const std::vector<Series>& all) {
   }
 }
 
-// Bytes of chunks that were sent again, over bytes of the pages that changed before each of those rounds:
-// hotset's set of pages is fixed, and a round of a state worth moving is longer than a step.
+// Returns the bytes of chunks that were sent again, relative to the bytes of pages that changed before each
+// of these rounds. The set of pages that hotset changes is fixed. A round of a state worth moving is longer
+// than a step.
 double amplification(const Move& move) {
   const double hot_pages = std::round(kHotShare * move.state_bytes / kPageBytes);
   return move.rounds > 1 ? move.dirty_bytes / ((move.rounds - 1) * hot_pages * kPageBytes) : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-bench plots: writes a gnuplot script for each sweep of the same run,
-// downtime-dirty-share.gnuplot and downtime-link-rate.gnuplot, with the measured values in it. Where gnuplot
-// is installed it draws them, as SVG files beside the scripts.
+// downtime-dirty-share.gnuplot and downtime-link-rate.gnuplot, with the measured values in it. If gnuplot is
+// installed, it draws them as SVG files next to the scripts.
 #include <cstdio>
 #include <set>
 #include <string>
@@ -19,7 +19,7 @@ constexpr Nanos kPatience = 60'000'000'000;
 struct Plot {
   const char* section;
   const char* column;
-  const char* file;  // without an ending
+  const char* file;  // the file's name without an extension
   const char* title;
   const char* x_label;
 };
@@ -33,12 +33,12 @@ constexpr Plot kPlots[] = {
 
 struct Line {
   const char* column;
-  const char* block;  // the name of its data in the script
+  const char* block;  // the name of the line's data in the script
   const char* title;
-  const char* style;  // how gnuplot draws it
+  const char* style;  // gnuplot's drawing style
 };
 
-// Blue and orange can be told apart with every kind of colour vision.
+// Blue and orange can be distinguished with any kind of color vision.
 constexpr Line kLines[] = {
     {kStopCopyColumn, "$stop_copy", "stop-copy", "using 1:2:3:4 with yerrorlines lc rgb '#d55e00' lw 2 pt 7"},
     {kLiveColumn, "$live", "live", "using 1:2:3:4 with yerrorlines lc rgb '#0072b2' lw 2 pt 7"},
@@ -62,7 +62,7 @@ std::string subtitle_of(const Facts& facts) {
          std::to_string(facts.cores) + " cores, " + facts.date.substr(0, 10);
 }
 
-// A named block of gnuplot's for each line: x, median, least, greatest.
+// Returns a named gnuplot block for each line: x, median, least, greatest.
 std::string data_of(const Section& section, const Plot& plot) {
   std::string text;
   for (const Line& line : kLines) {
@@ -79,7 +79,7 @@ std::string data_of(const Section& section, const Plot& plot) {
   return text;
 }
 
-// A tick at each x that was measured.
+// Returns a tick for each x that was measured.
 std::string ticks_of(const Section& section, const Plot& plot) {
   std::set<double> places;
   for (const Row& row : section.rows())
@@ -107,12 +107,12 @@ std::string script_of(const Section& section, const Plot& plot, const Facts& fac
   return text + "\n";
 }
 
-// A note of what is there now: the drawing, or only its script.
+// Draws the plot. Returns a note of the result: the drawing, or only its script.
 Result<std::string> draw(const std::string& folder, const Plot& plot) {
   const std::string script = std::string(plot.file) + ".gnuplot";
   const Command command{{"/usr/bin/env", "-C", folder, "gnuplot", script}, cli::environment_with({})};
   CKPT_TRY(output, run_command(command, nullptr, kPatience));
-  constexpr int kNotFound = 127;  // of env
+  constexpr int kNotFound = 127;  // exit code of env
   if (output.exit_code == kNotFound) return script + " (gnuplot, which draws it, is not installed)";
   if (output.exit_code != 0)
     return Error(ErrorCode::kInternal, "gnuplot cannot draw " + script + ": " + output.err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench protect: a job whose state changes by 2 % a step, under protection every second: what that
-// costs the job, and what snapshots write.
+// gpumigrate-bench protect: a job whose state changes by 2 % per step, protected every second. Measures the
+// slowdown of the job and the bytes that snapshots write.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::uint64_t kSecondsOfStretch = 6;
-constexpr unsigned kSnapshots = 3;  // by hand, of one turn: protection's have no report of what had changed
+constexpr unsigned kSnapshots = 3;  // manual snapshots of one turn, because protection does not report what
+                                    // had changed
 constexpr std::uint64_t kTrialSteps = 40;
 constexpr double kEver = 1e18;  // later than any time
 constexpr double kMaxWritten = 1.1;
@@ -20,8 +21,8 @@ constexpr double kMinRate = 0.95;
 constexpr double kMiB = 1024.0 * 1024.0;
 
 struct Turn {
-  double rate = 0;      // steps per second under protection, of the rate without
-  double a_second = 0;  // images
+  double rate = 0;      // steps per second under protection, relative to the rate without
+  double a_second = 0;  // images per second
   std::vector<double> written, pauses, dirty;
 };
 
@@ -46,7 +47,7 @@ Result<void> take_by_hand(Cluster& cluster, const std::string& job, std::uint64_
   return ok();
 }
 
-// One stretch without protection, one with it, of the same job.
+// Measures one stretch without protection and one with protection, of the same job.
 Result<Turn> one_turn(Cluster& cluster, const std::string& job, std::uint64_t steps_a_second) {
   CKPT_TRY(before, steps_of(cluster, job));
   CKPT_TRYV(cluster.wait_for_steps(job, kSecondsOfStretch * steps_a_second));
@@ -77,7 +78,7 @@ Result<void> bench_protect(const BenchOptions& options, Report& report) {
   CKPT_TRYV(cluster->wait_for_steps(job, kTrialSteps));
   CKPT_TRY(trial, steps_of(*cluster, job));
   const auto a_second = static_cast<std::uint64_t>(std::max(1.0, std::round(step_rate(trial, 0, kEver))));
-  CKPT_TRYV(cluster->snapshot(job));  // not counted: a full one
+  CKPT_TRYV(cluster->snapshot(job));  // not counted: a full snapshot
   std::vector<double> rates, seconds, written, pauses, dirty;
   for (unsigned i = 0; i < options.pairs; ++i) {
     CKPT_TRY(turn, one_turn(*cluster, job, a_second));

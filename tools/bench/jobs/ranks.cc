@@ -14,7 +14,7 @@ double number_or_zero(const Json& object, const char* name) {
   return at != object.end() && at->is_number() ? at->get<double>() : 0;
 }
 
-// Into the longest times so far. kAborted: a rank has not moved.
+// Adds a rank's migration to the longest times so far. Returns kAborted if a rank has not moved.
 Result<void> take_rank(const Json& migration, RanksMove& move) {
   const auto report = migration.find("report");
   const bool is_done = report != migration.end() && report->is_object() && migration.contains("result") &&
@@ -48,7 +48,7 @@ Result<std::string> Cluster::run_ranks(const std::string& program, int ranks, co
   return name;
 }
 
-// nullopt: not all ranks have reported yet.
+// Returns the measured move, or nullopt if not all ranks have reported yet.
 Result<std::optional<RanksMove>> Cluster::measured_move(const std::string& id) {
   CKPT_TRY(migrations, ask({"migrations", "--all"}));
   RanksMove move;

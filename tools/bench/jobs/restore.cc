@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench restore: a job's memory out of its image, beside a plain read of the image's files by as
-// many threads. Before each the files are dropped from the page cache, so that the disk is read.
+// gpumigrate-bench restore: compares reading a job's memory from its image with a plain read of the image's
+// files by the same number of threads. Before each read, the files are dropped from the page cache, so that
+// the disk is read.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,13 +22,13 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::uint64_t kSteps = 10;
-constexpr std::size_t kReadBytes = std::size_t{4} << 20;  // as a restore reads
-constexpr unsigned kMaxThreads = 8;                       // likewise
+constexpr std::size_t kReadBytes = std::size_t{4} << 20;  // the read size of a restore
+constexpr unsigned kMaxThreads = 8;                       // the most threads of a restore
 constexpr double kMinOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
 
-// A restore makes its memory. A software device takes up to seconds to find huge pages for it, a GPU no time
-// for either: small ones.
+// Disables huge pages of software devices. A restore allocates its memory. A software device takes up to
+// seconds to find huge pages for that memory, while a GPU takes no time for any pages.
 class SmallPages {
  public:
   SmallPages() {
@@ -79,7 +80,7 @@ Result<void> drop_from_cache(const Files& files) {
   return ok();
 }
 
-// Nanoseconds for all bytes.
+// Returns the nanoseconds for reading all bytes.
 Result<double> read_plainly(const Files& files) {
   std::atomic<std::size_t> next{0};
   std::atomic<std::uint64_t> bytes{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench slowdown: how fast a job steps without libckpt, idle under it, and while it is copied.
+// gpumigrate-bench slowdown: the step rate of a job without libckpt, idle under libckpt, and while the job is
+// copied.
 #include <algorithm>
 #include <cmath>
 
@@ -10,10 +11,10 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr double kRunSeconds = 1.0;    // of steps that are measured
-constexpr double kCopySeconds = 1.0;   // that the first round takes, by the limit of its bandwidth
-constexpr double kLineSeconds = 0.01;  // about one line of the log
-constexpr double kWarmUpShare = 0.1;   // of the steps
+constexpr double kRunSeconds = 1.0;    // duration of the measured steps
+constexpr double kCopySeconds = 1.0;   // duration of the first round, set by its bandwidth limit
+constexpr double kLineSeconds = 0.01;  // approximate time per line of the log
+constexpr double kWarmUpShare = 0.1;   // the share of the steps
 constexpr double kEver = 1e18;         // later than any time
 constexpr std::uint64_t kTrialSteps = 40;
 constexpr std::uint64_t kForEver = 1'000'000'000;
@@ -21,11 +22,12 @@ constexpr std::uint64_t kForEver = 1'000'000'000;
 struct Program {
   std::string name;
   Arguments arguments;
-  std::uint64_t state_bytes = 0;  // about, to choose a bandwidth by
-  double steps_per_second = 0;    // of the trial
+  std::uint64_t state_bytes = 0;  // approximate size, used to choose a bandwidth
+  double steps_per_second = 0;    // the rate of the trial run
 };
 
-// No pauses between steps: the whole of a step counts.
+// Returns the programs to measure. There are no pauses between steps, so that the whole time of a step
+// counts.
 std::vector<Program> all_programs(std::uint64_t bytes) {
   const std::uint64_t of_hotset = std::max<std::uint64_t>(bytes / 4, std::uint64_t{4} << 20);
   return {{"hotset",
@@ -43,7 +45,7 @@ Arguments arguments_of(const Program& program, std::uint64_t steps, bool with_ck
   return arguments;
 }
 
-// Steps per second of a run of its own, from start to end, without the first tenth of its steps.
+// Returns the steps per second of a separate run, from start to end, without the first tenth of its steps.
 Result<double> run_alone(Cluster& cluster, const Program& program, std::uint64_t steps, bool with_ckpt) {
   CKPT_TRY(job, cluster.run_job(program.name, arguments_of(program, steps, with_ckpt)));
   CKPT_TRYV(cluster.wait(job));
@@ -60,8 +62,8 @@ std::uint64_t steps_for(const Program& program, double seconds) {
   return std::max<std::uint64_t>(kTrialSteps, static_cast<std::uint64_t>(program.steps_per_second * seconds));
 }
 
-// Steps per second while a live move stays in pre-copy: one long round, beside which the pause at its end
-// counts little.
+// Returns the steps per second while a live move stays in pre-copy. This is one long round, so that the pause
+// at its end has little effect.
 Result<double> run_copied(Cluster& cluster, const Program& program, const Arguments& more) {
   CKPT_TRY(job, cluster.run_job(program.name, arguments_of(program, kForEver, true)));
   CKPT_TRYV(cluster.wait_for_steps(job, steps_for(program, kRunSeconds * kWarmUpShare)));
@@ -85,7 +87,7 @@ struct Rates {
   std::vector<double> without, idle, copied, slowed;
 };
 
-// One turn of each kind, in an order that alternates.
+// Runs one turn of each kind, in an alternating order.
 Result<void> one_turn(Cluster& cluster, const Program& program, unsigned turn, Rates& rates) {
   const std::uint64_t steps = steps_for(program, kRunSeconds);
   for (unsigned i = 0; i < 4; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "... at
-// 1767225600.123456".
-// Threads: pure functions. Other lines are passed over.
+// The lines that the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "...
+// at 1767225600.123456".
+// Threads: pure functions. Other lines are ignored.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace ckpt::bench {
 
 struct StepLine {
   std::uint64_t step = 0;
-  double time = 0;  // wall clock, seconds; 0 if the line has none
+  double time = 0;  // wall clock in seconds; 0: the line has no time
 };
 
 std::optional<StepLine> parse_step(std::string_view line);
 std::vector<StepLine> parse_steps(std::string_view log);
 
-// Steps per second between the first and the last step that ended within [from, to]; 0 if there are less than
-// two.
+// Returns the steps per second between the first and the last step that ended within [from, to]. Returns 0
+// for fewer than two steps.
 double step_rate(const std::vector<StepLine>& steps, double from, double to);
 
 }  // namespace ckpt::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench sweeps: downtime of hotset against the share of its state that changes, and against the
+// gpumigrate-bench sweeps: the downtime of hotset as a function of the share of changed state, and of the
 // link's rate.
 #include "tools/bench/jobs/sweeps.h"
 
@@ -11,8 +11,8 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};  // % of the 4 KiB pages
-constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};      // GiB/s
+constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};  // percent of the 4 KiB pages
+constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};      // limits in GiB/s
 constexpr std::uint64_t kMinBytes = std::uint64_t{4} << 20;
 
 std::uint64_t bytes_of(const BenchOptions& options) {

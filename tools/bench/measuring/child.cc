@@ -67,7 +67,8 @@ Result<std::unique_ptr<Child>> Child::start(const std::string& program, const st
   const UniqueFd theirs(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  // A descriptor that is 3 already would keep its close-on-exec flag, so it goes through another number.
+  // If the descriptor is already 3, it would keep its close-on-exec flag. So it is duplicated through another
+  // number.
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 100);
   ::posix_spawn_file_actions_adddup2(&actions, 100, kSocketFd);
   ::posix_spawn_file_actions_addclose(&actions, 100);
@@ -109,7 +110,7 @@ int run_child(int argc, char** argv) {
     if (role.name == nullptr || wanted != role.name) continue;
     const Result<void> done = role.run(link);
     if (done) return 0;
-    if (done.error().code() == ErrorCode::kUnavailable) return 0;  // the parent has no more to ask
+    if (done.error().code() == ErrorCode::kUnavailable) return 0;  // the parent has no more requests
     (void)link.send({{"error", done.error().to_string()}});
     return 1;
   }

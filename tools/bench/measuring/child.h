@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process of the bench: this program started again by fork and exec. So it has its own CUDA context
-// and UCX, as a mover has. Small JSON messages over a socketpair control it.
+// A second process of the bench: this program, started again by fork and exec. It therefore has its own CUDA
+// context and UCX, like a mover. Small JSON messages over a socketpair control it.
 //
 //   CKPT_TRY(child, Child::start(options.program, "tcp-sink"));
 //   CKPT_TRYV(child->send({{"port", 4711}}));  CKPT_TRY(answer, child->receive());
 //   CKPT_TRYV(child->finish());                       // closes the socket: the child ends
 //
-// Roles are listed in child.cc. A child that meets an error sends {"error": text}, which receive() returns as
-// an Error.
-// Threads: one per Child. Ownership: the end of a Child closes the socket, and kills and reaps the process if
-// it does not end.
-// Errors: kUnavailable when the other side is gone, kProtocol for anything that is not a JSON object.
+// Roles are listed in child.cc. A child that encounters an error sends {"error": text}, which receive()
+// returns as an Error.
+// Threads: one per Child. Ownership: the destructor of a Child closes the socket, and kills and reaps the
+// process if it does not end. Errors: kUnavailable if the other side has exited, kProtocol for any message
+// that is not a JSON object.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ namespace ckpt::bench {
 
 inline constexpr std::string_view kChildCommand = "--child";
 
-// One end of the conversation.
+// One end of the connection between parent and child.
 class Link {
  public:
   explicit Link(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -50,7 +50,7 @@ class Child {
   Result<nlohmann::json> receive() const { return link_.receive(); }
   Result<nlohmann::json> ask(const nlohmann::json& message) const;
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  // Closes the socket and waits for the end, which must be a good one.
+  // Closes the socket and waits for the child's end, which must be successful.
   Result<void> finish();
 
  private:
@@ -59,10 +59,11 @@ class Child {
   pid_t pid_;
 };
 
-// main() of a child: argv is PROGRAM --child ROLE; the socket is descriptor 3.
+// Runs a child as its main(). `argv` is PROGRAM --child ROLE, and the socket is descriptor 3.
 int run_child(int argc, char** argv);
 
-// The value of a message's field; kProtocol if it is not there or of another kind.
+// These functions return the value of a message's field. They return kProtocol if it is missing or of another
+// type.
 Result<std::uint64_t> number_of(const nlohmann::json& message, const char* field);
 Result<std::string> text_of(const nlohmann::json& message, const char* field);
 

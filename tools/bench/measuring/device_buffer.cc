@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// splitmix64: fast enough that filling memory is not what a bench waits for.
+// Returns the next number of splitmix64, which is so fast that filling memory does not dominate a benchmark.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9E3779B97F4A7C15);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;

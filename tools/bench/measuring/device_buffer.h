@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, pinned and plain host memory, and streams for benches. Device memory is populated (written)
-// when it is made: a software device's first touch costs what no GPU's does. Threads: one. Ownership: the
-// Device outlives them. Errors: the driver's.
+// Device memory, pinned and plain host memory, and streams for benchmarks. Device memory is written when it
+// is allocated, because the first access on a software device takes longer than on a GPU.
+// Threads: one. Ownership: the Device outlives them. Errors: the driver's.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // Bytes that no codec shortens; another seed gives other bytes.
+  // Fills the memory with bytes that no codec can shorten. A different seed yields different bytes.
   Result<void> fill_random(std::uint64_t seed);
   Result<void> write(std::uint64_t offset, std::span<const std::byte> bytes);
-  // The same bytes over and over, to the end of the memory.
+  // Fills the memory with repetitions of `pattern`.
   Result<void> fill_with(std::span<const std::byte> pattern);
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
@@ -52,8 +52,8 @@ class PinnedBuffer {
   std::span<std::byte> bytes_;
 };
 
-// Plain host memory, in huge pages where there are any: what is measured does not pay for page tables. Empty
-// if there is none left.
+// Plain host memory, in huge pages where available, so that page tables do not slow down the measured work.
+// Empty if the allocation failed.
 class HostMemory {
  public:
   explicit HostMemory(std::size_t bytes);
@@ -82,10 +82,10 @@ class BenchStream {
   CUstream stream_;
 };
 
-// Random bytes; the same seed gives the same.
+// Fills `bytes` with random bytes. The same seed yields the same bytes.
 void fill_random(std::span<std::byte> bytes, std::uint64_t seed);
 
-// The second device, or the first where there is only one: where the target of a move is.
+// Returns the target device of a move: the second device, or the first if there is only one.
 Result<int> target_ordinal();
 
 }  // namespace ckpt::bench

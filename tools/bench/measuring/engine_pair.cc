@@ -22,7 +22,7 @@ struct Plan {
   std::uint64_t chunk_bytes = 0;
 };
 
-// The bytes of a fixed-size array as numbers, for JSON.
+// Returns the bytes of a fixed-size array as numbers, for JSON.
 template <class Array>
 nlohmann::json numbers_of(const Array& bytes) {
   nlohmann::json out = nlohmann::json::array();
@@ -40,7 +40,7 @@ Result<Array> bytes_of(const nlohmann::json& message, const char* field) {
   return out;
 }
 
-// ---- the second process
+// ---- The second process ----
 
 class Target final : public engine::ReceiverDelegate {
  public:
@@ -106,11 +106,12 @@ class Target final : public engine::ReceiverDelegate {
   std::unique_ptr<DeviceBuffer> memory_;
   std::unique_ptr<engine::StagingPool> staging_;
   std::unique_ptr<transport::Transport> transport_;
-  std::mutex mutex_;  // verified_, failure_
+  std::mutex mutex_;  // guards verified_ and failure_
   std::condition_variable changed_;
   bool verified_ = false;
   std::optional<Error> failure_;
-  std::unique_ptr<engine::Receiver> receiver_;  // ends first: it calls this delegate
+  std::unique_ptr<engine::Receiver> receiver_;  // the last member, so destroyed first, because it calls this
+                                                // delegate
 };
 
 }  // namespace
@@ -138,7 +139,7 @@ Result<void> run_engine_target(Link& link) {
   }
 }
 
-// ---- this process
+// ---- This process ----
 
 Result<std::unique_ptr<EnginePair>> EnginePair::create(const std::string& program, std::uint64_t bytes) {
   CKPT_TRY(device, Device::open(0));
@@ -181,7 +182,8 @@ Result<std::unique_ptr<EngineSession>> EnginePair::begin(const SessionSetup& set
   CKPT_TRYV(session->sender_->send_plan(std::as_bytes(std::span(&plan, 1))));
   CKPT_TRYV(
       session->sender_->add_region({kRegion, kGeneration, memory_->pointer(), memory_->bytes(), nullptr}));
-  // As a mover does: a codec's choice rests on it, and the first message is not the connection's first.
+  // As in a mover, the link is measured first. A codec's choice depends on the result. Also, the first
+  // message is then not the connection's first.
   CKPT_TRYV(session->sender_->measure_link());
   return session;
 }

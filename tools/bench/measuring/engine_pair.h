@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sender here and a receiver in a second process, with a CUDA context and UCX each, as two movers have
-// them. No agent, no job. The source's memory is one region that the caller fills; the target's is made once
-// and written by every session.
+// A sender in this process and a receiver in a second process, each with a CUDA context and UCX, like two
+// movers. There is no agent and no job. The source's memory is one region that the caller fills. The target's
+// memory is allocated once, and every session writes it.
 //
 //   CKPT_TRY(pair, EnginePair::create(options.program, bytes));
 //   pair->memory().fill_random(1);
@@ -11,8 +11,8 @@
 //   CKPT_TRYV(session->end());                                // closes both sides
 //   CKPT_TRYV(pair->finish());
 //
-// Threads: one. One session at a time; it must end before the pair does. Errors: the engine's, the driver's,
-// the second process's.
+// Threads: one. One session at a time; it must end before the pair does. Errors: those of the engine, the
+// driver and the second process.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@
 namespace ckpt::bench {
 
 struct SessionSetup {
-  bool near = true;  // as between GPUs of one node; else as between nodes, over TCP
+  bool near = true;  // true: as between GPUs of one node; false: as between nodes, over TCP
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kRaw;
   std::uint64_t shadow_memory_bytes = 0;
@@ -36,7 +36,7 @@ struct SessionSetup {
 struct RoundRun {
   engine::RoundReport report;
   Nanos wall = 0;
-  Nanos cpu = 0;  // of both processes and both devices
+  Nanos cpu = 0;  // processor time of both processes and both devices
 };
 
 class EnginePair;
@@ -47,11 +47,12 @@ class EngineSession {
   EngineSession(const EngineSession&) = delete;
   EngineSession& operator=(const EngineSession&) = delete;
   Result<RoundRun> round();
-  // Payloads are read out of this process's memory, as within a machine; else they go over UCX.
+  // Returns whether payloads are read from this process's memory, as within a machine. Otherwise they are
+  // sent over UCX.
   [[nodiscard]] bool near() const { return sender_->same_host_lanes(transport::PayloadAccess::kReads) > 0; }
-  // The target scans what it holds, ahead of the pause, as in a move.
+  // Makes the target scan its memory ahead of the pause, as in a move.
   Result<void> verify_ahead();
-  // The final round and the commit.
+  // Runs the final round and the commit.
   Result<engine::RoundReport> verify();
   Result<void> end();
 

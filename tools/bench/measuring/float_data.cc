@@ -11,11 +11,11 @@ namespace {
 constexpr std::size_t kColumns = 1024;
 constexpr float kWeightScale = 0.02F;
 constexpr float kGradientScale = 2e-4F;
-constexpr float kScaleSpread = 0.5F;  // of the logarithm, for rows and for columns
+constexpr float kScaleSpread = 0.5F;  // spread of the scales' logarithm, for rows and for columns
 constexpr float kBeta1 = 0.9F, kBeta2 = 0.95F, kDecay = 0.1F, kEpsilon = 1e-8F;
 
-// Four uniform numbers of 16 bits make one that is gaussian enough: what counts for a codec is the density
-// around zero.
+// A generator of approximately Gaussian numbers, each the sum of four uniform 16-bit numbers. For a codec,
+// only the density around zero matters.
 class Gaussian {
  public:
   explicit Gaussian(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ULL + 0x2545f4914f6cdd1dULL) {}
@@ -26,7 +26,7 @@ class Gaussian {
     const std::uint64_t bits = state_ * 0x2545f4914f6cdd1dULL;
     const auto sum = static_cast<std::int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
                                                (bits >> 32 & 0xffff) + (bits >> 48));
-    // The sum's mean is 2^17, its standard deviation 2^16 / sqrt(3).
+    // The mean of the sum is 2^17, and its standard deviation is 2^16 / sqrt(3).
     return static_cast<float>(sum - 131070) * (1.7320508F / 65536.0F);
   }
 
@@ -44,7 +44,8 @@ float from_half(std::uint16_t half) noexcept {
 
 std::vector<float> make_scales(std::size_t count, Gaussian& gaussian) {
   std::vector<float> scales(count);
-  // Powers of two with a linear mantissa: no library's exp(), so the same bits everywhere.
+  // Scales are powers of two with a linear mantissa. No library's exp() is used, so the bits are the same on
+  // every machine.
   for (float& scale : scales) {
     const float power = kScaleSpread * gaussian() / 0.6931472F;
     const float whole = std::floor(power);

@@ -12,7 +12,7 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr std::size_t kAhead = 4096;  // hardware prefetching ends at each page
+constexpr std::size_t kAhead = 4096;  // the hint distance; hardware prefetching stops at the end of each page
 
 template <bool kPrefetch>
 [[gnu::target("avx2")]] std::uint64_t read_avx2(const std::byte* data, std::size_t bytes) noexcept {
@@ -47,8 +47,8 @@ template <bool kPrefetch>
   return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
 }
 
-// Four streams side by side, as a fingerprint reads: one alone leaves the memory idle at the end of each
-// page, and reads a quarter less.
+// Reads four streams in parallel, as a fingerprint does. A single stream leaves the memory idle at the end of
+// each page, and reads a quarter less.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::size_t kStreams = 4;
 
@@ -68,7 +68,7 @@ std::uint64_t read_streams_avx2(const std::byte* data, std::size_t bytes) noexce
   std::size_t chunk = 0;
   for (; chunk + kChunk <= bytes; chunk += kChunk) {
     for (std::size_t at = 0; at < kStretch; at += 64) {
-      // The next chunk, at the end of this one; a hint, which need not be readable.
+      // At the end of this chunk the hint refers to the next chunk. The hinted address need not be readable.
       const std::size_t ahead = at + kAhead < kStretch ? at + kAhead : kChunk + at + kAhead - kStretch;
 #pragma GCC unroll 4
       for (std::size_t s = 0; s < kStreams; ++s) {
@@ -84,7 +84,7 @@ std::uint64_t read_streams_avx2(const std::byte* data, std::size_t bytes) noexce
   return std::accumulate(lanes.begin(), lanes.end(), read_streams_avx2(data + chunk, bytes - chunk));
 }
 
-// AVX2's first.
+// The AVX2 methods come first.
 constexpr std::array<HostRead, 6> kReads{{{"AVX2", &read_avx2<false>},
                                           {"AVX2, prefetching", &read_avx2<true>},
                                           {"AVX2, four streams", &read_streams_avx2},

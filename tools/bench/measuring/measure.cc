@@ -20,7 +20,8 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The software devices of this bench are those that share its state folder.
+// Checks whether the process is a software device of this bench. Such a device shares the bench's state
+// folder.
 bool is_device_of(const std::filesystem::path& process, const std::string& marker) {
   std::error_code error;
   if (std::filesystem::read_symlink(process / "exe", error).filename() != kDeviceProgram) return false;

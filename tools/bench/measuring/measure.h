@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaved runs, and what they cost in processor time.
+// Interleaved runs, and their processor time.
 //
 //   CKPT_TRY(runs, interleave(options.pairs, {{"plain", [&] { return plain(); }}, {"ours", [&] { return
 //   ours(); }}})); section.add_row("ours", {spread_of(runs[1]), spread_of(ratios_of(runs[1], runs[0]))});
 //
-// Threads: one. Errors: the first that a run returns.
+// Threads: one. Errors: the first error that a run returns.
 #pragma once
 
 #include <sys/types.h>
@@ -21,28 +21,28 @@ namespace ckpt::bench {
 
 using Runs = std::vector<double>;
 
-// One measured run; the value is what is reported (a rate, mostly).
+// One measured run. The value is the reported figure (usually a rate).
 using Side = std::function<Result<double>()>;
 
-// Each side once unmeasured, so that nothing is timed cold, then A B C A B C ... `pairs` times. One list per
-// side.
+// Runs each side once unmeasured, so that no measurement is cold, and then A B C A B C ... `pairs` times.
+// Returns one list per side.
 Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& sides);
 
-// Bytes per nanosecond, which is GB/s.
+// Returns bytes per nanosecond, which equals GB/s.
 [[nodiscard]] inline double rate_of(std::uint64_t bytes, Nanos nanos) {
   return nanos <= 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(nanos);
 }
 
-// Processor time of the calling thread: what others do on its core does not count.
+// Returns the processor time of the calling thread. Other work on its core does not count.
 [[nodiscard]] Nanos thread_cpu_ns() noexcept;
 
-// Processor time that this process, other processes and the software devices spend. Software devices are
-// processes of their own; a real GPU costs no processor time, so there only the host's part counts.
+// The processor time of this process, other processes and the software devices. Software devices are separate
+// processes. A real GPU uses no processor time, so in that case only the host's part counts.
 class CpuMeter {
  public:
-  // `others`: child processes that take part.
+  // Starts a measurement. `others` are participating child processes.
   explicit CpuMeter(std::vector<pid_t> others = {});
-  // Since the last restart().
+  // Returns the processor time since the last restart().
   [[nodiscard]] Nanos elapsed() const;
   void restart() { start_ = now(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench, each section an item: what is not done in time costs only itself, and what it leaves
-// running goes with it.
+// The sections of gpumigrate-bench, each as a separate item. A section that does not finish in time does not
+// affect others, and processes that it leaves behind are ended with it.
 #include <unistd.h>
 
 #include "libckpt/base/fd.h"
@@ -16,7 +16,8 @@ std::string text_of(const Json& section, const char* name) {
   return at != section.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// Goals are those of another machine's conditions: met or not, they are figures here and no failure.
+// Takes over a section's result. Goals were set for another machine, so they are figures here, and a missed
+// goal is no failure.
 void take_section(const Json& section, Outcome& outcome) {
   const std::string failed = text_of(section, "failed");
   const std::string skipped = text_of(section, "skipped");
@@ -37,7 +38,7 @@ void take_section(const Json& section, Outcome& outcome) {
   outcome.figures["goals_met"] = met;
 }
 
-// True for sections that send something, or start a cluster.
+// Returns true for sections that send data or start a cluster.
 bool needs_network(const std::string& name) {
   return name != "fingerprint" && name != "codecs" && name != "calls";
 }

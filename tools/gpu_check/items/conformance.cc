@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suites of the driver and of NCCL, test by test. Its output is read while it runs, not its report at the end: a test
-// that hangs or takes the suite down is named, and the suite goes on behind it.
+// The conformance suites of the driver and of NCCL, test by test. The output is read while a suite runs, not
+// its report at the end. So a test that hangs or crashes the suite is named, and the suite continues after
+// it.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -26,12 +27,13 @@ std::string after(const std::string& line, std::string_view prefix) {
 
 class Suite {
  public:
-  // `name`: of its program. `preload`: a library that is loaded in front of the driver, or nothing.
+  // Takes the `name` of the suite's program, and in `preload` a library to load in front of the driver, or an
+  // empty text.
   Suite(const Setting& setting, Outcome& outcome, std::string name, std::string preload)
       : setting_(setting), outcome_(outcome), name_(std::move(name)), preload_(std::move(preload)) {}
 
   Result<void> list();
-  // Runs what has no result yet. False when it has to be started again.
+  // Runs the tests that have no result yet. Returns false if the suite must be started again.
   Result<bool> run();
   [[nodiscard]] bool done() const { return results_.size() == tests_.size(); }
   void report();
@@ -49,10 +51,11 @@ class Suite {
   std::vector<std::string> tests_;
   std::map<std::string, Part> results_;
   std::string running_;
-  std::string text_;  // what the running test has said
+  std::string text_;  // the output of the running test
 };
 
-// Beside this program in a bundle, in the folder of tests where it was built.
+// Returns the path of the suite's program: next to this program in a bundle, or in the folder of tests in a
+// build.
 std::string Suite::program() const {
   const std::string beside = setting_.programs + "/" + name_;
   return std::filesystem::exists(beside) ? beside : setting_.programs + "/../tests/" + name_;
@@ -161,7 +164,7 @@ Result<Outcome> check_conformance(const Setting& setting) {
   return run_suite(setting, "conformance_test", "");
 }
 
-// Behind the library that makes unmodified programs movable the driver must be the same.
+// Checks that the driver behaves the same through the library that makes unmodified programs movable.
 Result<Outcome> check_conformance_shim(const Setting& setting) {
   const std::string shim = setting.programs + "/../lib/libckpt_shim.so";
   if (!std::filesystem::exists(shim)) return Error(ErrorCode::kNotFound, "There is no " + shim);

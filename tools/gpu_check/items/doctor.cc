@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The item doctor: it reports what is missing on this node (`gpumigrate doctor`), and how a restored process
+// The item doctor. It reports what is missing on this node (`gpumigrate doctor`), and how a restored process
 // gets memory on its GPU (`gpumigrate-context --probe-remap`).
 #include "tools/gpu_check/commands.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Driver, devices, and whether the device code of this tree loads.
+// The item driver: the driver, the devices, and whether this tree's device code loads.
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples that use ckpt.h moved live between two agents of a cluster of its own, there and back, and compared
-// with a run that was never moved: all state that a job has is in its digest. Two GPUs where there are two, else both
-// agents share one.
+// The items that move the ckpt.h examples. Each example is moved live between two agents of a separate
+// cluster, there and back. It is then compared with a run that was never moved, because a job's digest covers
+// all its state. The agents use two GPUs if available, otherwise both share one.
 #include <algorithm>
 
 #include "tools/gpu_check/items/examples.h"
@@ -11,16 +11,16 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStateBytes = 1024 * kMiB;
-constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // where host memory is all there is
+constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // used if the device memory is host memory
 constexpr std::uint64_t kQuickBytes = 32 * kMiB;
-constexpr std::uint64_t kCharlmBytes = 512 * kMiB;  // more than it has
+constexpr std::uint64_t kCharlmBytes = 512 * kMiB;  // an upper limit of the example's memory
 constexpr std::uint64_t kStepsBefore = 10;
 
 struct Example {
   std::string program;
   std::uint64_t bytes;
-  bench::Arguments arguments;  // all that decides the digest
-  bench::Arguments pace;       // and what does not
+  bench::Arguments arguments;  // all arguments that affect the digest
+  bench::Arguments pace;       // the arguments that do not affect the digest
 };
 
 Result<Outcome> check_move(const Setting& setting, const Example& example) {
@@ -59,8 +59,7 @@ bench::Arguments charlm_arguments(const Setting& setting, std::uint64_t steps) {
   return {"--params", charlm_parameters(setting), "--steps", std::to_string(steps), "--seed", "7"};
 }
 
-// charlm's steps take what they take: as many as fill the time of two moves and some more, whatever this GPU
-// is.
+// Returns as many steps of charlm as fill the time of two moves and a margin, on any GPU.
 Result<std::uint64_t> charlm_steps(const Setting& setting, double wanted_ns) {
   constexpr std::uint64_t kFew = 20, kMore = 120, kMax = 100'000;
   double spent[2] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The item nvml: it checks which health signals NVML has here: event types, recovery action, remapped rows.
-// It asks for the signals of the first GPU. The answer "not supported" is an answer, too.
+// The item nvml. It checks which health signals NVML provides here: event types, recovery action, remapped
+// rows. It queries the first GPU. "Not supported" is also a valid answer.
 #include <dlfcn.h>
 
 #include "agent/gpus/nvml.h"
@@ -55,7 +55,7 @@ static_assert(sizeof(EventData) == 32);
 
 using EventSet = struct EventSetOpaque*;
 
-// The entry points beyond those of the agent; a driver may lack each of them.
+// The entry points that the agent does not use. A driver may lack any of them.
 struct Functions {
   explicit Functions(void* library) {
     find(library, "nvmlDeviceGetHandleByIndex_v2", by_index);
@@ -93,7 +93,7 @@ class Questions {
   void ask_remapped_rows();
 
  private:
-  // True if the call succeeded; otherwise the part is recorded.
+  // Returns whether the call succeeded. Otherwise records the part.
   bool succeeded(const std::string& part, nvml::Return code);
   void register_and_wait(std::uint64_t types);
 
@@ -134,7 +134,7 @@ void Questions::ask_events() {
   register_and_wait(types);
 }
 
-// Nothing is expected to happen: what is asked is whether waiting works.
+// Waits for events to check that waiting works. No event is expected.
 void Questions::register_and_wait(std::uint64_t types) {
   EventSet set = nullptr;
   if (!succeeded("waiting for events", functions_.create_set(&set))) return;
@@ -190,7 +190,7 @@ Result<Outcome> check_nvml(const Setting&) {
   void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return not_possible(std::string("no NVML: ") + ::dlerror());
   Outcome outcome;
-  // The agent's own way in, first: what it would show of these GPUs.
+  // The agent's own NVML code runs first, and shows what the agent would report about these GPUs.
   CKPT_TRY(loaded, agent::Nvml::create(kLibrary));
   CKPT_TRY(gpus, loaded->read_gpus());
   Json seen = Json::array();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples that know nothing of gpumigrate, moved live and compared with a run that was never moved: from one GPU of a
-// node to another where there are two (a swap), and with their process between two agents.
+// The items that move examples without ckpt.h. Each example is moved live and compared with a run that was
+// never moved. It moves from one GPU of a node to another if there are two (a swap), and with its process
+// between two agents.
 #include <unistd.h>
 
 #include <fstream>
@@ -10,19 +11,19 @@
 namespace ckpt::gpu_check {
 namespace {
 
-constexpr std::uint64_t kGpuBytes = std::uint64_t{512} << 20;  // more than each of them has
+constexpr std::uint64_t kGpuBytes = std::uint64_t{512} << 20;  // an upper limit of each example's memory
 constexpr std::uint64_t kStepsBefore = 10;
 constexpr const char* kEndless = "1000000000";
-constexpr double kSecondsKept = 40;  // for the run without a move and the end of the cluster
+constexpr double kSecondsKept = 40;  // reserved for the run without a move and the end of the cluster
 
 struct PlainExample {
   std::string program;
-  bench::Arguments arguments;  // all that decides the digest, but how many steps there are
-  bench::Arguments pace;       // and what does not
-  int rounds = 1;              // there and back, of each kind
+  bench::Arguments arguments;  // all arguments that affect the digest, except the number of steps
+  bench::Arguments pace;       // the arguments that do not affect the digest
+  int rounds = 1;              // round trips of each kind of move
 };
 
-// One job that is moved for as long as there is time, and ends when its moves are done.
+// One job that is moved repeatedly while time remains, and ends after its moves.
 class PlainMoves {
  public:
   PlainMoves(const Setting& setting, PlainExample example, bench::Cluster& cluster)
@@ -98,7 +99,7 @@ class PlainMoves {
   const Setting& setting_;
   const PlainExample example_;
   bench::Cluster& cluster_;
-  const std::string end_;  // a file
+  const std::string end_;  // the path of a file
   std::string job_;
   Json moves_ = Json::array();
   Outcome outcome_;
@@ -114,7 +115,7 @@ int rounds_of(const Setting& setting) {
   return setting.quick ? 1 : 10;
 }
 
-// The software driver does not run NVIDIA's libcudart: the program ends at once, with the reason.
+// Checks that the software driver refuses NVIDIA's libcudart: the program ends at once, with the reason.
 Result<Outcome> check_refusal(const Setting& setting, const std::string& program) {
   CKPT_TRY(output, run_program(setting, {program, "--steps", "1"}));
   if (output.exit_code == 0)

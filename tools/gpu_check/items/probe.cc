@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// driver_probe, judged variant by variant.
+// The item of driver_probe, evaluated variant by variant.
 #include <algorithm>
 
 #include "tools/gpu_check/commands.h"
@@ -7,7 +7,7 @@
 namespace ckpt::gpu_check {
 namespace {
 
-constexpr double kReserveSeconds = 3;  // to read the report
+constexpr double kReserveSeconds = 3;  // the time reserved for reading the report
 constexpr int kMinBudget = 5;
 
 Status status_of(const std::string& outcome) {
@@ -15,7 +15,7 @@ Status status_of(const std::string& outcome) {
   return outcome == "not possible here" ? Status::kImpossible : Status::kFailed;
 }
 
-// Milliseconds of the driver's steps, which are what a switch would wait for.
+// Returns the milliseconds of the driver's steps, for which a switch would wait.
 Json times_of(const Json& variant) {
   Json times = Json::object();
   for (const Json& step : variant.at("steps")) {

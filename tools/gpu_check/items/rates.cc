@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the device code fingerprints and gathers, beside plain copies and fills of the same memory by the
-// driver, and whether the fingerprints are those of the host's implementation.
+// The item rates: the rates at which the device code fingerprints and gathers, compared with the driver's
+// plain copies and fills of the same memory. It also checks that the fingerprints equal those of the host's
+// implementation.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -64,7 +65,7 @@ class PinnedBuffer {
   void* memory_ = nullptr;
 };
 
-// Median rate in bytes per second of kRuns runs after one that is not counted.
+// Returns the median rate in bytes per second of kRuns runs, after one run that is not counted.
 Result<double> rate_of(std::uint64_t bytes, const std::function<Result<void>()>& work) {
   CKPT_TRYV(work());
   std::vector<double> rates;
@@ -141,7 +142,7 @@ Result<void> Rates::host_copies() {
   });
 }
 
-// Bytes copied; the memory's traffic is twice that.
+// Measures the rate in bytes copied. The memory's traffic is twice that.
 Result<void> Rates::device_copy() {
   return note("device_copy", half_, [&]() -> Result<void> {
     CKPT_CUDA_TRY(api_, cuMemcpyDtoD_v2(memory_ + half_, memory_, half_));
@@ -182,7 +183,7 @@ Result<void> Rates::compare_fingerprints(std::span<const track::Fingerprint> fou
   return ok();
 }
 
-// Every second chunk of the lower half, packed into the upper one: what a round does with dirty chunks.
+// Packs every second chunk of the lower half into the upper half, as a round does with dirty chunks.
 Result<void> Rates::gather() {
   std::vector<track::CopyRange> copies;
   CUdeviceptr target = memory_ + half_;

@@ -23,7 +23,7 @@ WHEELS = HERE.parents[1] / "python"
 @dataclasses.dataclass(frozen=True)
 class Case:
     arguments: tuple = ()
-    allocator: str = ""  # PYTORCH_CUDA_ALLOC_CONF
+    allocator: str = ""  # value of PYTORCH_CUDA_ALLOC_CONF
     program: str = "train.py"
     way: tuple = ()  # options of gpumigrate run
 

@@ -5,7 +5,7 @@ step prints "step N LOSS", the loss to the last bit. Same arguments, same losses
 import argparse
 import contextlib
 
-import train  # first: it sets what cuBLAS reads from the environment
+import train  # imported first, because it sets variables that cuBLAS reads
 
 import gpumigrate
 import torch
@@ -62,7 +62,8 @@ def main():
     job = gpumigrate.attach(model=model, optimizer=optimizer, loader=batches)
     job.warmup(lambda: learn(*next(iter(Batches(options.vocabulary)))))
     for batch in job.steps():
-        number = batches.next  # of a moved job, too: the standby's batches go on where the source's were
+        number = batches.next  # the number also continues in a moved job, whose standby continues the
+                               # source's batches
         print("step", number, learn(*batch).hex(), flush=True)
         if number == options.steps:
             break

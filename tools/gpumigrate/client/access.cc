@@ -23,7 +23,7 @@ Error bad_file(const std::string& file, const std::string& what) {
 constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kScheme = "https://";
 
-// Takes a URL like "https://10.0.0.1:7060" apart.
+// Splits a URL like "https://10.0.0.1:7060" into its parts.
 Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
   access.url = url;
   const std::size_t colon = url.rfind(':');

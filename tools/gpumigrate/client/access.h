@@ -22,8 +22,8 @@
 namespace ckpt::cli {
 
 struct Access {
-  std::string socket;  // the path of a Unix socket; the other fields are not needed with it
-  std::string url;     // https://; empty: no TCP
+  std::string socket;  // the path of a Unix socket, with which the other fields are not needed
+  std::string url;     // an https:// URL; empty: no TCP
   std::string host;    // an IP address
   std::uint16_t port = 0;
   std::string token;
@@ -31,10 +31,10 @@ struct Access {
 };
 
 Result<Access> find_access(const std::string& home);
-// Returns the URL at which other machines reach the coordinator. It is `given`, unless that is empty; then it
-// is the URL that the coordinator of this machine has written. kInvalidArgument if the URL is not https://.
+// Returns the URL at which other machines reach the coordinator. If `given` is empty, this is the URL that
+// the coordinator of this machine has written. Returns kInvalidArgument if the URL is not https://.
 Result<std::string> api_url(const std::string& home, const std::string& given);
-// Returns the text of a client.toml that lies beside ca.pem, client.pem and client.key.
+// Returns the text of a client.toml in the folder of ca.pem, client.pem and client.key.
 [[nodiscard]] std::string client_settings(const std::string& url);
 
 }  // namespace ckpt::cli

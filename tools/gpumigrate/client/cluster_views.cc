@@ -35,7 +35,7 @@ std::string view_evacuations(const std::vector<api::Evacuation>& evacuations, co
   return table.text(layout);
 }
 
-// Tells whether the finding led to a cordon.
+// Returns whether the finding led to a cordon, as text.
 std::string cordon_of(const api::Finding& finding) {
   if (finding.paused) return "no (paused)";
   return finding.cordon ? "yes" : "no";

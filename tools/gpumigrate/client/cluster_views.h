@@ -18,11 +18,12 @@ namespace ckpt::cli {
 std::string view_images(const std::vector<api::Image>& images, const Layout& layout);
 // Shows whether automatic moves are on, and the paused nodes.
 std::string view_policy(const api::Policy& policy, const Layout& layout);
-// `health`: the policy, the evacuations and the findings.
+// Shows the policy, the evacuations and the findings.
 std::string view_health(const api::Health& health, const Layout& layout);
-// Show the plan, or the progress of its execution.
+// These functions show the plan, and the progress of its execution.
 std::string view_rebalance(const api::RebalancePlan& plan, const Layout& layout);
 std::string view_rebalance(const api::Rebalance& run, const Layout& layout);
-std::string view_recovery(const api::Recovery& recovery, const Layout& layout);  // `cluster recover`
+// shows the result of `cluster recover`
+std::string view_recovery(const api::Recovery& recovery, const Layout& layout);
 
 }  // namespace ckpt::cli

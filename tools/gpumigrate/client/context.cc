@@ -6,7 +6,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Returns the code of docs/api.md.
+// Returns the error code's name in docs/api.md.
 const char* code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context that every command gets: its output, the format of that, and the coordinator. Threads: one.
+// The context of every command: its output, the output's format, and the coordinator.
+// Threads: one.
 #pragma once
 
 #include <ostream>
@@ -13,32 +14,32 @@
 namespace ckpt::cli {
 
 struct Context {
-  std::ostream& out;      // results
-  std::ostream& err;      // progress, notes, errors
-  bool terminal = false;  // err is one
-  bool json = false;      // -o json
+  std::ostream& out;      // the stream for results
+  std::ostream& err;      // the stream for progress, notes and errors
+  bool terminal = false;  // `err` is a terminal
+  bool json = false;      // true with -o json
   CoordinatorClient coordinator;
-  std::chrono::milliseconds patience{60'000};            // for so long a lost coordinator is redialled
-  std::chrono::milliseconds shown_after{1'000};          // a wait that lasts longer is shown
+  std::chrono::milliseconds patience{60'000};            // how long a lost coordinator is redialed
+  std::chrono::milliseconds shown_after{1'000};          // waits that last longer are shown
   Screen screen{};                                       // the terminal or pipe behind `out`
-  bool wide = false;                                     // -o wide
-  std::function<std::int64_t()> now_ms = wall_clock_ms;  // ages count back from it
+  bool wide = false;                                     // true with -o wide
+  std::function<std::int64_t()> now_ms = wall_clock_ms;  // the clock from which ages are computed
 
   [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
-  // Prints one line on err.
+  // Prints one line on `err`.
   void note(const std::string& line);
-  // Returns the layout of results: they fit a terminal, and are whole elsewhere.
+  // Returns the layout of results. On a terminal they fit its width, and elsewhere they are not shortened.
   [[nodiscard]] Layout layout() const;
   // Prints the result as JSON.
   void print(const Json& value);
 };
 
-// Prints "gpumigrate: message" on err, or with -o json one line of JSON in the form of docs/api.md. Returns
+// Prints "gpumigrate: message" on `err`, or with -o json one line of JSON in the form of docs/api.md. Returns
 // `exit_code`, or the exit code of the error.
 int report(Context& context, const Error& error);
 int report(Context& context, const Error& error, int exit_code);
-// Reports the error of a command that follows an operation which continues without it. After Ctrl-C
-// (kAborted) the outcome of the operation is unknown.
+// Reports the error of a command whose operation continues without the command. After Ctrl-C (kAborted) the
+// outcome of the operation is unknown.
 int report_unfollowed(Context& context, const Error& error);
 
 }  // namespace ckpt::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's API (docs/api.md) as calls that return JSON. Every call reads the address again
-// (access.h), since a restarted coordinator may listen elsewhere.
+// (access.h), because a restarted coordinator may listen at another address.
 // Threads: one. Errors: those of HttpClient, and the coordinator's refusals with their own messages.
 #pragma once
 
@@ -21,9 +21,9 @@ struct LogPiece {
   std::uint64_t length = 0;   // bytes of the whole log that the coordinator knows
   std::string incarnation;    // the number of the instance that wrote the bytes
   std::string restored_from;  // the image that the instance was started from; empty: none
-  double lost_ms = 0;         // work since that image, in milliseconds; it is lost
-  std::string missing;        // unreachable nodes whose output was passed over
-  std::uint64_t skipped = 0;  // bytes before these that a node has freed
+  double lost_ms = 0;         // work since that image, in milliseconds, which is lost
+  std::string missing;        // unreachable nodes whose output was skipped
+  std::uint64_t skipped = 0;  // bytes before `bytes` that a node has freed
 };
 
 struct LogQuery {
@@ -40,15 +40,15 @@ class CoordinatorClient {
 
   Result<Json> get(const std::string& path,
                    std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
-  // Reads a whole list, page by page; `name` is its field in the answers. A coordinator without pages returns
-  // the list in one answer.
+  // Reads a whole list, page by page. `name` is the list's field in the answers. A coordinator without pages
+  // returns the list in one answer.
   Result<Json> get_all(const std::string& path, const char* name);
-  // Sends a POST. It ends at the given number of interrupts, or after `timeout`, with kTimedOut: the effect
-  // is unknown. By default one interrupt does not end it, since the command needs the answer to decide what
-  // to do.
+  // Sends a POST. The call ends with kTimedOut after the given number of interrupts, or after `timeout`; the
+  // effect is then unknown. By default one interrupt does not end the call, because the command needs the
+  // answer to decide what to do.
   Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,
                     std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
-  Result<Json> remove(const std::string& path);  // DELETE
+  Result<Json> remove(const std::string& path);  // sends a DELETE
   Result<LogPiece> logs(const std::string& job, const LogQuery& query);
 
   [[nodiscard]] HttpClient& http() noexcept { return http_; }
@@ -64,15 +64,16 @@ class CoordinatorClient {
 
 // Encodes a name or id as part of a path.
 std::string path_part(const std::string& text);
-// True if the text has the form of an id of that kind: "m7" or "m7-k3fa". A name may have that form, too.
+// Returns whether the text has the form of an id of that kind: "m7" or "m7-k3fa". A name may have the same
+// form.
 [[nodiscard]] bool has_id_form(std::string_view text, char kind);
 
-// Read a field of an answer, whatever its type is. text_of() returns a text for people, or "-" for a missing
-// field. number_of() returns a number or the default.
+// These functions read a field of an answer, whatever its type is. text_of() returns a text for display, or
+// "-" for a missing field. number_of() returns a number or the default.
 std::string text_of(const Json& object, const char* field);
 double number_of(const Json& object, const char* field, double otherwise = 0);
 bool flag_of(const Json& object, const char* field);
 bool has_value(const Json& object, const char* field);
-const Json& member(const Json& object, const char* field);  // null if missing
+const Json& member(const Json& object, const char* field);  // returns null if the field is missing
 
 }  // namespace ckpt::cli

@@ -9,11 +9,11 @@ namespace ckpt::cli {
 
 enum ExitCode : int {
   kDone = 0,
-  kFailed = 1,       // the job keeps running at the source
-  kInterrupted = 2,  // timed out or interrupted; the job keeps running at the source
+  kFailed = 1,       // a failure; the job continues to run at the source
+  kInterrupted = 2,  // timed out or interrupted; the job continues to run at the source
   kRestored = 3,     // restored from an image; work since the image is lost
-  kLost = 4,         // the job is lost
-  kRefused = 5,      // nothing was changed
+  kLost = 4,         // the job was lost
+  kRefused = 5,      // a refusal; nothing was changed
   kUnknown = 6,      // contact was lost, and the outcome is unknown
   kUsage = 64,
   kTimedOutWaiting = 124,  // --timeout has passed; timeout(1) uses the same code
@@ -26,7 +26,8 @@ enum ExitCode : int {
       return kUsage;
     case ErrorCode::kAborted:
       return kInterrupted;
-    // The request may have had an effect: contact was lost after it was sent, or the answer makes no sense.
+    // The request may have had an effect. Contact was lost after the request was sent, or the answer is
+    // invalid.
     case ErrorCode::kTimedOut:
     case ErrorCode::kCorrupt:
     case ErrorCode::kProtocol:

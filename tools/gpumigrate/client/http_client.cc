@@ -27,10 +27,11 @@ constexpr std::uint64_t kLargestAnswer = std::uint64_t{64} << 20;
 struct HttpClient::Loop {
   asio::io_context io;
   std::optional<asio::signal_set> signals;
-  int interrupts = 0;            // since the last take_interrupts()
+  int interrupts = 0;            // interrupts since the last take_interrupts()
   std::function<void()> cancel;  // ends the current wait
   std::function<void()> on_interrupt;
-  // The handler compares it: asio may still call the handler of a timer that was due when it was replaced.
+  // The handler compares itself with this timer, because asio may still call the handler of a replaced timer
+  // that was already due.
   std::shared_ptr<asio::steady_timer> deadline;
   bool is_over_time = false;
   std::shared_ptr<asio::steady_timer> ticker;
@@ -121,7 +122,7 @@ void HttpClient::pause(std::chrono::milliseconds time) {
 
 void HttpClient::wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds time) {
   if (loop_->interrupts > 0 || loop_->is_over_time) return;
-  // Shared: a descriptor may become readable just when the time is over.
+  // The timer is shared, because a descriptor may become readable exactly when the time is over.
   const auto timer = std::make_shared<asio::steady_timer>(loop_->io, time);
   std::list<asio::posix::stream_descriptor> watched;
   for (const int descriptor : descriptors) {
@@ -132,7 +133,7 @@ void HttpClient::wait_readable(const std::vector<int>& descriptors, std::chrono:
   loop_->cancel = [timer] { timer->cancel(); };
   loop_->wait([&](auto handler) { timer->async_wait(handler); });
   loop_->cancel = nullptr;
-  for (auto& descriptor : watched) descriptor.release();  // the caller owns it
+  for (auto& descriptor : watched) descriptor.release();  // the caller owns the descriptor
 }
 
 namespace {
@@ -198,7 +199,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   stream.close_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
-  // Closing the stream fails the operations that begin after it, too.
+  // Closing the stream also fails the operations that begin after it.
   loop.cancel = [&] {
     if (interrupted()) stream.close();
   };
@@ -210,7 +211,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   error = loop.wait([&](auto handler) { stream.socket().async_connect(address.endpoint, handler); });
   if (interrupted()) return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
   if (error) return no_connection(request, error);
-  // Handshake and request are several small writes.
+  // The handshake and the request are several small writes, which must not be delayed.
   if (request.socket.empty()) stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
   Result<void> secured = ok();
   (void)loop.wait([&](auto handler) {

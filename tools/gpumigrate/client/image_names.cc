@@ -8,12 +8,12 @@
 namespace ckpt::cli {
 namespace {
 
-// Orders images by age. Images of builds without sequence numbers count as the oldest.
+// Returns a key that orders images by age. Images of builds without sequence numbers count as the oldest.
 std::pair<std::uint64_t, std::uint64_t> order_of(const api::Image& image) {
   return {image.sequence.value_or(0), image.version};
 }
 
-// Returns the newest images: there are several if one snapshot was copied to several places.
+// Returns the newest images. There are several if one snapshot was copied to several places.
 std::vector<api::Image> newest_of(const std::vector<api::Image>& images) {
   std::pair<std::uint64_t, std::uint64_t> highest;
   for (const api::Image& image : images) highest = std::max(highest, order_of(image));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the image that a user's text names: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job),
-// or NAME (the job's newest image).
-// Threads: one. Errors: kNotFound; kRefused if the text names several, which the error lists; those of the
-// coordinator's client.
+// Finds the image that a user's text names. The text is an id (j3.v12@node-a), NAME#NUMBER (version NUMBER of
+// the job), or NAME (the job's newest image).
+// Threads: one. Errors: kNotFound; kRefused if the text names several images, which the error lists; those of
+// the coordinator's client.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace ckpt::cli {
 
-// True if the text names an image: no job's name has an '@' or '#'.
+// Returns whether the text names an image. No job's name contains '@' or '#'.
 bool is_image(const std::string& text);
 
 // Returns the id of the image that `given` names among `images`, all images of the cluster. Pure.
 Result<std::string> image_meant(const std::vector<api::Image>& images, const std::string& given);
 
-// Asks the coordinator for the images, unless `given` is an id: an id is returned without a lookup.
+// Queries the coordinator for the images, unless `given` is an id. An id is returned without a query.
 Result<std::string> find_image(CoordinatorClient& coordinator, const std::string& given);
 
 }  // namespace ckpt::cli

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxVariablesBytes = std::size_t{512} << 10;
 
-// Variables for the lookup of programs, for the user's folders and for output.
+// The variables for the lookup of programs, for the user's folders and for output.
 constexpr std::array kSentNames = {
     "COLUMNS", "HOME", "LANG",   "LANGUAGE", "LINES", "LOGNAME",     "MPLCONFIGDIR",       "PATH",
     "SHELL",   "TERM", "TMPDIR", "TZ",       "USER",  "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
@@ -39,8 +39,8 @@ bool begins_with_any(std::string_view name, const std::array<const char*, N>& pr
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-// True for variables that choose libraries and GPUs: their values depend on the job's node, not on the shell
-// that submits the job.
+// Returns true for variables that select libraries and GPUs. Their values depend on the job's node, not on
+// the shell that submits the job.
 bool belongs_to_node(std::string_view name) {
   constexpr std::array kOfNode = {"LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
                                   "NVIDIA_VISIBLE_DEVICES"};

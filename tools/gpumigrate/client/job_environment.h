@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment that `run` sends with a job. It has the shell's variables that programs need, except names
-// that suggest secrets, and the variables that the user names. It is stored with the job: in the store,
-// records, images.
+// The environment that `run` sends with a job. It contains the shell's variables that programs need, except
+// names that suggest secrets, and the variables that the user names. It is stored with the job: in the store,
+// records and images.
 // Threads: pure, except that it reads the environment and a file. Errors: kInvalidArgument for a text that is
-// not a variable or names one that is not set; those of the file.
+// not a variable, or that names an unset variable; those of the file.
 #pragma once
 
 #include <string>
@@ -17,13 +17,14 @@ namespace ckpt::cli {
 
 struct EnvironmentOptions {
   std::vector<std::string> variables;  // NAME=VALUE, or NAME for the shell's value
-  std::string file;                    // a file with one such text on each line; empty: none
-  bool all = false;                    // send the shell's whole environment
+  std::string file;                    // a file with one variable on each line, in the same form; empty: none
+  bool all = false;                    // sends the shell's whole environment
 };
 
-// True for a variable that is sent by default.
+// Returns true for a variable that is sent by default.
 [[nodiscard]] bool is_sent_by_itself(std::string_view name);
-// Joins the shell's variables, the file's and the named ones. A later one replaces an earlier one.
+// Joins the variables of the shell, those of the file and the named ones. A later value replaces an earlier
+// one.
 Result<Json> job_environment(const EnvironmentOptions& options);
 
 }  // namespace ckpt::cli

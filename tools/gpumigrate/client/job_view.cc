@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `describe`.
+// The views of `describe`.
 #include <algorithm>
 
 #include "tools/gpumigrate/client/list_views.h"
@@ -31,7 +31,7 @@ std::string head_of(const api::Job& job, const Layout& layout) {
          "\n";
 }
 
-// Adds a text like "~200 ms to another node". A pause of 0 was not measured and is left out.
+// Adds a text like "~200 ms to another node". A pause of 0 was not measured and is omitted.
 void add_pause(const std::optional<double>& pause_ms, const std::optional<std::string>& source,
                const char* where, std::string& out) {
   if (pause_ms.value_or(0) <= 0) return;
@@ -132,7 +132,7 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   return out;
 }
 
-// Returns a line for each rank of a job of several ranks; empty for another job.
+// Returns a line for each rank of a job of several ranks. Returns an empty text for another job.
 std::string ranks_of(const api::Job& job, const Layout& layout) {
   if (!job.gang) return "";
   std::string out;

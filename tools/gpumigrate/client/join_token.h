@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A join token: one line of text with which a machine becomes a node, once and within ten minutes. It has the
-// address of the coordinator and the certificates for both sides to identify each other:
+// A join token: one line of text with which a machine becomes a node, once and within ten minutes. It
+// contains the address of the coordinator, and the certificates with which both sides identify each other:
 //
 //   gmjoin1,URL,CA,CERTIFICATE,KEY     URL: of the API; the others: PEM in one line, without its frame lines
 //
-// Threads: pure functions. Errors: kInvalidArgument for any other text. The error does not repeat the
-// text, since it may be a secret.
+// Threads: pure functions. Errors: kInvalidArgument for any other text. The error does not repeat the text,
+// because it may be a secret.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace ckpt::cli {
 
 struct JoinToken {
   std::string url;
-  std::string ca;  // PEM
+  std::string ca;  // the CA's certificate as PEM
   tls::Issued own;
 };
 

@@ -9,7 +9,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::size_t kDateLength = 10;  // 2026-01-31
+constexpr std::size_t kDateLength = 10;  // the length of 2026-01-31
 
 // Returns a text like "node-a by operator: new driver; node-a:1 by health: Xid 79".
 std::string cordons_of(const std::optional<std::vector<api::Cordon>>& cordons) {
@@ -35,7 +35,7 @@ bool is_cordoned(const api::Node& node) {
                      [&](const api::Cordon& cordon) { return cordon.place == node.name; });
 }
 
-// Returns the memory that a job holds on its GPU, or that a parked job would hold.
+// Returns the memory that a job uses on its GPU, or that a parked job would use.
 std::string shown_memory_of(const api::Job& job) {
   const std::uint64_t held = job.memory ? job.memory->now_bytes : 0;
   return short_bytes(held > 0 ? held : job.state_bytes);
@@ -47,20 +47,20 @@ Tone tone_of_result(const std::string& result) {
   return result == "lost" || result == "failed" ? Tone::kBad : Tone::kWarning;
 }
 
-// Returns "no", "yes", or "within its node; 2 obstacles" if it cannot move to another node.
+// Returns "no", "yes", or "within its node; 2 obstacles" if the job cannot move to another node.
 std::string movable_of(const api::Job& job) {
   if (!job.movable) return "no";
   const std::string obstacles = obstacles_of(job);
   return obstacles.empty() ? "yes" : "within its node; " + obstacles;
 }
 
-// Returns the error of a migration that did not succeed, else its reason.
+// Returns the error of a migration that did not succeed, otherwise its reason.
 std::string why_of(const api::Migration& migration) {
   const bool is_over = migration.result && *migration.result != "done";
   return is_over && migration.error ? *migration.error : reason_of(migration);
 }
 
-// Returns "ok", the fault of the GPU, or "node silent": then the GPU's health is unknown.
+// Returns "ok", the fault of the GPU, or "node silent" if the GPU's health is unknown.
 Cell health_of(const api::Gpu& gpu) {
   if (!gpu.healthy) return {gpu.reason.value_or("-"), Tone::kBad};
   if (gpu.node_silent) return {"node silent", Tone::kWarning};

@@ -14,17 +14,18 @@
 
 namespace ckpt::cli {
 
-// Returns "moving 62%" for a job that moves; empty if its migration is unknown.
+// A function that returns "moving 62%" for a job that moves, or an empty text if its migration is unknown.
 using MoveOf = std::function<std::string(const std::string& job)>;
 
 bool has_ended(const api::Job& job);
-// Returns "2 obstacles" if a running job cannot move to another node; empty: none, or unknown.
+// Returns "2 obstacles" if a running job cannot move to another node. Returns an empty text if there are
+// none, or if they are unknown.
 std::string obstacles_of(const api::Job& job);
 // Returns the migrations of an answer: a page of /v1/migrations, or the whole list.
 std::vector<api::Migration> migrations_in(const Json& answer);
 // Returns "node-a:0", or "-".
 std::string place_of(const api::Job& job);
-// Returns the reason of a migration: an operator's text, or one like "drain d5: new driver".
+// Returns the reason of a migration: an operator's text, or a text like "drain d5: new driver".
 std::string reason_of(const api::Migration& migration);
 // Returns "running", "moving 62%", "exited 0" and so on.
 Cell state_of_job(const api::Job& job, const MoveOf& move_of);

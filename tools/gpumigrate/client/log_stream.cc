@@ -16,9 +16,10 @@ constexpr milliseconds kLongestCall{30'000};
 constexpr milliseconds kBeforeRedial{500};
 constexpr std::size_t kShortPiece = 32 << 10;
 constexpr unsigned kShortPieces = 8;
-constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; later windows are larger
+constexpr std::uint64_t kFirstWindow = 64 << 10;  // the first window at the end of a log; later windows are
+                                                  // larger
 constexpr std::uint64_t kGrowth = 8;
-constexpr std::uint64_t kMaxWindow = 256ull << 20;  // a window is held in memory
+constexpr std::uint64_t kMaxWindow = 256ull << 20;  // the limit of a window, which is held in memory
 
 // Returns the last `lines` of the text.
 std::string_view tail_of(std::string_view text, std::uint64_t lines) {
@@ -34,7 +35,8 @@ std::string_view tail_of(std::string_view text, std::uint64_t lines) {
 
 std::string LogStream::mark_of(const LogPiece& piece) const {
   if (piece.bytes.empty() || piece.restored_from.empty() || piece.incarnation == incarnation_) return "";
-  const bool is_middle = incarnation_.empty() && offset_ != 0;  // of the output of that instance
+  const bool is_middle = incarnation_.empty() && offset_ != 0;  // true if reading began within the output of
+                                                                // an instance
   if (is_middle) return "";
   const std::string lost = piece.lost_ms > 0
                                ? "it repeats " + tools::format_milliseconds(piece.lost_ms) + " of work"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a job's output over all its instances to the command's output. A line in brackets marks an instance
-// that was restored from an image, since the log may repeat earlier output from there.
+// Copies a job's output across all its instances to the command's output. A line in brackets marks an
+// instance that was restored from an image, because the log may repeat earlier output from that point.
 // Threads: one. Ownership: borrows the context. Errors: those of the coordinator's client.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace ckpt::cli {
 
 struct LogWish {
   bool timestamps = false;
-  std::int64_t since_ms = 0;  // Unix time: earlier output is left out; 0: all output
+  std::int64_t since_ms = 0;  // Unix time; earlier output is omitted; 0: all output
   int rank = 0;               // the rank to copy, if the job has several
 };
 
@@ -24,17 +24,17 @@ class LogStream {
 
   // Makes one call. Returns false once the job has ended and all its output is copied.
   Result<bool> next(std::chrono::milliseconds follow);
-  // True if the last call returned bytes and more may follow at once. It becomes false for a job that writes
-  // faster than it is read, so that reading ends.
+  // Returns whether the last call returned bytes and more may follow at once. It becomes false for a job that
+  // writes faster than its log is read, so that reading ends.
   [[nodiscard]] bool copied() const noexcept { return copied_; }
-  // Copies the last `lines` of the log; next() continues behind them. It reads only the end of the log.
+  // Copies the last `lines` of the log, reading only its end. next() continues after these lines.
   Result<void> copy_tail(std::uint64_t lines);
-  // Copies until the job ends. It survives moves of the job and restarts of the coordinator. An error of
-  // `on_interrupt` ends it.
+  // Copies until the job ends, across moves of the job and restarts of the coordinator. An error of
+  // `on_interrupt` ends the copying.
   Result<void> follow(const std::function<Result<void>()>& on_interrupt);
 
  private:
-  // Makes one call and returns its output with marks. The next call continues behind it.
+  // Makes one call and returns its output with marks. The next call continues after it.
   Result<std::string> read(std::chrono::milliseconds follow);
   Result<std::string> read_to_end(std::uint64_t from);
   std::string mark_of(const LogPiece& piece) const;
@@ -45,7 +45,7 @@ class LogStream {
   std::uint64_t offset_ = 0;
   std::string incarnation_;  // the instance that wrote the last output
   bool begins_line_ = true;
-  unsigned short_pieces_ = 0;  // number of short answers in a row from one incarnation
+  unsigned short_pieces_ = 0;  // number of consecutive short answers from one incarnation
   std::string missing_;        // nodes whose missing output was reported
   bool copied_ = false;
   bool ended_ = false;

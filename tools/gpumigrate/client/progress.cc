@@ -13,11 +13,11 @@ namespace {
 constexpr int kBarColumns = 20;
 
 bool is_copying(const api::Migration& migration) {
-  // Later states copy nothing.
+  // Later states do not copy memory.
   return (migration.state == "precopy" || migration.state == "granted") && migration.progress;
 }
 
-// The parts of a line in their order. The parts of least weight are left out until the rest fits.
+// The parts of a line in their order. The parts with the least weight are omitted until the rest fits.
 class Parts {
  public:
   void add(int weight, std::string text) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a migration in one line that fits a terminal. At 60 columns it has percent, pause and ETA;
-// the less important parts are left out first. A number is shown once it is meaningful: the pause is the
-// limit (<=) until the second round ends, then the estimate (~).
+// The progress of a migration in one line that fits a terminal. At 60 columns it shows percent, pause and
+// ETA; less important parts are omitted first. A number is shown once it is meaningful. The pause is the
+// limit (<=) until the second round ends, and then the estimate (~).
 // Threads: one owner for each object. No I/O; no function fails.
 #pragma once
 
@@ -12,24 +12,24 @@
 
 namespace ckpt::cli {
 
-// Returns the share of the job's current memory that the target holds, in whole percent and at most 99; -1
-// before and after the copy.
+// Returns the share of the job's current memory that the target holds, in whole percent and at most 99.
+// Returns -1 before and after the copy.
 int copied_percent(const api::Migration& migration);
 
 // Returns a bar like "[####                ]".
 std::string bar_of(int percent);
-// Returns a text like "wire 12/40 MiB/s"; empty while there is no rate.
+// Returns a text like "wire 12/40 MiB/s"; empty: no rate is known.
 std::string wire_rate_of(const api::Migration& migration);
 // Returns "pause <=200 ms", "pause ~123 ms" or "paused".
 std::string pause_of(const api::Migration& migration);
 // Returns "ETA 2 s" or "ETA -".
 std::string eta_of(const api::Migration& migration);
 
-// Remembers the percentage that it has shown for each migration. It never shows a lower one, although later
-// rounds send memory again.
+// A display that stores the percentage shown for each migration. It never shows a lower percentage, although
+// later rounds send memory again.
 class Progress {
  public:
-  // Like copied_percent(), but never less than the value that was returned for the migration before.
+  // Returns copied_percent(), but never less than the value returned for the migration before.
   int percent(const api::Migration& migration);
   // Returns a line of at most `columns` columns.
   std::string line(const api::Migration& migration, std::size_t columns);

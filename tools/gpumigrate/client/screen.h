@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The destination of a command's results: a terminal of some size, or a pipe or file. The program finds it
-// out once at its start and passes it to the commands (Context), so that tests can choose one. A terminal
-// gets lines that fit it. A pipe or file gets the same columns, each whole, like kubectl's.
+// The destination of a command's results: a terminal of some size, or a pipe or file. The program determines
+// it once at its start and passes it to the commands (Context), so that tests can choose one. Lines are made
+// to fit a terminal. A pipe or file gets the same columns without shortening, like kubectl's.
 // Threads: `measure` is called by the command's thread.
 #pragma once
 
@@ -20,20 +20,21 @@ struct ScreenSize {
 };
 
 struct Screen {
-  bool terminal = false;                  // standard output is one
-  bool colour = false;                    // it shows colours, and the user wants them
-  std::function<ScreenSize()> measure{};  // called for each frame, since windows change; may be empty
+  bool terminal = false;                  // standard output is a terminal
+  bool colour = false;                    // the terminal shows colors, and the user wants them
+  std::function<ScreenSize()> measure{};  // called for each frame, because windows change their size; may be
+                                          // empty
 
   [[nodiscard]] ScreenSize size() const { return measure ? measure() : ScreenSize{}; }
 };
 
-// The form of a view of the coordinator's answers. It is a plain value, so that views are pure.
+// The form of a view of the coordinator's answers. It is a plain value, so that views are pure functions.
 struct Layout {
-  std::size_t width = kUnlimited;  // no line is longer
-  bool wide = false;               // -o wide: also show the less common columns
+  std::size_t width = kUnlimited;  // the length limit of lines
+  bool wide = false;               // -o wide: shows the less common columns as well
   bool colour = false;
-  std::int64_t now_ms = 0;  // Unix time; ages count back from it
-  bool ages = true;         // false: leave ages out, so that two views differ only if something has happened
+  std::int64_t now_ms = 0;  // Unix time from which ages are computed
+  bool ages = true;  // false: ages are omitted, so that two views differ only if something has happened
 };
 
 }  // namespace ckpt::cli

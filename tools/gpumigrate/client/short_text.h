@@ -24,7 +24,7 @@ std::string short_span(double milliseconds);
 // Returns a span in whole units: "12s", "45m", "3h20m" or "2d4h". A negative span is shown as 0.
 std::string short_age(double milliseconds);
 
-// Parses a time like "2026-01-01T00:00:00.123Z" to Unix time; nothing if the text is not a time.
+// Parses a time like "2026-01-01T00:00:00.123Z" into Unix time. Returns nullopt if the text is not a time.
 std::optional<std::int64_t> unix_ms_of(const std::string& text);
 
 template <std::integral Number>
@@ -44,12 +44,12 @@ std::string short_age(Number milliseconds) {
   return short_age(static_cast<double>(milliseconds));
 }
 
-// Joins texts with the separator between them. Without texts the result is empty, or "-".
+// These functions join texts with a separator between them. Without texts the result is empty, or "-".
 std::string joined(const std::vector<std::string>& texts, std::string_view separator);
 std::string joined_or_dash(const std::vector<std::string>& texts, std::string_view separator);
-// Returns how long ago the time was; "-" if the text is not a time.
+// Returns how long ago the time was, or "-" if the text is not a time.
 std::string age_of(const std::string& time, const Layout& layout);
-// Show "-" for an unknown value.
+// These functions return "-" for an unknown value.
 template <class Number>
 std::string span_or_dash(const std::optional<Number>& milliseconds) {
   return milliseconds ? short_span(*milliseconds) : "-";

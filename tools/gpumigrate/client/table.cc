@@ -9,7 +9,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::size_t kGap = 2;  // blanks between columns
+constexpr std::size_t kGap = 2;  // number of blanks between columns
 constexpr std::string_view kCut = "…";
 
 // A code point and its length in bytes. A byte that is not valid UTF-8 counts as one code point.
@@ -45,7 +45,7 @@ std::size_t columns_of(char32_t value) {
              : 1;
 }
 
-// Returns the length of the longest prefix that takes at most `width` columns.
+// Returns the length of the longest prefix that uses at most `width` columns.
 std::size_t bytes_within(std::string_view text, std::size_t width) {
   std::size_t at = 0;
   for (std::size_t used = 0; at < text.size();) {
@@ -73,7 +73,7 @@ const char* code_of(Tone tone) {
   return "";
 }
 
-// Chooses the columns that are shown, and the width of each.
+// The choice of the columns to show, and of their widths.
 class Fitting {
  public:
   Fitting(const std::vector<Column>& columns, std::vector<std::size_t> natural, const Layout& layout)
@@ -106,7 +106,7 @@ class Fitting {
     shown_.erase(last);
     return true;
   }
-  // Gives spare width to the shortened columns, first to the ones that lack least.
+  // Distributes spare width among the shortened columns, first to the columns that lack the least.
   void share_out(std::size_t width) {
     widths_.assign(columns_.size(), 0);
     const std::size_t least = least_width();
@@ -135,7 +135,7 @@ std::string printable(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); i++) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // Some terminals take U+0080 to U+009F as control characters, too.
+    // Some terminals also treat U+0080 to U+009F as control characters.
     const bool wide_control = byte == 0xC2 && next >= 0x80 && next < 0xA0;
     if (wide_control) i++;
     out += byte < 0x20 || byte == 0x7F || wide_control ? '?' : text[i];
@@ -189,7 +189,7 @@ std::string Table::text(const Layout& layout) const {
   const auto line_of = [&](auto cell_of) {
     std::string line;
     std::size_t used = 0;
-    std::size_t blanks = 0;  // before the next cell
+    std::size_t blanks = 0;  // the blanks before the next cell
     for (const std::size_t i : fitting.shown()) {
       const Cell cell = cell_of(i);
       const std::string shown = shortened(printable(cell.text), fitting.width(i));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that fits a terminal, and tables of it. A column is as wide as its widest cell, with two blanks to the
-// next. If a table is wider than its layout, cells are shortened first; then the columns of the highest rank
-// are left out. No line is wrapped. Cells come from other machines, so control characters are shown as '?'.
-// Pure.
+// Text that fits a terminal, and tables of such text. A column is as wide as its widest cell, with two blanks
+// to the next column. If a table is wider than its layout, cells are shortened first. Then the columns of the
+// highest rank are omitted. No line is wrapped. Cells come from other machines, so control characters are
+// shown as '?'. Pure.
 #pragma once
 
 #include <string>
@@ -24,10 +24,10 @@ struct Cell {
 };
 
 struct ColumnRule {
-  int rank = 0;           // 0: always shown; otherwise the highest rank is left out first
-  std::size_t least = 0;  // not 0: its cells may be shortened to this width
-  bool wide = false;      // shown only with -o wide
-  bool right = false;     // its cells are aligned to the right
+  int rank = 0;           // 0: always shown; otherwise the columns of the highest rank are omitted first
+  std::size_t least = 0;  // not 0: the column's cells may be shortened to this width
+  bool wide = false;      // true: shown only with -o wide
+  bool right = false;     // the column's cells are aligned to the right
 };
 
 struct Column {
@@ -52,16 +52,16 @@ class Table {
 // Replaces control characters, which could change what the terminal shows.
 std::string printable(std::string_view text);
 
-// Returns the number of columns that UTF-8 text takes on a terminal.
+// Returns the number of columns that UTF-8 text uses on a terminal.
 std::size_t width_of(std::string_view text);
 
-// Shortens a text to at most `width` columns. A "…" at the end shows that it was cut.
+// Shortens a text to at most `width` columns. A "…" at the end shows that the text was truncated.
 std::string shortened(const std::string& text, std::size_t width);
 
-// Breaks a text at blanks into lines of at most `width` columns. A longer word is cut.
+// Breaks a text at blanks into lines of at most `width` columns. A longer word is truncated.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
-// Adds the terminal's colour codes, if the layout has colours.
+// Adds the terminal's color codes, if the layout has colors.
 std::string coloured(const std::string& text, Tone tone, const Layout& layout);
 
 }  // namespace ckpt::cli

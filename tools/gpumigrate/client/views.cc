@@ -208,7 +208,7 @@ std::string pause_text(const api::MigrationReport& report) {
   return notes.empty() ? out : out + " (" + notes + ")";
 }
 
-// Shows how much shorter the pause of a job that `gpumigrate run` started would be.
+// Shows how much shorter the pause would be for a job started with `gpumigrate run`.
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
   return "at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
          " of device memory; a live move is bound by " + short_span(saved.bound_ms) + ", or by " +

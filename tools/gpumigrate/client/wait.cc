@@ -12,10 +12,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestPoll{30'000};
-// Time for an answer that was sent at the limit.
+// The extra time for an answer that was sent at the limit.
 constexpr milliseconds kAnswerGrace{2'000};
 constexpr std::chrono::hours kLongestLimit{10'000};
-constexpr std::size_t kShownColumns = 59;  // a line that wraps could not be rewritten
+constexpr std::size_t kShownColumns = 59;  // a longer line could wrap, and a wrapped line cannot be rewritten
 
 }  // namespace
 

@@ -15,19 +15,19 @@
 namespace ckpt::cli {
 
 enum class WaitKind {
-  kPolls,   // calls that may stay unanswered for next_call(); they end a little after the limit
-  kAnswer,  // one call, which the limit ends
-  kFollow,  // like kPolls, for a follower that shows its own progress and handles the signals
+  kPolls,   // calls that may stay unanswered for next_call(); they end shortly after the limit
+  kAnswer,  // one call, which ends at the limit
+  kFollow,  // calls like those of kPolls, for a follower that shows its own progress and handles the signals
 };
 
 struct WaitSubject {
-  std::string what;     // follows "waiting for", like "job train to end"
-  std::string goes_on;  // like "it keeps running; `gpumigrate wait train` waits again"
+  std::string what;     // the text after "waiting for", like "job train to end"
+  std::string goes_on;  // what continues, like "it keeps running; `gpumigrate wait train` waits again"
 };
 
 class Wait {
  public:
-  // `limit`: the value of --timeout; empty: there is no limit.
+  // Begins a wait. `limit` is the value of --timeout; empty: no limit.
   static Result<std::unique_ptr<Wait>> begin(Context& context, WaitSubject subject, const std::string& limit,
                                              WaitKind kind = WaitKind::kPolls);
   Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit = std::nullopt,
@@ -36,14 +36,14 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Returns the reason if the wait is over. Callers check it before each call to the coordinator.
+  // Returns the reason if the wait is over. Callers must check it before each call to the coordinator.
   [[nodiscard]] std::optional<Error> end();
   [[nodiscard]] bool is_over_time() const;
-  // timed_out() is the error at the limit. is_limit() tells whether the limit ended the call that returned
+  // Returns the error at the limit. is_limit() returns whether the limit ended the call that returned
   // `error`.
   [[nodiscard]] Error timed_out() const;
   [[nodiscard]] bool is_limit(const Error& error) const;
-  // Returns for how long the next call may stay unanswered: 30 s, or the time that is left.
+  // Returns how long the next call may stay unanswered: 30 s, or the remaining time.
   [[nodiscard]] std::chrono::milliseconds next_call() const;
   // Shows `line` at once at the first SIGINT or SIGTERM. That signal does not end the call.
   void note_first_interrupt(const std::string& line);
@@ -60,11 +60,11 @@ class Wait {
   WaitSubject subject_;
   Clock::time_point since_ = Clock::now();
   std::optional<Clock::time_point> limit_;
-  bool is_shown_ = false;  // the line stands on the terminal
-  std::string last_line_;  // the last line, if err is not a terminal
+  bool is_shown_ = false;  // the line is currently shown on the terminal
+  std::string last_line_;  // the last line, if `err` is not a terminal
 };
 
-// Like report(). At the limit the message names what continues, and the exit code is 124.
+// Reports the error like report(). At the limit the message names what continues, and the exit code is 124.
 int report_wait(Context& context, Wait& wait, const Error& error);
 
 }  // namespace ckpt::cli

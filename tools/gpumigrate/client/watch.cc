@@ -13,11 +13,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPlainLineEvery{1};
-constexpr std::chrono::milliseconds kRanksEvery{1000};  // one call for each rank
-constexpr std::chrono::seconds kAbortAnswer{10};        // a slower coordinator counts as lost
+constexpr std::chrono::milliseconds kRanksEvery{1000};  // the interval of queries, which take one call for
+                                                        // each rank
+constexpr std::chrono::seconds kAbortAnswer{10};        // a coordinator that answers later counts as lost
 
-// Returns the progress of a migration, to find the slowest rank: -1 before its copy, the copy's percentage,
-// or 100.
+// Returns the progress of a migration, to find the slowest rank: -1 before the copy, then the copy's
+// percentage, and 100 after the copy.
 int position_of(const api::Migration& migration) {
   if (const int percent = copied_percent(migration); percent >= 0) return percent;
   const std::string& state = migration.state;
@@ -28,8 +29,8 @@ bool leads_ranks(const api::MigrationDetail& move) {
   return move.migration.gang_move == move.migration.id && !move.moved_with.empty();
 }
 
-// Shows one line that is rewritten on a terminal. Elsewhere it prints a line each second and at each new
-// state.
+// A line that shows progress. On a terminal it is rewritten. Elsewhere a line is printed each second and at
+// each new state.
 class ProgressLine {
  public:
   explicit ProgressLine(Context& context) : context_(context) {}
@@ -39,7 +40,7 @@ class ProgressLine {
 
   void show(const api::Migration& migration) {
     if (context_.terminal) {
-      // A line that wraps could not be rewritten.
+      // A line that wraps cannot be rewritten.
       const std::size_t columns = std::max<std::size_t>(context_.screen.size().columns, 2) - 1;
       context_.err << "\r" << progress_.line(migration, columns) << "\x1b[K" << std::flush;
       shown_ = true;
@@ -98,7 +99,7 @@ class Follower {
     return has_ranks_ ? std::min(wait_.next_call(), kRanksEvery) : wait_.next_call();
   }
 
-  // Returns the slowest rank: all ranks that move wait for it.
+  // Returns the slowest rank, because all ranks that move wait for it.
   const api::Migration& furthest_behind(const api::MigrationDetail& lead) {
     if (ranks_asked_ && Clock::now() - *ranks_asked_ < kRanksEvery) return slowest_;
     ranks_asked_ = Clock::now();
@@ -106,7 +107,7 @@ class Follower {
     for (const std::string& id : lead.moved_with) {
       auto other = context_.coordinator.get("/v1/migrations/" + path_part(id));
       if (!other && other.error().code() != ErrorCode::kNotFound)
-        break;  // the next watch meets the same error
+        break;  // the next watch returns the same error
       if (!other) continue;
       auto rank = record::from_answer<api::Migration>(*other);
       if (position_of(rank) < position_of(slowest_)) slowest_ = std::move(rank);
@@ -117,7 +118,7 @@ class Follower {
   Result<void> interrupted() {
     line_.clear();
     interrupts_++;
-    if (away()) return not_known();  // no coordinator can take the order
+    if (away()) return not_known();  // no coordinator can accept the order
     if (on_interrupt_ == OnInterrupt::kLeave || interrupts_ > 1) {
       return Error(ErrorCode::kAborted, "Migration " + id_ + " continues; `gpumigrate watch " + id_ +
                                             "` shows it, `gpumigrate abort " + id_ + "` aborts it");
@@ -132,8 +133,8 @@ class Follower {
     return ok();
   }
 
-  // Returns the error of a failed call, unless the loop can continue: it handles an interrupt, and redials a
-  // lost coordinator.
+  // Returns the error of a failed call, unless the loop can continue. The loop handles an interrupt, and
+  // redials a lost coordinator.
   Result<void> survive(Error error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (!is_contact_lost(error)) return error;
@@ -161,7 +162,7 @@ class Follower {
   OnInterrupt on_interrupt_;
   const Wait& wait_;
   ProgressLine line_;
-  bool has_ranks_ = false;  // other ranks move with it
+  bool has_ranks_ = false;  // other ranks move with the migration
   std::optional<Clock::time_point> ranks_asked_;
   api::Migration slowest_;  // the slowest rank
   int interrupts_ = 0;

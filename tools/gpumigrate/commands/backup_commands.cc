@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `backup FILE` asks the coordinator for a copy in its folder, checks it and moves it to FILE. `backup show
-// FILE` and `backup restore FILE` work without a coordinator. `cluster recover` and `cluster confirm` control
-// what a coordinator learns from its nodes after its store was lost or replaced by an older copy.
+// The commands for backups and recovery. `backup FILE` requests a copy in the coordinator's folder, checks
+// the copy and moves it to FILE. `backup show FILE` and `backup restore FILE` work without a coordinator.
+// `cluster recover` and `cluster confirm` control what a coordinator learns from its nodes after its store
+// was lost or replaced by an older copy.
 #include <unistd.h>
 
 #include <ctime>
@@ -21,7 +22,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::chrono::minutes kPatience{10};  // limit for the coordinator to write its copy
+constexpr std::chrono::minutes kPatience{10};  // the limit for the coordinator to write its copy
 
 struct BackupOptions {
   std::string file;
@@ -31,7 +32,7 @@ struct BackupOptions {
   int (*action)(Context&, const BackupOptions&) = nullptr;
 };
 
-// Reports a refusal: nothing was changed, whatever is wrong with the file.
+// Reports a refusal. Nothing was changed, whatever is wrong with the file.
 int refuse_backup(Context& context, const Error& error) {
   return report(context, Error(ErrorCode::kRefused, error.to_string()));
 }

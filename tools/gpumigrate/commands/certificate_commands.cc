@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster init`, `cluster certificate` and `node certificate` use the cluster's own certificate authority in
-// files of this machine. They do not need the coordinator.
+// The commands `cluster init`, `cluster certificate` and `node certificate`. They use the cluster's own
+// certificate authority in files of this machine, and do not need the coordinator.
 #include <filesystem>
 
 #include "libckpt/base/fd.h"
@@ -21,7 +21,7 @@ struct CertificateOptions {
   std::string node;
   std::string role = "viewer";
   std::string url;
-  unsigned days = 0;  // 0: the default term
+  unsigned days = 0;  // the certificate's term in days; 0: the default
   std::vector<std::string> hosts;
 };
 
@@ -64,7 +64,7 @@ Result<MadeCluster> make_cluster(const CoordinatorSite& site, const std::string&
   return made;
 }
 
-// Prints the commands that come next.
+// Prints the next commands to run.
 void say_next(Context& context, const CoordinatorSite& site, const std::string& settings) {
   context.out << "Next: gpumigrate-coordinator --config " << settings
               << " (or the unit gpumigrate-coordinator)\n";

@@ -10,7 +10,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Returns the filter as a part of the query. The coordinator applies it.
+// Returns the filter as a part of the query. The coordinator applies the filter.
 Result<std::string> filter_of(const EventOptions& options) {
   std::string filter;
   if (!options.since.empty()) {
@@ -25,8 +25,8 @@ Result<std::string> filter_of(const EventOptions& options) {
   return filter;
 }
 
-// Prints a line for each event, so that a reader can use a stream without an end. A narrow terminal gets
-// several.
+// Prints a line for each event, so that a reader can process an endless stream. On a narrow terminal an event
+// may take several lines.
 void print_events(Context& context, const Json& events) {
   for (const Json& event : events) {
     context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of the program, and the chosen one. Each family of commands has its own file with a function
-// add_..._commands(CommandTree&) (commands.h). The actions that the function adds keep its options alive.
+// The commands of the program, and the chosen command. Each family of commands has its own file with a
+// function add_..._commands(CommandTree&) (commands.h). The actions that the function adds keep its options
+// alive.
 // Threads: one. Errors: program.cc reports the errors of parsing; an action returns the program's exit code.
 #pragma once
 
@@ -35,7 +36,7 @@ class CommandTree {
   Command add(Command& parent, const std::string& name, const std::string& help, Action action) {
     Command added = parent.add_subcommand(name, help);
     added.set_family(&parent == &app_ ? family_ : "");
-    // Callbacks of subcommands run first.
+    // Callbacks of subcommands run before those of their parents.
     added.on_given([this, action = std::move(action)] {
       if (!chosen_) chosen_ = action;
     });
@@ -52,7 +53,7 @@ class CommandTree {
   std::vector<std::string> program_;
 };
 
-// Adds --timeout, which limits only the wait. `what` names what continues without the command.
+// Adds --timeout, which limits only the wait. `what` names the operation that continues after the limit.
 inline Option add_wait_limit(Command command, std::string& limit, const std::string& what) {
   return command.add_option("--timeout", limit, "Wait at most this long, like 10m (exit code 124); " + what)
       .called("TIME");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands. Each prints its result and returns the program's exit code. It checks the texts that it gets
-// from the command line.
+// The commands. Each command checks the texts from the command line, prints its result and returns the
+// program's exit code.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ class CommandTree;
 struct RunOptions {
   std::vector<std::string> command;
   std::string name;
-  std::string node;  // NODE or NODE:GPU
+  std::string node;  // the target: NODE or NODE:GPU
   int gpus = 1;
-  int ranks = 0;  // 0: `gpus` is the number of ranks
+  int ranks = 0;  // the number of ranks; 0: `gpus` is that number
   std::string nodes;
   std::string communicators;
   std::string gpu_memory;
@@ -30,7 +30,7 @@ struct RunOptions {
   int priority = 0;
   bool preempt = false;
   bool dry_run = false;
-  bool each = false;  // a dry run shows the reasons of each GPU
+  bool each = false;  // a dry run also shows the reasons of each GPU
   bool detach = false;
   std::string timeout;  // limits the wait for the start
 };
@@ -38,13 +38,13 @@ struct RunOptions {
 struct AdoptOptions {
   int pid = 0;
   std::string name;
-  std::string node;  // if it is given, `pid` is that node's number
+  std::string node;  // if set, `pid` is a process id on that node
   std::string timeout;
 };
 
 struct MigrateOptions {
   std::string job;
-  std::string ranks;  // numbers separated by commas; empty: all
+  std::string ranks;  // the ranks, as comma-separated numbers; empty: all
   std::string to = "auto";
   bool stop_copy = false;
   std::string max_downtime;
@@ -57,17 +57,17 @@ struct MigrateOptions {
   std::string shadow_memory;
   std::string slowdown;
   std::string exec;   // the command of the program that continues
-  std::string allow;  // words separated by commas
+  std::string allow;  // the permitted differences, as comma-separated words
   std::string timeout;
   std::string reason;
   bool dry_run = false;
-  bool each = false;  // a dry run shows the reasons of each GPU
+  bool each = false;  // a dry run also shows the reasons of each GPU
   bool detach = false;
 };
 
 struct LogOptions {
   bool follow = false;
-  std::optional<unsigned> tail;  // lines
+  std::optional<unsigned> tail;  // the number of lines
   std::string since;
   bool timestamps = false;
   int rank = 0;  // the rank to show, if the job has several
@@ -80,7 +80,7 @@ struct EventOptions {
   std::vector<std::string> types;
 };
 
-// Jobs.
+// These functions run the commands for jobs.
 int run_job(Context& context, const RunOptions& options);
 int adopt_process(Context& context, const AdoptOptions& options);
 int describe_job(Context& context, const std::string& job, bool all);
@@ -89,7 +89,7 @@ int remove_jobs(Context& context, const std::vector<std::string>& jobs);
 int stop_job(Context& context, const std::string& job, const std::string& grace, const std::string& timeout);
 int wait_for_job(Context& context, const std::string& job, const std::string& timeout);
 
-// Migrations.
+// These functions run the commands for migrations.
 int migrate_job(Context& context, const MigrateOptions& options);
 int watch_migration(Context& context, const std::string& id, const std::string& timeout);
 int abort_migration(Context& context, const std::string& id, const std::string& reason,
@@ -98,23 +98,24 @@ int set_limit(Context& context, const std::string& id, const std::string& what, 
 int resolve_migration(Context& context, const std::string& id, const std::string& at,
                       const std::string& timeout);
 
-// The cluster.
+// These functions run the commands for the cluster.
 int show_events(Context& context, const EventOptions& options);
 int show_version(Context& context);
 
-// Each family declares its commands and their options.
+// Each of these functions declares the commands of one family and their options.
 void add_job_commands(CommandTree& tree);  // job_options.cc: run, adopt, jobs, describe, logs, stop, wait
 void add_migration_commands(CommandTree& tree);  // migration_options.cc: migrate, watch, abort, set, resolve
 void add_cluster_commands(CommandTree& tree);    // cluster_options.cc: nodes, gpus, events, version
-void add_image_commands(CommandTree& tree);      // image_commands.cc
-void add_recovery_commands(CommandTree& tree);   // cluster recover, cluster confirm
-// The parents `cluster` and `node` of these must exist.
-void add_join_commands(CommandTree& tree);         // node token, node join
-void add_denial_commands(CommandTree& tree);       // cluster deny, denied, allow
-void add_certificate_commands(CommandTree& tree);  // cluster init, certificate; node certificate
-// The parents of these need not exist.
-void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains, node rm, node add
-void add_backup_commands(CommandTree& tree);  // backup, backup show, restore
-void add_policy_commands(CommandTree& tree);  // health, policy pause, resume, reset-breaker
+void add_image_commands(CommandTree& tree);      // image_commands.cc: the commands for images
+void add_recovery_commands(CommandTree& tree);   // adds cluster recover and cluster confirm
+// These functions add commands to the parents `cluster` and `node`, which must exist.
+void add_join_commands(CommandTree& tree);         // adds node token and node join
+void add_denial_commands(CommandTree& tree);       // adds cluster deny, cluster denied and cluster allow
+void add_certificate_commands(CommandTree& tree);  // adds cluster init, cluster certificate and node
+                                                   // certificate
+// These functions add commands whose parents need not exist.
+void add_drain_commands(CommandTree& tree);   // adds cordon, uncordon, drain, drains, node rm and node add
+void add_backup_commands(CommandTree& tree);  // adds backup, backup show and backup restore
+void add_policy_commands(CommandTree& tree);  // adds health and policy pause, resume and reset-breaker
 
 }  // namespace ckpt::cli

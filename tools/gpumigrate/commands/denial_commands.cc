@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster deny`, `cluster denied` and `cluster allow` manage the certificates that the cluster refuses
-// before their end.
+// The commands `cluster deny`, `cluster denied` and `cluster allow`, which manage the certificates that the
+// cluster refuses before their end.
 #include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
@@ -13,7 +13,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::size_t kTimeLength = 16;  // 2026-01-31T12:00
+constexpr std::size_t kTimeLength = 16;  // the length of 2026-01-31T12:00
 
 struct DenialOptions {
   std::string file;
@@ -38,7 +38,7 @@ Result<Json> request_of(const DenialOptions& options) {
     return body;
   }
   CKPT_TRY(text, read_file(options.file, tls::kMaxPemBytes));
-  // Only the certificate is sent: the file may have a key as well, which stays on this machine.
+  // Only the certificate is sent. The file may also contain a key, which stays on this machine.
   CKPT_TRY(certificate, tls::certificate_of(text));
   CKPT_TRY(pem, tls::pem_of(certificate.get()));
   body["certificate"] = pem;

@@ -31,9 +31,9 @@ struct DrainOptions {
   bool detach = false;
   bool watch = false;
   bool cancel = false;
-  bool each = false;  // -v
+  bool each = false;  // true with -v
   bool all = false;
-  bool forgive = false;  // `uncordon`: also forgive findings of the last minutes
+  bool forgive = false;  // `uncordon`: also forgives findings of the last minutes
 };
 
 template <typename View>
@@ -70,7 +70,7 @@ int follow_drain(Context& context, const std::string& id, bool each, Wait& wait)
   return record::from_answer<api::Drain>(*drain).exit_code.value_or(kUnknown);
 }
 
-constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two of them
+constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two minutes
 
 struct RemovalOptions {
   std::string node;
@@ -131,7 +131,7 @@ Result<Json> request_of(const DrainOptions& options) {
   return body;
 }
 
-// Begins to wait for the end of a drain that is followed.
+// Begins the wait for the end of a drain.
 Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std::string& drain,
                                                     const std::string& timeout) {
   return Wait::begin(context,
@@ -218,7 +218,7 @@ AskList drains_list(const DrainOptions& options) {
   };
 }
 
-// Returns the id of the drain that the user names. A place means its newest drain.
+// Returns the id of the drain that the user names. A place denotes its newest drain.
 Result<std::string> drain_of(Context& context, const std::string& given) {
   if (has_id_form(given, 'd') && context.coordinator.get(drain_path(given))) return given;
   CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
@@ -237,7 +237,7 @@ int drains_command(Context& context, DrainOptions options) {
   if (!id) return report_wait(context, **wait, id.error());
   options.id = *std::move(id);
   if (options.cancel) return cancel(context, options);
-  // A drain that does not exist is refused at once. Retries are only for contact that is lost later.
+  // A drain that does not exist is refused at once. Only contact that is lost later is retried.
   auto known = context.coordinator.get(drain_path(options.id));
   if (known && options.watch) return follow_drain(context, options.id, options.each, **wait);
   return ask_and_print(context, std::move(known), drain_view(context, options.each));

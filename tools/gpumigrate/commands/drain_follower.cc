@@ -26,7 +26,7 @@ class DrainTerminal {
 
   void show(const api::Drain& drain) {
     const ScreenSize size = context_.screen.size();
-    // A narrower window has wrapped lines, which cannot be counted: draw from the top.
+    // A narrower window has wrapped lines, which cannot be counted. So the screen is drawn from the top.
     if (size.columns < columns_) {
       context_.err << "\x1b[H\x1b[2J";
       frame_.clear();
@@ -82,7 +82,8 @@ class DrainFollower {
 
  private:
   [[nodiscard]] bool has_screen() const { return context_.terminal && !context_.json; }
-  // The progress of moves does not change the drain's revision: a screen polls.
+  // Returns how long the next call may stay unanswered. The progress of moves does not change the drain's
+  // revision, so a screen must poll.
   [[nodiscard]] std::chrono::milliseconds next_call() const {
     return has_screen() ? std::min(wait_.next_call(), kRedraw) : wait_.next_call();
   }
@@ -94,7 +95,7 @@ class DrainFollower {
       return;
     }
     for (const api::DrainJob& job : drain.jobs) {
-      // The reason of a job that moves is the migration's phase; `watch` shows that.
+      // The reason of a moving job is the migration's phase, which `watch` shows.
       const std::string key = job.state + (job.state == "moving" ? job.migration : job.reason).value_or("-");
       std::string& shown = shown_[job.job];
       if (std::exchange(shown, key) == key) continue;

@@ -34,7 +34,7 @@ std::string outcome_of(const api::Drain& drain) {
   return place + " is not empty: " + counts_of(drain.jobs) + uncordon;
 }
 
-// Returns the reason of each GPU for each job that no GPU can take, or a hint at -v.
+// Returns the reason of each GPU for each job that no GPU can take, or a hint to use -v.
 template <class Job>
 std::string obstacles_text(const std::vector<Job>& jobs, bool each, const Layout& layout) {
   std::string out;
@@ -61,7 +61,7 @@ std::string view_cordon(const api::Cordon& cordon) {
   return printable(out);
 }
 
-// Returns a warning for each GPU that gets no job because of a recent finding.
+// Returns a warning for each GPU that accepts no job because of a recent finding.
 static std::string view_suspects(const std::vector<api::SuspectGpu>& suspects) {
   std::string out;
   for (const api::SuspectGpu& suspect : suspects)

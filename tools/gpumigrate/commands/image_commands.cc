@@ -30,7 +30,7 @@ struct ImageOptions {
   bool dry_run = false;
   bool detach = false;
   std::string reason;
-  std::string remove;   // `images rm`
+  std::string remove;   // the image to remove, for `images rm`
   std::string timeout;  // limits the wait, not the operation
 };
 using Shared = std::shared_ptr<ImageOptions>;
@@ -56,7 +56,7 @@ bool is_contact_lost(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
 }
 
-// Follows the task to its end. Ctrl-C ends only the wait: the task continues.
+// Waits until the task has ended. Ctrl-C ends only the wait, and the task continues.
 Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
   const auto first = record::from_answer<api::ImageTask>(begun);
   const std::string what = first.verb + " of " + first.job_name;
@@ -78,7 +78,7 @@ Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
       continue;
     }
     const Error& error = answer.error();
-    if (error.code() == ErrorCode::kAborted) continue;           // the loop sees the interrupt
+    if (error.code() == ErrorCode::kAborted) continue;           // the loop handles the interrupt
     if (error.code() == ErrorCode::kNotFound) return not_known;  // the coordinator has restarted
     if (!is_contact_lost(error)) return error;
     if (!away) {
@@ -116,10 +116,10 @@ std::string outcome_of(const api::ImageTask& task) {
   const std::string job = task.job_name + " (" + task.job + ")";
   if (task.error) return task.verb + " of " + job + " failed: " + *task.error;
   if (task.restored) return restored_text(job, *task.restored);
-  // No image was taken: the job is parked already.
+  // No image was taken, because the job was already parked.
   if (task.verb == "suspend" && !task.open && !task.report)
     return job + " is parked already; `gpumigrate resume " + task.job_name + "` continues it";
-  // A job of several ranks has an image of each rank.
+  // A job of several ranks has one image for each rank.
   const std::size_t images = task.images.size();
   const std::string what = images > 1 ? std::to_string(images) + " images" : task.image.value_or("-");
   const std::string taken = images > 1 ? what : "image " + what;
@@ -138,7 +138,7 @@ int print_task(Context& context, const Json& answer) {
   return task.open ? kDone : task.exit_code.value_or(kUnknown);
 }
 
-// Orders a task and follows it to its end.
+// Begins a task and follows it to its end.
 int order(Context& context, const std::string& verb, const std::string& job, const Json& body,
           const ImageOptions& options) {
   const WaitSubject subject{verb + " of " + job,
@@ -190,7 +190,7 @@ int protect(Context& context, const ImageOptions& options) {
                            "`gpumigrate describe " + options.job + "` shows whether it has"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
-  // A dry run comes first: the user sees its note on the cost before the protection begins.
+  // A dry run comes first, so that the user sees its note on the pause before the protection begins.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
   if (!plan) return report_wait(context, **wait, plan.error());

@@ -105,21 +105,21 @@ Result<Json> request_of(const RunOptions& options) {
   return body;
 }
 
-// Waits for a job's end. It redials a lost coordinator for the context's patience: the job does not need the
-// coordinator to end.
+// A follower that waits for a job's end. It redials a lost coordinator for the context's patience, because
+// the job can end without the coordinator.
 class EndFollower {
  public:
   EndFollower(Context& context, std::string id, Wait& wait)
       : context_(context), id_(std::move(id)), wait_(wait) {}
 
-  // Also ends for a job on a silent node: it may keep running there.
+  // Makes the wait also end for a job on a silent node, where the job may keep running.
   EndFollower& until_silent() {
     is_until_silent_ = true;
     return *this;
   }
 
-  // `known`: the coordinator has answered for the job before. Otherwise a failure of the first call is
-  // returned at once.
+  // Waits for the job's end. `known` means that the coordinator has answered for the job before. Otherwise a
+  // failure of the first call is returned at once.
   Result<Json> follow(bool known) {
     for (;;) {
       auto job = context_.coordinator.get(job_path(id_) +
@@ -162,7 +162,7 @@ class EndFollower {
   std::optional<Clock::time_point> lost_since_;
 };
 
-// `describe` shows this many.
+// The numbers of moves and events that `describe` shows.
 constexpr std::size_t kMovesShown = 3;
 constexpr std::size_t kEventsShown = 5;
 
@@ -181,7 +181,8 @@ int job_exit_code(Context& context, const Json& answer) {
   return job.exit_code.value_or(kRunFailed);
 }
 
-// Shows the job's output until it ends. The first Ctrl-C stops the job; the second one ends only the command.
+// Shows the job's output until the job ends. The first Ctrl-C stops the job. The second ends only the
+// command.
 Result<int> attend(Context& context, const std::string& id) {
   int interrupts = 0;
   const auto on_interrupt = [&]() -> Result<void> {
@@ -213,7 +214,7 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
-// Prints a line about the job's end.
+// Prints one line about the job's end.
 int print_end(Context& context, const Json& job) {
   if (context.json) return print_job(context, job);
   context.out << view_job_state(record::from_answer<api::Job>(job)) << std::flush;
@@ -247,7 +248,7 @@ std::uint64_t start_ticks_of(int pid) {
   return ticks;
 }
 
-// Returns the newest migrations, oldest first. Migrations that the coordinator has forgotten are left out.
+// Returns the newest migrations, oldest first. Migrations that the coordinator has removed are omitted.
 Result<std::vector<api::Migration>> newest_moves(Context& context, const std::vector<std::string>& ids,
                                                  std::size_t count) {
   std::vector<api::Migration> moves;
@@ -293,7 +294,7 @@ Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions&
   return Wait::begin(context, subject, options.timeout, WaitKind::kAnswer);
 }
 
-// Submits the job. After Ctrl-C before the answer a job without --detach is stopped once its id is known.
+// Submits the job. After Ctrl-C before the answer, a job without --detach is stopped once its id is known.
 Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait) {
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
   wait.note_first_interrupt(
@@ -303,7 +304,8 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 
 }  // namespace
 
-// Checks the program on this machine. The job's node may have another program under the same path.
+// Warns if the library cannot be loaded into the program. It checks the program on this machine. The job's
+// node may have another program under the same path.
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");
@@ -359,7 +361,7 @@ int adopt_process(Context& context, const AdoptOptions& options) {
   if (!options.node.empty()) {
     body["node"] = options.node;
   } else {
-    // The start time identifies the process: its id may be reused.
+    // The start time identifies the process, because its id may be reused.
     const std::uint64_t ticks = start_ticks_of(options.pid);
     if (ticks == 0)
       return report(context, Error(ErrorCode::kRefused, "There is no process " + std::to_string(options.pid) +
@@ -393,7 +395,7 @@ int describe_job(Context& context, const std::string& name, bool all) {
   return kDone;
 }
 
-// Explains an empty log if the job is one that never has a log.
+// Explains an empty log if the job is of a kind that never has a log.
 static void explain_empty_log(Context& context, const std::string& job) {
   auto shown = context.coordinator.get(job_path(job));
   if (shown && record::from_answer<api::Job>(*shown).mode == "adopted")
@@ -425,7 +427,7 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
     if (empty) explain_empty_log(context, job);
     return kDone;
   }
-  // A job that does not exist is refused at once. Retries are only for later failures.
+  // A job that does not exist is refused at once. Only later failures are retried.
   auto first = stream.next(std::chrono::milliseconds(0));
   const bool is_interrupted = !first && first.error().code() == ErrorCode::kAborted;
   if (!first && !is_interrupted) return report(context, first.error());
@@ -437,7 +439,7 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
   return done ? kDone : report(context, done.error());
 }
 
-// Removes each job, even if the coordinator refuses another one.
+// Removes each job, even if the coordinator refuses to remove another job.
 int remove_jobs(Context& context, const std::vector<std::string>& names) {
   int worst = kDone;
   Json removed = Json::array();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `node token` runs on the machine that has the authority's key; `node join` runs on the machine that becomes
-// a node.
+// The commands `node token`, which runs on the machine with the authority's key, and `node join`, which runs
+// on the machine that becomes a node.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -70,7 +70,7 @@ Result<std::string> read_token(const std::string& file) {
   return text;
 }
 
-// The token's certificate in a client's folder. The destructor removes the folder.
+// A client's folder with the token's certificate. The destructor removes the folder.
 class JoinerFolder {
  public:
   static Result<std::unique_ptr<JoinerFolder>> make(const JoinToken& token, const std::string& out) {
@@ -98,7 +98,7 @@ class JoinerFolder {
   std::string path_;
 };
 
-// Writes the node's files. Returns true if it wrote agent.toml: an existing one is kept.
+// Writes the node's files. Returns true if it wrote agent.toml. An existing agent.toml is not replaced.
 Result<bool> write_node(const NodeSite& site, const JoinToken& token, const std::string& key,
                         const api::NodeJoin& given) {
   const std::string& out = site.folder;
@@ -122,7 +122,7 @@ struct Joined {
 };
 
 Result<Joined> join(const Context& context, const JoinOptions& options) {
-  CKPT_TRYV(has_address(options.address));  // a bad address must not use up the token
+  CKPT_TRYV(has_address(options.address));  // an invalid address must not use up the token
   CKPT_TRY(text, read_token(options.token_file));
   CKPT_TRY(token, parse_join_token(text));
   const std::string out = std::filesystem::absolute(options.out).string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Declares a command that prints a list (screens/lists.h), with the common options of lists.
-// Threads: one. Errors: a wrong declaration throws; it is a bug of the caller.
+// Threads: one. Errors: a wrong declaration throws, because it is a bug of the caller.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ckpt::cli {
 
-// The help texts of a list's options. Empty: the list has no such option.
+// The help texts of a list's options. An empty text means that the list has no such option.
 struct ListHelp {
   std::string all{};
   std::string node{};

@@ -18,7 +18,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the API's limit
+constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the limit of the API
 
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);
@@ -81,7 +81,7 @@ Result<std::vector<std::string>> words_of(const std::string& command) {
   return words;
 }
 
-// Adds another program for the standby.
+// Adds the standby's new program.
 Result<void> add_program(const MigrateOptions& options, Json& body) {
   if (options.exec.empty()) {
     if (!options.allow.empty()) return usage("--allow requires --exec");
@@ -94,7 +94,7 @@ Result<void> add_program(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
-// Adds the ranks, which are numbers separated by commas.
+// Adds the ranks, which are comma-separated numbers.
 Result<void> add_ranks(const MigrateOptions& options, Json& body) {
   if (options.ranks.empty()) return ok();
   std::istringstream given(options.ranks);
@@ -134,7 +134,7 @@ Result<Json> request_of(const MigrateOptions& options) {
   return body;
 }
 
-// Returns the id of the migration that the user names. A job's name or id means its open migration.
+// Returns the id of the migration that the user names. A job's name or id denotes its open migration.
 Result<std::string> migration_of(Context& context, const std::string& given) {
   auto known =
       has_id_form(given, 'm') ? context.coordinator.get(migration_path(given)) : Result<Json>(Json());
@@ -158,7 +158,7 @@ int print_migration(Context& context, const Json& migration) {
   return kDone;
 }
 
-// Orders the move. After Ctrl-C before the answer a move without --detach is aborted once its id is known.
+// Requests the move. After Ctrl-C before the answer, a move without --detach is aborted once its id is known.
 Result<Json> order_move(Context& context, const MigrateOptions& options, const Json& body) {
   Wait wait(context, {"the coordinator to begin the move of job " + options.job,
                       "`gpumigrate migrations` shows whether it has begun"});
@@ -170,7 +170,7 @@ Result<Json> order_move(Context& context, const MigrateOptions& options, const J
                                   is_followed ? 2 : 1);
 }
 
-// Begins to follow the migration that the user names.
+// Begins the wait for the end of the migration that the user names.
 Result<std::unique_ptr<Wait>> begin_following(Context& context, const std::string& given,
                                               const std::string& timeout) {
   return Wait::begin(
@@ -183,7 +183,8 @@ int report_end_of_following(Context& context, Wait& wait, const Error& error) {
   return wait.is_limit(error) ? report_wait(context, wait, error) : report_unfollowed(context, error);
 }
 
-// Prints the outcomes of the other ranks of the move. They end like this one, a moment later.
+// Prints the outcomes of the other ranks of the move. Their migrations end in the same way, shortly after
+// this one.
 void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
   const auto lead = record::from_answer<api::MigrationDetail>(migration);
   if (lead.migration.gang_move != lead.migration.id) return;
@@ -236,7 +237,7 @@ int watch_migration(Context& context, const std::string& given, const std::strin
   Wait& wait = **begun;
   auto id = migration_of(context, given);
   if (!id) return report_wait(context, wait, id.error());
-  // A migration that does not exist is refused at once. Retries are only for contact that is lost later.
+  // A migration that does not exist is refused at once. Only contact that is lost later is retried.
   auto known = context.coordinator.get(migration_path(*id));
   if (!known) return report_wait(context, wait, known.error());
   return follow_and_print(context, *id, OnInterrupt::kLeave, wait);
@@ -257,7 +258,7 @@ int abort_migration(Context& context, const std::string& given, const std::strin
   auto migration = follow_migration(context, id, OnInterrupt::kLeave, wait);
   if (!migration) return report_end_of_following(context, wait, migration.error());
   const int outcome = print_outcome(context, *migration);
-  // The abort came too late: the job has moved.
+  // The abort was too late, and the job has moved.
   if (outcome == kDone) return kRefused;
   return outcome == kInterrupted ? kDone : outcome;
 }

@@ -32,7 +32,7 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
   return kDone;
 }
 
-// Returns the command `policy`. Another family of commands may have added it already.
+// Returns the command `policy`. Another family of commands may already have added this command.
 Command policy_parent(CommandTree& tree) {
   const auto found = tree.app().find_subcommand("policy");
   return found ? *found : tree.add_parent("policy", "Control the reaction to faulty GPUs");

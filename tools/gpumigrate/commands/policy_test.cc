@@ -10,7 +10,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Two processes on the GPU, so that the output shows the decision for each.
+// There are two processes on the GPU, so that the output shows the decision for each.
 constexpr std::int32_t kThisProcess = 1;
 constexpr std::int32_t kAnotherProcess = 2;
 

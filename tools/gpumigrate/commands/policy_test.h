@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate policy test` shows the decision about a GPU and its reason. It needs no coordinator. Threads:
-// one.
-// Errors: a wrong table, with its line and column (exit code 64).
+// `gpumigrate policy test` shows the decision about a GPU and its reason. It needs no coordinator.
+// Threads: one. Errors: an invalid table, with its line and column (exit code 64).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct PolicyTestOptions {
   bool p2p = false;
   bool lost = false;
   bool silent = false;
-  std::string probe;  // ok, failed or hung; empty: there was no probe
+  std::string probe;  // the probe's result: ok, failed or hung; empty: there was no probe
   std::string model;
   std::vector<std::string> tables;
 };

@@ -37,7 +37,7 @@ int exit_code_of(const api::Rebalance& run) {
   return run.state == "failed" ? kFailed : run.state == "stopped" ? kInterrupted : kDone;
 }
 
-// Follows a run to its end. After the first Ctrl-C no further move begins; the second one ends only the
+// A follower of a run to its end. After the first Ctrl-C no further move begins. The second ends only the
 // command.
 class RebalanceFollower {
  public:
@@ -76,7 +76,7 @@ class RebalanceFollower {
   }
 
   Result<void> interrupted() {
-    if (lost_since_) return not_known();  // no coordinator can take the order
+    if (lost_since_) return not_known();  // no coordinator can accept the order
     if (++interrupts_ > 1)
       return Error(ErrorCode::kAborted,
                    "Stopped following the rebalance: it ends after its open moves, which `gpumigrate "
@@ -90,8 +90,8 @@ class RebalanceFollower {
     return ok();
   }
 
-  // Returns the error of a failed call, unless the loop can continue: it handles an interrupt, and redials a
-  // lost coordinator.
+  // Returns the error of a failed call, unless the loop can continue. The loop handles an interrupt, and
+  // redials a lost coordinator.
   Result<void> survive(const Error& error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (error.code() == ErrorCode::kNotFound)

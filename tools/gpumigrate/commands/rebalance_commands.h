@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate rebalance` plans moves and carries them out. Threads: one. Errors: the commands print them and
-// return the exit code.
+// `gpumigrate rebalance` plans moves and executes them.
+// Threads: one. Errors: the commands print errors and return the exit code.
 #pragma once
 
 #include "tools/gpumigrate/commands/command_tree.h"

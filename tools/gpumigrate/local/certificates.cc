@@ -17,7 +17,7 @@ tls::CertFiles files_of(const std::string& folder, const std::string& name) {
   return {folder + "/ca.pem", folder + "/" + name + ".pem", folder + "/" + name + ".key"};
 }
 
-// Uses an inline table, so that the operator's further settings can follow.
+// Returns the settings as an inline table, so that the operator's other settings can follow.
 std::string settings_of(const tls::CertFiles& files) {
   return "tls = { ca = " + control::toml_string(files.ca) +
          ", certificate = " + control::toml_string(files.certificate) +

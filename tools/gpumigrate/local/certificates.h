@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates of a local cluster. Its authority is HOME/tls, and the user need not do anything. Each daemon
+// The certificates of a local cluster. Its authority is HOME/tls, and no user action is needed. Each daemon
 // gets a new certificate before it starts, and renews it while it runs.
 // Threads: one. Errors: those of tls::issue().
 #pragma once
@@ -13,7 +13,8 @@ namespace ckpt::cli {
 
 Result<void> certify_local_coordinator(const std::string& home);
 Result<void> certify_local_node(const std::string& home, const std::string& node);
-// Return the lines of coordinator.toml or of the node's agent.toml that name the certificates.
+// These functions return the lines of coordinator.toml, or of the node's agent.toml, that name the
+// certificates.
 [[nodiscard]] std::string coordinator_security(const std::string& home);
 [[nodiscard]] std::string node_security(const std::string& home, const std::string& node);
 // Returns the certificate with which Prometheus reads the metrics of coordinator and agents.

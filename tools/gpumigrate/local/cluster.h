@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate local` runs a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Clusters of
-// several homes can run at the same time. Threads: one.
+// `gpumigrate local` runs a coordinator and several agents on this machine, under GPUMIGRATE_HOME. Clusters
+// of several homes can run at the same time.
+// Threads: one.
 #pragma once
 
 #include <optional>
@@ -10,19 +11,19 @@
 
 namespace ckpt::cli {
 
-// Options of a local cluster. An option that is not given keeps the value of the existing cluster, or gets
-// the default. Processes of the existing cluster that have ended are started again.
+// The options of a local cluster. An option that is not set has the value of the existing cluster, or the
+// default. Processes of the existing cluster that have ended are started again.
 struct LocalOptions {
-  std::optional<int> nodes;               // 2
-  std::optional<int> gpus;                // for each node: 1
-  std::optional<std::string> gpu_memory;  // 8GiB
+  std::optional<int> nodes;               // number of nodes; default 2
+  std::optional<int> gpus;                // GPUs of each node; default 1
+  std::optional<std::string> gpu_memory;  // memory of each GPU; default 8GiB
   std::string timeout;                    // limits the wait
 };
 
 // Starts the processes that do not run yet, and returns when every node is ready. The first Ctrl-C and
 // `timeout` end the wait; the processes keep running.
 int local_up(Context& context, const LocalOptions& options);
-// Stops jobs, agents and coordinator. No process is left, unless Ctrl-C or `timeout` ended the wait.
+// Stops jobs, agents and coordinator. No process remains, unless Ctrl-C or `timeout` ended the wait.
 int local_down(Context& context, const std::string& timeout);
 int local_status(Context& context);
 

@@ -19,8 +19,8 @@ bool is_live(const api::Job& job) {
   return !has_ended(job) && job.state != "unreachable";
 }
 
-// Asks all jobs to stop, then waits for each. A job that does not stop is ended with its keeper by
-// end_processes().
+// Requests all jobs to stop, and then waits for each. end_processes() ends a job that does not stop, together
+// with its keeper.
 Result<int> stop_jobs(Context& context, Wait& wait) {
   wait.now_for("the jobs to end");
   auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
@@ -45,8 +45,8 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   return static_cast<int>(stopping.size());
 }
 
-// Ends the agents first, since they need the coordinator, then the coordinator. Then it ends processes that
-// outlive these by design (keepers and their jobs) or after a crash.
+// Ends the agents first, because they need the coordinator, and then the coordinator. Then it ends processes
+// that outlive these, by design (keepers and their jobs) or after a crash.
 Result<void> end_processes(Context& context, const LocalState& state, Wait& wait) {
   const auto by = [&](int descriptor, std::chrono::milliseconds time) {
     return wait_readable(context, wait, {descriptor}, time);
@@ -70,7 +70,7 @@ Result<int> down(Context& context, Wait& wait) {
     return static_cast<int>(kDone);
   }
   CKPT_TRY(lock, take_lock(context, wait));
-  (void)lock;  // held to the end
+  (void)lock;  // held until the function returns
   const LocalState state = known.value_or(LocalState{});
   CKPT_TRY(jobs, is_alive(state.coordinator) ? stop_jobs(context, wait) : Result<int>(0));
   CKPT_TRYV(end_processes(context, state, wait));
@@ -88,7 +88,7 @@ Result<int> down(Context& context, Wait& wait) {
   return static_cast<int>(kDone);
 }
 
-// Returns the state of each process. `metrics`: the URL for Prometheus; null if the process has none.
+// Returns the state of each process. `metrics` is the URL for Prometheus, or null if the process has none.
 Json status_of(const std::string& home, const LocalState& state) {
   Json list = Json::array();
   const auto add = [&](const std::string& name, const ProcessId& process, const std::string& address) {

@@ -36,7 +36,7 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// Returns the operator's extra settings for each agent or for the coordinator; empty if there are none.
+// Returns the operator's extra settings for each agent or for the coordinator; empty: none.
 Result<std::string> extra_settings(const std::string& home, const char* file) {
   const std::string path = home + "/" + file;
   if (::access(path.c_str(), F_OK) != 0) return std::string();
@@ -100,7 +100,7 @@ Result<void> write_coordinator_config(const std::string& home, const LocalState&
                                 coordinator_security(home) + extra);
 }
 
-// True if there are nodes, but the coordinator is about to start without a store.
+// Returns true if there are nodes, but the coordinator is about to start without a store.
 bool ClusterStarter::store_is_lost() const {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(home() + "/coordinator/state.db", error);
@@ -117,14 +117,14 @@ Result<void> ClusterStarter::take_in_what_runs() {
   return ok();
 }
 
-// Starts a coordinator, unless one runs. A running one that ends meanwhile is replaced, unless this command
-// has started it.
+// Starts a coordinator, unless one runs. A running coordinator that ends in the meantime is replaced, unless
+// this command has started it.
 Result<void> ClusterStarter::have_coordinator() {
   for (;;) {
     if (!is_alive(state_.coordinator)) {
       CKPT_TRYV(start_coordinator());
     }
-    // Waits for a coordinator of an interrupted `up`, too: nodes need its addresses.
+    // This also waits for a coordinator of an interrupted `up`, because nodes need its addresses.
     auto listens = wait_for_address(home() + "/coordinator");
     const bool had_ended = !own_.contains(state_.coordinator.pid) && !is_alive(state_.coordinator);
     if (listens || !had_ended) return listens;
@@ -148,7 +148,7 @@ Result<void> ClusterStarter::start_coordinator() {
   return save_local(home(), state_);
 }
 
-// The coordinator replaces api.json once it listens.
+// Waits for the addresses. The coordinator replaces api.json once it listens.
 Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
   const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!changes || ::inotify_add_watch(changes.get(), folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE) < 0) {
@@ -172,7 +172,7 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
   }
 }
 
-// Returns true if api.json is from the running coordinator. Its addresses are then kept for later starts.
+// Returns true if api.json is from the running coordinator. Its addresses are then stored for later starts.
 Result<bool> ClusterStarter::take_addresses() {
   auto text = read_file(home() + "/coordinator/api.json", 64 << 10);
   if (!text) return false;
@@ -196,7 +196,7 @@ Result<bool> ClusterStarter::take_addresses() {
 Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
                                                 const std::vector<std::string>& environment) {
   CKPT_TRY(extra, extra_settings(home(), "agent-extra.toml"));
-  // The kernel log has no faults of software GPUs: each node reads a file instead.
+  // The kernel log has no faults of software GPUs, so each node reads a file instead.
   const std::string kernel_log = folder + "/gpu/kernel.log";
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
     return Error::from_errno("Creating " + kernel_log);
@@ -257,14 +257,14 @@ Result<void> ClusterStarter::check_nodes() {
   return ok();
 }
 
-// Asks the coordinator. A signal or the limit ends the call.
+// Queries the coordinator. A signal or the limit ends the call.
 Result<Json> ClusterStarter::ask(const std::string& path) {
   auto answer = context_.coordinator.get(path);
   if (auto end = wait_.end()) return *std::move(end);
   return answer;
 }
 
-// Waits until all nodes are ready. It looks at the nodes after every event of the cluster.
+// Waits until all nodes are ready. It checks the nodes after every event of the cluster.
 Result<void> ClusterStarter::wait_until_ready() {
   const Clock::time_point deadline = Clock::now() + kStartPatience;
   std::uint64_t since = 0;
@@ -308,8 +308,9 @@ Result<void> check_options(const LocalOptions& options) {
   return ok();
 }
 
-// Returns the state to start from: the existing cluster's, even if all of it has ended without `local down`,
-// or a new one. While a process of the cluster runs, its GPUs and nodes stay.
+// Returns the state to start from. It is the state of the existing cluster, even if all its processes have
+// ended without `local down`, or a new state. While a process of the cluster runs, its GPUs and nodes are not
+// changed.
 Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
   CKPT_TRY(known, load_local(home));
   LocalState state = known.value_or(LocalState{});
@@ -366,7 +367,7 @@ Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
   CKPT_TRYV(make_folder(context.home()));
   std::filesystem::permissions(context.home(), std::filesystem::perms::owner_all);
   CKPT_TRY(lock, take_lock(context, wait));
-  (void)lock;  // held to the end
+  (void)lock;  // held until the function returns
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
   CKPT_TRY(state, wanted_state(context.home(), options, gpu));

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kDriver = "libcuda.so.1";
 
-// Returns the number of GPUs that the installed driver finds; 0 without a driver, or for the software driver.
+// Returns the number of GPUs that the installed driver finds. Returns 0 without a driver, or for the software
+// driver.
 int real_gpus(const std::string& software_library) {
   void* driver = ::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return 0;
@@ -58,14 +59,14 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
 std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
                                          const std::string& memory) {
   const char* others = std::getenv("LD_LIBRARY_PATH");
-  // Jobs get their node's library path, not their submitter's. They must find a driver that only this path
-  // finds, too.
+  // Jobs get their node's library path, not their submitter's. They must also find a driver that only this
+  // path finds.
   if (!choice.software) {
     return others == nullptr || *others == '\0' ? std::vector<std::string>()
                                                 : std::vector{"LD_LIBRARY_PATH=" + std::string(others)};
   }
   const bool more = others != nullptr && *others != '\0' && choice.library != others;
-  // NVIDIA's NCCL finds no software GPU.
+  // NVIDIA's NCCL finds no software GPU, so the path includes the software NCCL.
   const std::string nccl = choice.library + "/../ncclsim";
   const bool has_nccl = ::access((nccl + "/libnccl.so.2").c_str(), R_OK) == 0;
   return {
@@ -74,7 +75,7 @@ std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::str
           (more ? ":" + std::string(others) : ""),
       "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),
       "CUDASIM_MEMORY=" + memory,
-      // GPUs of nodes on one machine have the same bus ids, so NCCL must take the nodes as different hosts.
+      // GPUs of nodes on one machine have the same bus ids. So NCCL must treat the nodes as different hosts.
       "NCCL_HOSTID=" + std::filesystem::path(node_folder).filename().string()};
 }
 

@@ -28,14 +28,14 @@ std::vector<char*> pointers_of(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Becomes the program, in the child after fork: makes only async-signal-safe calls. Reports errno through
-// `failure`.
+// Replaces the child process after fork by the program. It makes only async-signal-safe calls, and reports
+// errno through `failure`.
 [[noreturn]] void become(char* const* argv, char* const* environment, int null, int output, int failure) {
   ::setsid();
   ::dup2(null, 0);
   ::dup2(output, 1);
   ::dup2(output, 2);
-  // The pipe closes at exec. The child inherits no other descriptors.
+  // The pipe closes at exec, and the child inherits no other descriptors.
   ::dup3(failure, 3, O_CLOEXEC);
   ::close_range(4, ~0u, 0);
   sigset_t none;
@@ -54,7 +54,7 @@ ProcessId identify(pid_t pid) {
   std::stringstream content;
   content << file.rdbuf();
   const std::string text = content.str();
-  // The name in brackets may have any characters. Behind the last bracket the first field is the state, and
+  // The name in brackets may contain any character. After the last bracket the first field is the state, and
   // the 20th is the start time.
   const std::size_t bracket = text.rfind(')');
   if (bracket == std::string::npos) return {};
@@ -113,11 +113,12 @@ Result<void> wait_by_poll(int descriptor, std::chrono::milliseconds time) {
   return ok();
 }
 
-// Returns false if the process still runs at the deadline. `wait` may return early.
+// Waits for the end of the process. Returns false if the process still runs at the deadline. `wait` may
+// return early.
 Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, const WaitReadable& wait) {
   const auto fd = watch_end(process);
   for (;;) {
-    ::waitpid(process.pid, nullptr, WNOHANG);  // in case it is a child of this command
+    ::waitpid(process.pid, nullptr, WNOHANG);  // reaps the process if it is a child of this command
     if (!is_alive(process)) return true;
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (!fd || time.count() <= 0) return false;

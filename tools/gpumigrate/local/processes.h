@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemons of a local cluster. Each has its own session. A pid and a start time identify a process, since a
-// pid alone may be reused. A pidfd tells when it ends.
+// The daemons of a local cluster. Each daemon has its own session. A pid and a start time identify a process,
+// because a pid alone may be reused. A pidfd reports when the process ends.
 // Threads: one. Errors: kIo, which names the program or the process.
 #pragma once
 
@@ -39,18 +39,19 @@ Result<ProcessId> start_daemon(const DaemonSpec& spec);
 // Returns a descriptor that becomes readable when the process ends.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
-// Waits until the descriptor is readable, at most for that time. An error ends the whole wait.
+// A function that waits until the descriptor is readable, at most for that time. An error ends the whole
+// wait.
 using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
 
-// Signals the processes, waits until all have ended or `patience` is over, then kills the remaining ones and
-// waits for them. After an error of `wait` it does not kill.
+// Signals the processes, and waits until all have ended or `patience` is over. Then it kills the remaining
+// processes and waits for them. After an error of `wait` it kills none.
 Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
                      const WaitReadable& wait = {});
 
 // Returns this user's processes whose environment has the entry NAME=VALUE.
 std::vector<ProcessId> find_by_environment(const std::string& entry);
 
-// Returns the caller's environment. `additions` replace entries of the same names.
+// Returns the caller's environment. `additions` replace entries with the same names.
 std::vector<std::string> environment_with(const std::vector<std::string>& additions);
 
 // Returns the folder of this program.

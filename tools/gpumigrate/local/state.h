@@ -19,9 +19,9 @@ struct LocalNode {
 
 struct LocalState {
   bool software = false;
-  int gpus = 1;  // for each node
+  int gpus = 1;  // GPUs of each node
   std::string gpu_memory;
-  std::string api_address;  // kept, so that a restarted coordinator listens at the same address
+  std::string api_address;  // stored so that a restarted coordinator listens at the same address
   std::string agent_address;
   ProcessId coordinator;
   std::vector<LocalNode> nodes;
@@ -32,7 +32,7 @@ Result<void> save_local(const std::string& home, const LocalState& state);
 
 class LocalLock {
  public:
-  // Returns nothing while another command on this home has the lock.
+  // Takes the lock. Returns nullopt while another command on this home has the lock.
   static Result<std::optional<LocalLock>> try_take(const std::string& home);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of `local up` and `local down` that need no coordinator. The first SIGINT or SIGTERM ends a wait, and
-// so does the command's limit.
+// The waits of `local up` and `local down` that need no coordinator. The first SIGINT or SIGTERM ends a wait,
+// and so does the command's limit.
 // Threads: one. Errors: kAborted, with a message that names what continues.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace ckpt::cli {
 // Waits until one of the descriptors is readable or the time is over.
 Result<void> wait_readable(Context& context, Wait& wait, const std::vector<int>& descriptors,
                            std::chrono::milliseconds time);
-// Takes the lock. It waits while another command on this home has it.
+// Takes the lock. Waits while another command on this home has the lock.
 Result<LocalLock> take_lock(Context& context, Wait& wait);
 
 }  // namespace ckpt::cli

@@ -69,7 +69,8 @@ end
 complete -c gpumigrate -f -a '(__gpumigrate_complete)'
 )";
 
-// Keeps the candidates that begin with the word, and puts `before` in front, like "--to=" of a value.
+// Returns the candidates that begin with the word, each with the prefix `before`, such as "--to=" for a
+// value.
 std::vector<std::string> fitting(const std::vector<std::string>& candidates, const std::string& begin,
                                  const std::string& before = {}) {
   std::vector<std::string> out;

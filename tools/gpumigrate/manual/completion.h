@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in shells. The scripts call the program for each word, so that they know its options and the
-// names in the cluster. Pure. Errors: none.
+// Completion in shells. The scripts call the program for each word, because the program knows its options and
+// the names in the cluster. Pure. Errors: none.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace ckpt::cli {
 
-// Returns the cluster's names for a kind of value, such as JOB.
+// A function that returns the cluster's names for a kind of value, such as JOB.
 using NamesOf = std::function<std::vector<std::string>(const std::string& value)>;
 
-// Completes the last of `words`. Returns lines for the shell: each is a candidate, or a candidate, a tab and
-// its meaning. The line ":file" alone means names of files.
+// Completes the last of `words`. Returns lines for the shell. Each line is a candidate, or a candidate, a tab
+// and its meaning. The single line ":file" requests file names.
 std::vector<std::string> completions(const CommandDescription& program, const std::vector<std::string>& words,
                                      const NamesOf& names_of);
 

@@ -76,7 +76,8 @@ std::string section(const CommandDescription& command) {
   return command.footer.empty() ? out : out + "\n";
 }
 
-// Escapes a line for roff: a dot or quote at its start is text, and a hyphen is a minus that can be copied.
+// Escapes a line for roff. A dot or quote at its start becomes text, and a hyphen becomes a minus that can be
+// copied.
 std::string roff(const std::string& text) {
   const std::string out = replaced(escaped(text, "\\"), '-', "\\-");
   return !out.empty() && (out[0] == '.' || out[0] == '\'') ? "\\&" + out : out;

@@ -11,8 +11,9 @@
 
 namespace ckpt::cli {
 
-std::string cli_page(const CommandDescription& program);         // docs/command/cli.md
-std::string cheatsheet_page(const CommandDescription& program);  // docs/command/cheatsheet.md
+std::string cli_page(const CommandDescription& program);         // returns the page docs/command/cli.md
+std::string cheatsheet_page(const CommandDescription& program);  // returns the page
+                                                                 // docs/command/cheatsheet.md
 // Returns the man pages of section 1 in roff, by file name, such as "gpumigrate-migrate.1".
 std::map<std::string, std::string> man_pages(const CommandDescription& program);
 // Returns the definition as JSON, for programs that call every command.

@@ -31,7 +31,7 @@ int show_help(Context& context, const CommandDescription& program, const std::ve
   return kDone;
 }
 
-// Limit for the coordinator's answer, so that a shell does not hang while it completes a word.
+// The limit for the coordinator's answer, so that a shell does not hang while it completes a word.
 constexpr std::chrono::milliseconds kCompletionDeadline{1000};
 
 // The path of a list of the coordinator, and the field with the name.
@@ -105,7 +105,7 @@ int print_manual(Context& context, const CommandDescription& program, const Manu
   return kDone;
 }
 
-// Adds commands for scripts. Help does not show them.
+// Adds commands for scripts, which help does not show.
 void add_hidden(CommandTree& tree) {
   const auto o = std::make_shared<ManualOptions>();
   Command manual =

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that print the program's own definition. Threads: one. Errors: the commands print them and return
-// the exit code.
+// The commands that print the program's own definition.
+// Threads: one. Errors: the commands print errors and return the exit code.
 #pragma once
 
 #include "tools/gpumigrate/commands/command_tree.h"
 
 namespace ckpt::cli {
 
-void add_manual_commands(CommandTree& tree);  // help, completion
+void add_manual_commands(CommandTree& tree);  // adds help and completion
 
 }  // namespace ckpt::cli

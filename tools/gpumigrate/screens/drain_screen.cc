@@ -16,7 +16,7 @@ bool is_on_its_way(const api::DrainJob& job) {
   return job.state == "moving" || job.state == "restoring";
 }
 
-// Returns the migration of the job, or null if it is not among them.
+// Returns the migration of the job, or null if `migrations` does not contain it.
 const api::Migration* migration_of_job(const api::DrainJob& job,
                                        const std::vector<api::Migration>& migrations) {
   for (const api::Migration& migration : migrations)
@@ -40,7 +40,7 @@ int DrainScreen::percent(const api::Drain& drain, const std::vector<api::Migrati
   return highest_;
 }
 
-// Returns the first line. If it does not fit, the less important parts are left out.
+// Returns the first line. If it does not fit, its less important parts are omitted.
 std::string DrainScreen::head(const api::Drain& drain, int done, std::size_t columns) const {
   const auto& jobs = drain.jobs;
   const auto count = [&jobs](auto holds) {

@@ -15,7 +15,8 @@ namespace ckpt::cli {
 
 class DrainScreen {
  public:
-  // `migrations`: the newest ones (docs/api.md). No line is longer than `columns`.
+  // Returns the screen. `migrations` has the newest migrations (docs/api.md). No line is longer than
+  // `columns`.
   std::string view(const api::Drain& drain, const std::vector<api::Migration>& migrations,
                    std::size_t columns);
 

@@ -12,16 +12,16 @@ namespace ckpt::cli {
 
 using Frame = std::vector<std::string>;
 
-// Returns the lines of a text that fit the rows of the screen; one row stays free for the cursor. If lines
-// are left out, the last line counts them.
+// Returns the lines of a text that fit the rows of the screen. One row stays free for the cursor. If lines
+// are omitted, the last line counts them.
 Frame frame_of(const std::string& text, ScreenSize size);
 
-// Returns the bytes that replace the frame on a terminal whose cursor stands below it. Empty: nothing has
+// Returns the bytes that replace the frame on a terminal whose cursor is below the frame. Empty: nothing has
 // changed.
 std::string redraw(const Frame& shown, const Frame& next);
 
 // Returns the lines for a pipe: the lines of `text` whose line in `key` is new. `key` is the same text
-// without values that change all the time. `before` is the previous key; it is empty at first.
+// without values that change continuously. `before` is the previous key, which is empty at first.
 std::string news(const std::string& before, const std::string& key, const std::string& text);
 
 }  // namespace ckpt::cli

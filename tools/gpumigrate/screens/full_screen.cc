@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/screens/full_screen.h"
 
-// ncurses' macros would break the standard headers below.
+// The macros of ncurses would break the standard headers below.
 #define NCURSES_NOMACROS 1
 #include <langinfo.h>
 #include <ncursesw/ncurses.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A terminal in full-screen mode; the destructor restores it. Only full_screen.cc uses ncurses.
-// Threads: one; one object at a time. Errors: kUnavailable: the terminal's type is unknown.
+// A terminal in full-screen mode. The destructor restores the terminal. Only full_screen.cc uses ncurses.
+// Threads: one; one object at a time. Errors: kUnavailable if the terminal's type is unknown.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class FullScreen {
 
   [[nodiscard]] ScreenSize size() const;
   void draw(const Frame& lines);
-  // Waits for a key. Returns nothing if the time is over, a signal arrives, or the window changes its size.
+  // Waits for a key. Returns nullopt if the time is over, a signal arrives, or the window changes its size.
   std::optional<int> key(std::chrono::milliseconds time);
 
  private:

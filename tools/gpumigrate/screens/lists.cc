@@ -24,8 +24,8 @@ Json kept_of(const Json& list, Keep keep) {
   return out;
 }
 
-// Returns a text like "moving 62%" for each moving job. One page suffices: it has the newest migrations, and
-// so all open ones.
+// Returns a text like "moving 62%" for each moving job. One page suffices, because it has the newest
+// migrations and therefore all open ones.
 Result<std::map<std::string, std::string>> moves_of(Context& context, Progress& progress) {
   CKPT_TRY(answer, context.coordinator.get("/v1/migrations?limit=100"));
   std::map<std::string, std::string> moves;
@@ -112,7 +112,7 @@ AskList jobs_list(const ListOptions& options) {
                                is_state_wanted(job.state, options.state);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
-    // --state shows ended jobs, too.
+    // --state also shows ended jobs.
     const bool all = options.all || !options.state.empty();
     auto shown = record::list_from_answer<api::Job>(answer.list);
     std::erase_if(shown, [all](const api::Job& job) { return !all && has_ended(job); });

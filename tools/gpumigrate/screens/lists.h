@@ -13,9 +13,9 @@ namespace ckpt::cli {
 struct ListOptions {
   bool all = false;
   bool watch = false;
-  std::string node;   // NODE or NODE:GPU
-  std::string state;  // commas separate several
-  std::string name;   // with * and ? as in a shell
+  std::string node;   // the filter for places: NODE or NODE:GPU
+  std::string state;  // the filter for states, separated by commas
+  std::string name;   // the filter for names, with * and ? as in a shell
 };
 
 AskList jobs_list(const ListOptions& options);
@@ -24,8 +24,9 @@ AskList gpus_list(const ListOptions& options);
 AskList migrations_list(const ListOptions& options);
 AskList images_list(const ListOptions& options);
 
-// True if an entry passes the filter `wanted`. A state matches a list like "running,parked", a place matches
-// itself or its node, and a name matches a pattern. An empty filter matches all. Pure.
+// These functions return whether an entry passes the filter `wanted`. A state matches a list like
+// "running,parked". A place matches itself or its node, and a name matches a pattern. An empty filter matches
+// all entries. Pure.
 bool is_state_wanted(const std::string& state, const std::string& wanted);
 bool is_place_wanted(const std::string& place, const std::string& wanted);
 bool is_name_wanted(const std::string& name, const std::string& wanted);
@@ -35,10 +36,11 @@ Result<void> check_states(const std::string& wanted, const std::vector<std::stri
 // Returns kNotFound if nothing was found because the node does not exist.
 Result<void> check_node(Context& context, const std::string& wanted, const Json& found);
 
-// Returns a text like "43 ended jobs hidden (-a shows them)"; empty for none. Pure.
+// Returns a text like "43 ended jobs hidden (-a shows them)"; empty: no jobs are hidden. Pure.
 std::string hidden_text(std::size_t hidden, const char* what);
 
-// Keeps the open entries and the first `kept` others in the list. Returns the number of removed ones. Pure.
+// Retains the open entries and the first `kept` others in the list. Returns the number of removed entries.
+// Pure.
 std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept);
 
 inline constexpr std::size_t kOlderShown = 20;

@@ -63,7 +63,7 @@ class Watch {
     const ScreenSize size = context_.screen.size();
     std::string text = answer.view(context_.layout());
     if (!answer.footer.empty()) text += shortened(printable(answer.footer), size.columns) + "\n";
-    // A narrower window has wrapped lines, which cannot be counted: draw from the top.
+    // A narrower window has wrapped lines, which cannot be counted. So the list is drawn from the top.
     if (size.columns < columns_) {
       context_.out << "\x1b[H\x1b[2J";
       frame_.clear();
@@ -77,7 +77,7 @@ class Watch {
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return false;
     if (!lost_since_) {
       context_.note(error.message() + "; retrying");
-      frame_.clear();  // the note stands below the frame
+      frame_.clear();  // the note is shown below the frame
       lost_since_ = Clock::now();
     }
     return Clock::now() - *lost_since_ < context_.patience;

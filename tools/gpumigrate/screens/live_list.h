@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a list once, or with -w shows it until Ctrl-C. On a terminal it is redrawn in place. A pipe gets a
-// line for each entry that is new or has changed.
+// Prints a list once, or with -w shows it until Ctrl-C. On a terminal the list is redrawn in place. In a pipe
+// a line is printed for each entry that is new or has changed.
 // Threads: one. Errors: show_list() reports them and returns the exit code. With -w it retries a lost
 // coordinator for the context's patience.
 #pragma once

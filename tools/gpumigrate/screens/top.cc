@@ -54,7 +54,8 @@ int show(Context& context, FullScreen& screen, ClusterNow cluster) {
 }  // namespace
 
 int show_top(Context& context) {
-  // Handlers must be set before the terminal is taken over: ncurses keeps existing handlers.
+  // Handlers must be set before ncurses takes over the terminal, because ncurses does not replace existing
+  // handlers.
   if (context.screen.terminal && !context.json) context.coordinator.http().catch_interrupts();
   auto first = ask(context);
   if (!first) return report(context, first.error());

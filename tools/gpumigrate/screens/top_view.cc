@@ -15,7 +15,7 @@ std::string node_of(const std::string& place) {
   return place.substr(0, place.find(':'));
 }
 
-// Shows the sum of the rates of all open moves between each two nodes.
+// Shows the sum of the rates of all open moves between each pair of nodes.
 std::string view_links(const std::vector<api::Migration>& open, const Layout& layout) {
   std::map<std::pair<std::string, std::string>, std::pair<int, double>> links;
   for (const api::Migration& migration : open) {

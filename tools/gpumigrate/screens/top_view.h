@@ -11,7 +11,7 @@
 
 namespace ckpt::cli {
 
-// Answers of one moment: lists in the form of docs/api.md.
+// The coordinator's answers at one moment: lists in the form of docs/api.md.
 struct ClusterNow {
   Json jobs;
   Json gpus;

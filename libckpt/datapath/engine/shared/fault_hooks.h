@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tests reach into the data path, given at construction; nullptr in production. Each hook is called on
-// a lane's or a coding thread, several at a time for different chunks. The device's context is current where
-// device memory is named.
+// Hooks by which tests access the data path. They are set at construction and nullptr in production. Each
+// hook is called on a lane's or a coding thread, concurrently for different chunks. The device's context is
+// current if device memory is named.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace ckpt::engine {
 class FaultHooks {
  public:
   virtual ~FaultHooks() = default;
-  // Source: about to copy this chunk from the device (the scan has already seen it).
+  // Runs at the source, before this chunk is copied from the device (the scan has already read it).
   virtual void before_copy(const ChunkId&, const TransferRegion&) {}
-  // Source: the staged copy, fingerprinted and about to leave.
+  // Runs at the source, with the fingerprinted staged copy before it is sent.
   virtual void on_staged(const ChunkId&, std::span<std::byte>) {}
-  // Target: as it came off the link, before it is written to the device.
+  // Runs at the target, with the data as received, before it is written to the device.
   virtual void on_received(const ChunkId&, std::span<std::byte>) {}
-  // Target: written to the device, not yet fingerprinted there.
+  // Runs at the target, after the data is written to the device and before its fingerprint is computed there.
   virtual void on_scattered(const ChunkId&, CUdeviceptr, std::uint64_t /*bytes*/) {}
 };
 

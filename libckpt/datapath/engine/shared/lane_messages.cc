@@ -4,7 +4,8 @@
 namespace ckpt::engine {
 namespace {
 
-// Bytes behind the header that a message of this type and count has; nullopt-like npos for a bad count.
+// Marks an invalid count in body_bytes(), which returns the bytes after the header for a message of this type
+// and count.
 constexpr std::size_t kBadCount = ~std::size_t{0};
 
 std::size_t body_bytes(LaneMessage type, std::size_t count) {
@@ -81,8 +82,10 @@ Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header, st
   const bool known = header.slot >= static_cast<std::uint32_t>(ErrorCode::kInvalidArgument) &&
                      header.slot <= static_cast<std::uint32_t>(ErrorCode::kInternal);
   ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
-  if (code == ErrorCode::kDevice) code = ErrorCode::kUnavailable;          // its device is lost, not ours
-  if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};  // the user's to read, as it is
+  // the peer's device is lost, not this process's
+  if (code == ErrorCode::kDevice) code = ErrorCode::kUnavailable;
+  // the peer's text is for the user, unchanged
+  if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};
   return {code, std::string(who) + " gave up: " + text_of(bytes, header)};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
-// payload. Plain structs, little-endian: both movers run on the same kind of machine. The token's connection
-// and the magic here check the version. They are plain because they are built and judged for every chunk and
-// must not allocate.
+// payload. They are plain structs, little-endian: both movers run on the same kind of machine. The token's
+// connection and the magic here check the version. They are plain because they are built and checked for
+// every chunk and must not allocate.
 //
 // Source S, target T:
 //   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
@@ -15,9 +15,9 @@
 //   S>T kHostMemory: host state will follow, of so many bytes at most; kHostState (blob)
 //   S>T kManifest (blob, root in the header), T>S kVerdict
 //   both: kAbort +text (ErrorCode in `slot`)
-// Blobs and control travel on lane 0 in order; chunks on every lane.
+// Blobs and control messages are sent on lane 0 in order; chunks are sent on every lane.
 //
-// Threads: pure functions. Everything received is judged by parse() before use: kProtocol closes the session.
+// Threads: pure functions. parse() checks all received bytes before use: kProtocol closes the session.
 #pragma once
 
 #include <array>
@@ -34,10 +34,10 @@
 
 namespace ckpt::engine {
 
-inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // "GPL1"
-inline constexpr std::size_t kMaxChunks = 32;             // of one message: 2 MiB of the default chunks
+inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // the bytes "GPL1"
+inline constexpr std::size_t kMaxChunks = 32;  // the limit of one message: 2 MiB of default-sized chunks
 inline constexpr std::size_t kMaxTextBytes = 800;
-inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;  // bytes of one rank
+inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;  // the bytes of one rank
 
 enum class LaneMessage : std::uint8_t {
   kInvalid = 0,
@@ -62,7 +62,7 @@ enum class LaneMessage : std::uint8_t {
   kLast = kHostMemory,
 };
 
-// The move that a message belongs to; in every message.
+// The move that a message belongs to. It is part of every message.
 struct SessionIdentity {
   std::uint64_t migration = 0;
   std::uint64_t incarnation = 0;
@@ -74,7 +74,7 @@ struct LaneHeader {
   std::uint32_t magic = kLaneMagic;
   LaneMessage type = LaneMessage::kInvalid;
   std::uint8_t reserved = 0;
-  std::uint16_t count = 0;  // records, or bytes of text
+  std::uint16_t count = 0;  // the number of records, or of bytes of text
   std::uint64_t migration = 0;
   std::uint64_t incarnation = 0;
   std::uint32_t rank = 0;
@@ -84,31 +84,32 @@ struct LaneHeader {
 };
 static_assert(sizeof(LaneHeader) == 40);
 
-struct ChunkRecord {  // kChunks
+struct ChunkRecord {  // a record of kChunks
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
   std::uint32_t chunk = 0;
-  std::uint32_t bytes = 0;  // encoded: its share of the payload
+  std::uint32_t bytes = 0;  // the encoded size, which is the record's share of the payload
   std::uint8_t encoding = 0;
   std::array<std::uint8_t, 7> reserved{};
 };
 static_assert(sizeof(ChunkRecord) == 32);
 
-struct AckRecord {  // kAck, kStale
+struct AckRecord {  // a record of kAck or kStale
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
   std::uint32_t chunk = 0;
-  std::uint32_t gone = 0;  // 1: the target does not have this region (any more); the fingerprint is void
+  std::uint32_t gone = 0;  // 1: the target does not have this region (any more), and the fingerprint is void
   track::Fingerprint fingerprint;
 };
 static_assert(sizeof(AckRecord) == 40);
 
-// kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that
-// is still being made states its greatest length; its last pieces, one at least, state its length.
+// A record of kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host
+// state that is still being made states its maximum length. At least one of its last pieces states its final
+// length.
 struct BlobRecord {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;
-  track::Fingerprint root;  // kManifest
+  track::Fingerprint root;  // used by kManifest
 };
 static_assert(sizeof(BlobRecord) == 32);
 
@@ -116,9 +117,9 @@ struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
   std::int64_t time_ns = 0;
 };
 
-struct HostMemoryRecord {  // kHostMemory
+struct HostMemoryRecord {  // a record of kHostMemory
   std::uint64_t most = 0;
-  std::uint64_t expected = 0;  // of them: worth having memory for beforehand
+  std::uint64_t expected = 0;  // the expected bytes, which are worth reserving memory for
 };
 
 struct DropRecord {
@@ -126,8 +127,8 @@ struct DropRecord {
   std::uint64_t generation = 0;
 };
 
-struct VerdictRecord {     // kPlanAnswer, kVerdict; followed by `count` bytes of text
-  std::uint32_t code = 0;  // ErrorCode, 0 = yes
+struct VerdictRecord {     // a record of kPlanAnswer or kVerdict, followed by `count` bytes of text
+  std::uint32_t code = 0;  // an ErrorCode; 0 means yes
   std::uint32_t reserved = 0;
   std::int64_t time_ns = 0;
   track::Fingerprint root;
@@ -137,7 +138,7 @@ static_assert(sizeof(VerdictRecord) == 32);
 inline constexpr std::size_t kMaxLaneHeaderBytes = sizeof(LaneHeader) + kMaxChunks * sizeof(AckRecord);
 static_assert(kMaxLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) + kMaxTextBytes);
 
-// A header under construction on the stack.
+// A message header under construction on the stack.
 class LaneBuffer {
  public:
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the part of bytes_ that is sent is written first
@@ -160,7 +161,7 @@ class LaneBuffer {
   }
   void append_text(std::string_view text) {
     text = text.substr(0, kMaxTextBytes);
-    // Not memcpy, which must not see an empty view's null.
+    // Uses copy() and not memcpy, which must not receive the null pointer of an empty view.
     text.copy(reinterpret_cast<char*>(bytes_.data()) + size_, text.size());
     size_ += text.size();
     header_.count = static_cast<std::uint16_t>(text.size());
@@ -176,21 +177,22 @@ class LaneBuffer {
   std::array<std::byte, kMaxLaneHeaderBytes> bytes_;
 };
 
-// Magic, known type, this session, and a length that fits the type and count.
+// Checks magic, a known type, this session, and a length that fits the type and count.
 Result<LaneHeader> parse_lane_header(std::span<const std::byte> bytes, const SessionIdentity& id);
 
-// Record `index` of a message that parse_lane_header() accepted.
+// Returns record `index` of a message that parse_lane_header() accepted.
 template <class Record>
 [[nodiscard]] Record record_at(std::span<const std::byte> bytes, std::size_t index = 0) {
   Record record;
   std::memcpy(&record, bytes.data() + sizeof(LaneHeader) + index * sizeof record, sizeof record);
   return record;
 }
-// kAbort: the text for the peer, and the error that the peer makes of it. `who` gave up.
+// Makes a kAbort with the text for the peer. abort_error() returns the error that the peer derives from it;
+// `who` names the side that gave up.
 LaneBuffer abort_message(const SessionIdentity& id, const Error& error);
 [[nodiscard]] Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header,
                                 std::string_view who);
-// The text of kAbort (after the header) or of a VerdictRecord.
+// Returns the text of kAbort (after the header) or of a VerdictRecord.
 [[nodiscard]] std::string text_of(std::span<const std::byte> bytes, const LaneHeader& header);
 
 }  // namespace ckpt::engine

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <utility>
 
-#ifndef MADV_POPULATE_WRITE  // Linux 5.14; older headers lack it
+#ifndef MADV_POPULATE_WRITE  // since Linux 5.14; older headers lack it
 #define MADV_POPULATE_WRITE 23
 #endif
-#ifndef MADV_COLLAPSE  // Linux 6.1; older headers lack it
+#ifndef MADV_COLLAPSE  // since Linux 6.1; older headers lack it
 #define MADV_COLLAPSE 25
 #endif
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// An address that huge pages can begin at.
+// Reserves an address at which huge pages can begin.
 Result<std::byte*> reserve(std::size_t bytes) {
   const std::size_t reserved = bytes + kHugePage;
   void* at = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -43,7 +43,8 @@ Result<PinnedMemory> PinnedMemory::create(const Device& device, std::size_t byte
   const ContextScope scope(device);
   void* memory = nullptr;
   CKPT_CUDA_TRY(device.api(), cuMemHostAlloc(&memory, bytes, 0));
-  // The driver's pages are there, of a size that it chooses; this process's page tables may not be.
+  // The driver's pages exist, of a size that the driver chooses. This process's page tables may not exist
+  // yet.
   std::memset(memory, 0, bytes);
   return PinnedMemory(device, static_cast<std::byte*>(memory), bytes, {});
 }
@@ -76,7 +77,7 @@ Result<PinnedMemory> PinnedMemory::map(const Device& device, UniqueFd file, std:
   ::madvise(at, bytes, MADV_HUGEPAGE);
   Error error(ErrorCode::kOutOfMemory, "No memory for " + std::to_string(bytes) + " pinned bytes");
   if (::madvise(at, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
-    ::madvise(at, bytes, MADV_COLLAPSE);  // whatever the machine's setting for shared memory
+    ::madvise(at, bytes, MADV_COLLAPSE);  // applies whatever the machine's setting for shared memory is
     const ContextScope scope(device);
     const CUresult pinned = device.api().cuMemHostRegister_v2(at, bytes, 0);
     if (pinned == CUDA_SUCCESS) return PinnedMemory(device, at, bytes, std::move(file));

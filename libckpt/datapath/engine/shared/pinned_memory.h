@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory for copies to and from a device, on pages as large as the machine gives, all of them
-// there from the start. It lies in a memory file whose size cannot change. So a process of the same machine
-// can pin the same pages and copy straight out of them.
+// Pinned host memory for copies to and from a device, on pages as large as the machine allows, all allocated
+// from the start. It is in a memory file whose size cannot change. A process of the same machine can
+// therefore pin the same pages and copy directly out of them.
 //
-// Threads: any; the device's context need not be current. Ownership: the Device outlives it; no copy uses it
-// any more when it goes. Errors: the driver's, errno; kProtocol for a file that another process gave and that
-// is none of this kind.
+// Threads: any; the device's context need not be current. Ownership: the Device outlives the memory, and no
+// copy uses the memory when it is destroyed. Errors: the driver's, errno; kProtocol for a file from another
+// process that is not of this kind.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ namespace ckpt::engine {
 
 class PinnedMemory {
  public:
-  // New memory, zero. Where the driver does not pin a file's pages it is the driver's own memory, and file()
-  // is -1.
+  // Makes new memory, filled with zeros. If the driver cannot pin a file's pages, it is the driver's own
+  // memory, and file() is -1.
   static Result<PinnedMemory> create(const Device& device, std::size_t bytes);
-  // All of the memory behind another's file(), which has to be `bytes` bytes long. The other process may
-  // change what is in it at any time. Mapped writable, since drivers pin no other pages; they are not to be
-  // written.
+  // Opens all of the memory behind another process's file(), which must be `bytes` bytes long. The other
+  // process may change its content at any time. The memory is mapped writable, because drivers do not pin
+  // other pages, but must not be written.
   static Result<PinnedMemory> open(const Device& device, UniqueFd file, std::size_t bytes);
 
   PinnedMemory(PinnedMemory&& other) noexcept;
@@ -32,7 +32,7 @@ class PinnedMemory {
   ~PinnedMemory();
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {memory_, bytes_}; }
-  // For open() in another process; this one's.
+  // Returns the file for open() in another process. This object owns it.
   [[nodiscard]] int file() const noexcept { return file_.get(); }
 
  private:
@@ -44,7 +44,7 @@ class PinnedMemory {
   const Device* device_;
   std::byte* memory_;
   std::size_t bytes_;
-  UniqueFd file_;  // none: the driver's memory
+  UniqueFd file_;  // empty for the driver's memory
 };
 
 }  // namespace ckpt::engine

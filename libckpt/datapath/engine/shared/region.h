@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unit that the engine copies: a range of device memory with an identity that both sides share. Value
-// types.
+// The unit that the engine copies: a range of device memory with an identity that both sides share. All types
+// are value types.
 #pragma once
 
 #include <compare>
@@ -11,14 +11,15 @@
 
 namespace ckpt::engine {
 
-// Ids and generations are the source's; both are never 0. A region that is freed and made again gets a higher
-// generation.
+// A region to transfer. Ids and generations are the source's, and never 0. A region that is freed and made
+// again gets a higher generation.
 struct TransferRegion {
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
-  CUdeviceptr address = 0;  // in this process, 16-byte aligned
+  CUdeviceptr address = 0;  // the address in this process, 16-byte aligned
   std::uint64_t bytes = 0;
-  // Keeps the mapping alive. The engine releases it when the region is dropped: that unmaps (ENG-7).
+  // An object that keeps the mapping alive. The engine releases it when the region is dropped, and that
+  // unmaps the region (ENG-7).
   std::shared_ptr<const void> backing;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's pinned memory, made once (a full or faulty GPU gives none later) and lent out in slots. It lies
-// in a file where the driver pins that (pinned_memory.h): a target on this machine then copies to its device
-// straight out of it.
-// Threads: any. Ownership: a pool outlives its slots, a slot returns itself; the Device outlives the pool.
-// Errors: the driver's; kOutOfMemory when the pool has too few free slots.
+// The mover's pinned memory, made once (a full or faulty GPU provides none later) and lent out in slots. It
+// is in a file if the driver can pin file memory (pinned_memory.h). A target on this machine then copies
+// from that file directly to its device.
+// Threads: any. Ownership: a pool outlives its slots, a slot returns itself, and the Device outlives the
+// pool. Errors: the driver's; kOutOfMemory when the pool has too few free slots.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace ckpt::engine {
 
 inline constexpr std::size_t kSlotBytes = std::size_t{2} << 20;
-inline constexpr std::uint32_t kDefaultWindow = 4;  // slots of a lane
+inline constexpr std::uint32_t kDefaultWindow = 4;  // the number of slots of a lane
 
 class StagingPool;
 
@@ -45,14 +45,14 @@ class StagingPool {
   StagingPool& operator=(const StagingPool&) = delete;
 
   Result<std::vector<StagingSlot>> acquire(std::size_t slots);
-  [[nodiscard]] std::size_t free_slots() const;  // a moment's truth
+  [[nodiscard]] std::size_t free_slots() const;  // the number at this moment, which may change at once
   [[nodiscard]] const PinnedMemory& memory() const noexcept { return memory_; }
 
  private:
   friend class StagingSlot;
   explicit StagingPool(PinnedMemory memory);
   const PinnedMemory memory_;
-  mutable std::mutex mutex_;  // free_
+  mutable std::mutex mutex_;  // guards free_
   std::vector<std::byte*> free_;
 };
 

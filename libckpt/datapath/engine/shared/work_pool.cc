@@ -73,7 +73,7 @@ Result<std::unique_ptr<WorkPool>> WorkPool::create(const Device& device, std::si
   return pool;
 }
 
-// No thread submits any more: a queue that looks empty is empty.
+// Ends the threads after the queued work. No thread submits any more, so a queue that appears empty is empty.
 WorkPool::~WorkPool() {
   stopping_.store(true);
   for (std::size_t i = 0; i < threads_.size(); ++i) ::sem_post(&waiting_);
@@ -82,7 +82,8 @@ WorkPool::~WorkPool() {
 }
 
 void WorkPool::submit(WorkHandler& handler, std::size_t item) noexcept {
-  // Never full: each slot of each lane is here at most once. A cell that is just being emptied is soon free.
+  // The queue is never full, because each slot of each lane is in it at most once. A cell that is being
+  // emptied is soon free.
   while (!queue_.push({&handler, item})) std::this_thread::yield();
   ::sem_post(&waiting_);
 }
@@ -93,8 +94,7 @@ void WorkPool::run(std::size_t worker) {
   for (;;) {
     while (::sem_wait(&waiting_) != 0 && errno == EINTR) {
     }
-    // Work is counted once it has been pushed, but a push before it in the queue may not be complete yet:
-    // look again.
+    // Work is counted after its push, but an earlier push may still be incomplete: try again.
     WorkQueue::Work work;
     while (!queue_.pop(work)) {
       if (stopping_.load()) return;

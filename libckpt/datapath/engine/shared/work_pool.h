@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's coding threads. Whatever waits for the device or computes on chunks happens here. So a lane's
-// thread only drives its transport, and the link never waits for a fingerprint. Work comes by a bounded
-// lock-free queue; idle threads sleep. Internal to the engine.
+// The engine's coding threads. All waiting for the device and all computation on chunks happen here. A lane's
+// thread therefore only drives its transport, and the link never waits for a fingerprint. Work arrives
+// through a bounded lock-free queue; idle threads sleep. Internal to the engine.
 //
-// Threads: submit() from any. Handlers run on the pool's threads with the device's context current, `worker`
-// telling which.
-// Ownership: handlers outlive the pool; its end runs the queued work and joins. Nothing is allocated after
-// create().
-// Errors: create() only (kUnavailable: no thread).
+// Threads: any thread may call submit(). Handlers run on the pool's threads with the device's context
+// current; `worker` identifies the thread. Ownership: handlers outlive the pool; its destructor runs the
+// queued work and joins. Nothing is allocated after create(). Errors: create() only (kUnavailable: no
+// thread).
 #pragma once
 
 #include <semaphore.h>
@@ -29,8 +28,8 @@ class WorkHandler {
   virtual void work(std::size_t item, std::size_t worker) = 0;
 };
 
-// Any number of producers and consumers. A cell's turn names its owner: `at` for the push at position `at`,
-// `at + 1` for the pop.
+// A queue for any number of producers and consumers. A cell's turn identifies its owner: `at` for the push at
+// position `at`, `at + 1` for the pop.
 class WorkQueue {
  public:
   struct Work {
@@ -38,9 +37,9 @@ class WorkQueue {
     std::size_t item = 0;
   };
   explicit WorkQueue(std::size_t min_capacity);
-  // False: full.
+  // Adds work. Returns false if the queue is full.
   bool push(const Work& work) noexcept;
-  // False: empty.
+  // Removes work. Returns false if the queue is empty.
   bool pop(Work& work) noexcept;
 
  private:
@@ -56,14 +55,14 @@ class WorkQueue {
 
 class WorkPool {
  public:
-  // `capacity`: how much work there is at most at a time; the slots of all lanes.
+  // Creates the pool. `capacity` is the maximum amount of work at a time: the slots of all lanes.
   static Result<std::unique_ptr<WorkPool>> create(const Device& device, std::size_t threads,
                                                   std::size_t capacity);
   ~WorkPool();
   WorkPool(const WorkPool&) = delete;
   WorkPool& operator=(const WorkPool&) = delete;
 
-  // Never blocks.
+  // Submits work. Never blocks.
   void submit(WorkHandler& handler, std::size_t item) noexcept;
 
  private:
@@ -72,19 +71,20 @@ class WorkPool {
 
   const Device& device_;
   WorkQueue queue_;
-  sem_t waiting_;  // one count for each piece of work, and for each thread at the end
+  sem_t waiting_;  // has one count for each piece of work, and for each thread at the end
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 };
 
-// The calling thread works in long pieces: it does not push another one off its core when it wakes, as a
-// thread that waits for a user would, and is pushed off less. A message's stages wake each other many times
-// per millisecond; where cores are few, each such switch costs the caches of both. Nothing changes for a
-// thread that was given a policy on purpose.
+// Makes the calling thread prefer long time slices. When it wakes, it does not preempt another thread, as an
+// interactive thread would, and is preempted less. A message's stages wake each other many times per
+// millisecond. With few cores, each such switch evicts the caches of both threads. A thread with an
+// explicitly set policy is not changed.
 void prefer_throughput() noexcept;
 
-// `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others; but
-// two, so that the thread that waits for the device does not hold up chunks that can be encoded.
+// Returns `wanted`, or half of the cores, but at least two. The transport and, on a software driver, the
+// copies need the other cores. With two threads, a thread that waits for the device does not delay chunks
+// that can be encoded.
 [[nodiscard]] std::size_t worker_count(std::uint32_t wanted) noexcept;
 
 }  // namespace ckpt::engine

@@ -9,7 +9,7 @@ namespace ckpt::engine {
 namespace {
 
 constexpr std::size_t kStreams = 2;
-constexpr std::size_t kSlicesOfAStream = 2;  // one is read, the next waits behind it
+constexpr std::size_t kSlicesOfAStream = 2;  // one slice is being read, and the next waits for it
 constexpr std::uint32_t kSliceChunks = 8192;
 constexpr std::uint64_t kFirstSliceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMinSliceBytes = std::uint64_t{4} << 20;
@@ -83,7 +83,8 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
                             static_cast<double>(measured_bytes_));
 }
 
-// Slices that had been launched before the handler was held up ended meanwhile, at an unknown time.
+// Notes the time of a slice. Slices that had been launched before the handler was delayed ended meanwhile, at
+// an unknown time.
 void FinalScan::measured(std::uint64_t bytes, Nanos time, bool held_up) noexcept {
   if (unmeasured_ == 0) {
     measured_bytes_ += bytes;
@@ -94,7 +95,7 @@ void FinalScan::measured(std::uint64_t bytes, Nanos time, bool held_up) noexcept
   if (held_up) unmeasured_ = launched_ - done_ - 1;
 }
 
-// As many slices as may be under way.
+// Launches as many slices as may run concurrently.
 Result<void> FinalScan::launch(const std::function<bool()>& is_alone) {
   while (left_ > 0) {
     const bool second = is_alone() && streams_[1].slices < streams_[0].slices;
@@ -102,7 +103,7 @@ Result<void> FinalScan::launch(const std::function<bool()>& is_alone) {
     if (streams_[stream].slices == kSlicesOfAStream) break;
     Slice& slice = slices_[launched_ % slices_.size()];
     fill(slice);
-    if (slice.ranges.empty()) break;  // what was left has been dropped
+    if (slice.ranges.empty()) break;  // the remaining regions were dropped
     slice.stream = stream;
     ++streams_[stream].slices;
     ++launched_;
@@ -115,7 +116,7 @@ std::uint64_t FinalScan::next_slice_bytes() const noexcept {
   if (measured_time_ == 0) return std::min(kFirstSliceBytes, max_slice_bytes_);
   const double rate = static_cast<double>(measured_bytes_) * 1e9 / static_cast<double>(measured_time_);
   const auto in = [&](double seconds) { return static_cast<std::uint64_t>(rate / kStreams * seconds); };
-  // The streams end together: the last slices are shorter.
+  // The streams end together, because the last slices are shorter.
   const std::uint64_t least = std::max(kMinSliceBytes, in(kMinSliceSeconds));
   const std::uint64_t share = std::max(least, left_ / (2 * kStreams));
   return std::min({std::max(least, in(kSliceSeconds)), share, max_slice_bytes_});
@@ -157,7 +158,7 @@ void FinalScan::leave(Slice& slice) noexcept {
   slice.runs.clear();
 }
 
-// After an error: no launch may outlive the call.
+// Waits for all slices after an error: no launch may outlive the call.
 void FinalScan::drain() noexcept {
   for (Slice& slice : slices_) {
     if (slice.batch->busy()) (void)slice.batch->wait();

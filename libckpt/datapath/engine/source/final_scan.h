@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan of the final round. The job is paused, so every gap is downtime. One slice waits behind the one
-// that is read, and lists are made and results compared meanwhile. While nothing is being sent to the target,
-// a second stream's slices are read beside. That hides the ends of launches and uses the device's spare rate.
-// While chunks are copied and sent, one has to do: both would only be slower. A slice takes about a
-// millisecond, by the rate of those before it: its dirty chunks wait for its end. Internal to the engine.
+// The scan of the final round. The job is paused, so every gap is downtime. One slice waits behind the slice
+// that is being read. Meanwhile lists are made and results are compared. While nothing is being sent to the
+// target, slices of a second stream are read concurrently. That hides the ends of launches and uses the
+// device's spare bandwidth. While chunks are copied and sent, only one stream is used, because two streams
+// would only be slower. A slice takes about a millisecond, by the rate of the earlier slices: its dirty
+// chunks wait for its end. Internal to the engine.
 //
 //   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));
 //   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));
 //
 // Threads: one at a time; run() blocks. Ownership: a region is entered (sender_core.h) while a slice of it is
-// under way. Nothing is allocated per chunk once run() has seen its largest slice. Errors: the driver's,
-// on_slice's. Bytes, nanoseconds.
+// in progress. Nothing is allocated per chunk once run() has processed its largest slice. Errors: the
+// driver's, on_slice's. Bytes, nanoseconds.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@
 
 namespace ckpt::engine {
 
-// Neighbouring chunks of one region.
+// A run of adjacent chunks of one region.
 struct ChunkRun {
   SourceRegion* region = nullptr;
   std::uint32_t first = 0;
@@ -31,7 +32,8 @@ struct ChunkRun {
 
 class FinalScan {
  public:
-  // The fingerprints of the runs, one behind the other. True: it was held up by something else than the scan.
+  // Receives the fingerprints of the runs, in order. Returns true if something other than the scan delayed
+  // it.
   using SliceHandler =
       std::function<Result<bool>(std::span<const ChunkRun>, std::span<const track::Fingerprint>)>;
 
@@ -41,8 +43,9 @@ class FinalScan {
   FinalScan(const FinalScan&) = delete;
   FinalScan& operator=(const FinalScan&) = delete;
 
-  // Scans all regions in order, but those that are dropped meanwhile. is_alone: nothing is copied or sent
-  // now. The time is the scan's own: where the handler was held up, as the slices before and after took.
+  // Scans all regions in order, except those that are dropped meanwhile. is_alone returns whether nothing is
+  // copied or sent now. The returned time is the scan's own: a time in which the handler was delayed is
+  // replaced by the rate of the other slices.
   Result<Nanos> run(std::span<SourceRegion* const> regions, const std::function<bool()>& is_alone,
                     const SliceHandler& on_slice);
 
@@ -69,21 +72,21 @@ class FinalScan {
   const std::uint64_t max_slice_bytes_;
   struct Stream {
     CUstream stream = nullptr;
-    std::size_t slices = 0;  // under way
+    std::size_t slices = 0;  // the number of slices in progress
   };
   std::vector<Stream> streams_;
   std::vector<Slice> slices_;
 
-  // The state of the running scan.
+  // The state of the running scan: the place where the next slice begins.
   std::span<SourceRegion* const> regions_;
-  std::size_t region_ = 0;   // where the next slice begins
-  std::uint32_t chunk_ = 0;  // in it
-  std::uint64_t left_ = 0;   // bytes that are not in a slice yet
+  std::size_t region_ = 0;   // the region in which the next slice begins
+  std::uint32_t chunk_ = 0;  // the chunk in the region `region_`
+  std::uint64_t left_ = 0;   // the bytes that are not in a slice yet
   std::size_t launched_ = 0;
   std::size_t done_ = 0;
   std::uint64_t measured_bytes_ = 0;
   Nanos measured_time_ = 0;
-  std::size_t unmeasured_ = 0;  // slices to come that ended while the handler was held up
+  std::size_t unmeasured_ = 0;  // the number of later slices that ended while the handler was delayed
 };
 
 }  // namespace ckpt::engine

@@ -13,8 +13,8 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::size_t kLooks = 8;         // places looked at for one that may go
-constexpr std::uint32_t kIdleRounds = 2;  // a chunk that was not sent for so many is cold
+constexpr std::size_t kLooks = 8;         // the number of places that are checked for one that can be reused
+constexpr std::uint32_t kIdleRounds = 2;  // a chunk that was not sent for this many rounds is cold
 
 }  // namespace
 
@@ -75,7 +75,8 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
   const std::uint32_t index = history.shadows_[chunk].load(std::memory_order_relaxed);
   if (index == kNoShadow) return {};
   Place& place = places_[index];
-  if (place.taken.exchange(true, std::memory_order_acquire)) return {};  // it is just being given away
+  // the place is being given to another chunk
+  if (place.taken.exchange(true, std::memory_order_acquire)) return {};
   const bool mine = is_of(place, index, history, chunk);
   if (mine) place.used_round = round;
   place.taken.store(false, std::memory_order_release);
@@ -83,7 +84,8 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
   return {memory_ + index * chunk_bytes_, length};
 }
 
-// A place for this chunk, the one it has or one whose chunk is cold.
+// Returns a place for this chunk: its own place, or the place of a cold chunk. Returns kNoShadow if there is
+// none.
 std::uint32_t ShadowStore::claim(ChunkHistory& history, std::uint32_t chunk, std::uint32_t round) noexcept {
   for (std::size_t look = 0; look < kLooks; ++look) {
     const auto index =
@@ -122,7 +124,8 @@ void ShadowStore::store(ChunkHistory& history, std::uint32_t chunk, std::span<co
 
 void ShadowStore::forget(ChunkHistory& history, std::uint32_t chunk) noexcept {
   if (chunk < history.shadows_.size())
-    history.shadows_[chunk].store(kNoShadow, std::memory_order_release);  // its place may go to another
+    // the chunk's place may be given to another chunk
+    history.shadows_[chunk].store(kNoShadow, std::memory_order_release);
 }
 
 }  // namespace ckpt::engine

@@ -51,7 +51,7 @@ void LaneDispatch::count_only_sending(const Drained& since) {
   only_sending_.time += now.time - since.time;
 }
 
-// A lane held the scan up from then until now.
+// Passes the progress from `since` until now to the codec. The lanes delayed the scan during that time.
 void LaneDispatch::observe_encoding(const Drained& since) {
   if (!core_.codec) return;
   const Drained now = drained();

@@ -9,21 +9,23 @@ namespace ckpt::engine {
 namespace {
 
 constexpr std::size_t kPieceChunks = 16384;
-// A sample is one chunk in kSampleStride, but at most kMaxSamples, and has no result below kMinSamples. Of n
-// clean samples the state may still have 3/n dirty chunks (with 95 %).
+// The parameters of a sample. It has one chunk in kSampleStride, but at most kMaxSamples, and gives no result
+// below kMinSamples. With n clean samples, up to 3/n of the state's chunks may still be dirty (with 95 %
+// confidence).
 constexpr std::uint64_t kSampleStride = 16;
 constexpr std::uint64_t kMaxSamples = 4096;
 constexpr std::uint64_t kMinSamples = 64;
 constexpr std::uint64_t kUnseen = 3;
-// Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what
-// was scanned just now is copied from a cache. Elsewhere they grow: a piece has its costs, too, but what it
-// finds waits for its end.
+// The sizes of a scan's pieces. Pieces are short at first, so that copying starts at once. They stay short
+// where much is dirty, because recently scanned data is copied from a cache. Elsewhere they grow: a piece has
+// a fixed cost, but its dirty chunks wait for its end.
 constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kPieceGrowth = 2;
 constexpr Nanos kLongPieceTime = 5'000'000;
-constexpr std::uint64_t kMuchDirty = 4;  // a piece with more than one in so many of its bytes
+constexpr std::uint64_t kMuchDirty = 4;  // a piece has much dirty data if more than one in this many of its
+                                         // bytes is dirty
 
-// Spread over a region without a period that a job's writes may have, too.
+// Scatters values over a region, without a period that a job's writes may share.
 std::uint64_t scramble(std::uint64_t value) {
   value = (value ^ value >> 33) * 0xff51afd7ed558ccdU;
   value = (value ^ value >> 33) * 0xc4ceb9fe1a85ec53U;
@@ -99,7 +101,7 @@ Result<std::optional<RoundScan::Sample>> RoundScan::sample(std::span<SourceRegio
   return std::optional(sample);
 }
 
-// In pieces, between which regions may leave.
+// Scans in pieces, between which regions may be dropped.
 Result<void> RoundScan::run(std::span<SourceRegion* const> regions) {
   std::uint64_t piece_bytes = 0;
   std::uint64_t limit = std::min(kShortPieceBytes, options_.piece_bytes);
@@ -183,7 +185,8 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
   return ok();
 }
 
-// A region that was dropped since leaves the piece; the others are held until the piece has been scanned.
+// Removes regions from the piece that were dropped since. The other regions are held until the piece has been
+// scanned.
 void RoundScan::drop_left_regions() {
   std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
   std::size_t kept = 0;

@@ -12,20 +12,20 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::size_t kQueueChunks = 256;  // the scan runs no further ahead than a cache reaches
+constexpr std::size_t kQueueChunks = 256;  // the scan does not run further ahead than the cache can hold
 constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
 constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
 constexpr std::uint64_t kHostPieceToken = ~std::uint64_t{2};
 constexpr std::uint64_t kPingToken = ~std::uint64_t{3};
 constexpr std::uint64_t kAbortToken = ~std::uint64_t{4};
-constexpr std::uint32_t kPiecesInFlight = 4;  // of each of two blobs
-// The most posted messages in flight. A job may free any number of regions at once; the lane's places are for
-// chunks, too.
+constexpr std::uint32_t kPiecesInFlight = 4;  // the limit for each of two blobs
+// The maximum number of posted messages in flight. A job may free any number of regions at once, and the lane
+// also needs places for chunks.
 constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
 static_assert(kDefaultWindow + 2 * kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
-constexpr Nanos kCalibrationTime = 50'000'000;  // a slow link needs no more bytes to be known
-constexpr Nanos kSendIdleWait = 1'000'000'000;  // nothing is due: only an event ends the wait
+constexpr Nanos kCalibrationTime = 50'000'000;  // on a slow link, fewer bytes are enough
+constexpr Nanos kSendIdleWait = 1'000'000'000;  // if no work is pending, only an event ends the wait
 
 }  // namespace
 
@@ -75,7 +75,7 @@ SendLane::~SendLane() {
     if (slot.copied != nullptr) api.cuEventDestroy_v2(slot.copied);
 }
 
-// ---- any thread
+// ---- functions for any thread
 
 void SendLane::post(const LaneBuffer& message) {
   {
@@ -121,7 +121,7 @@ void SendLane::calibrate(std::uint32_t messages) {
   lane_->wake();
 }
 
-// ---- the lane's thread
+// ---- functions for the lane's thread
 
 transport::SameHostMemory SendLane::same_host_memory() {
   if (!core_.near) return {};
@@ -133,11 +133,12 @@ transport::SameHostMemory SendLane::same_host_memory() {
 void SendLane::run() {
   const ContextScope scope(core_.device);
   prefer_throughput();
-  ::prctl(PR_SET_TIMERSLACK, 1UL);  // by default a sleep is 50 us late, a tenth of a message at fabric rates
+  ::prctl(PR_SET_TIMERSLACK, 1UL);  // by default a sleep is 50 us late, which is a tenth of a message at
+                                    // fabric rates
   while (!stopping_.load() && !core_.failed())
     if (!step()) sleep();
   if (const auto error = core_.error();
-      error && !lane_->closed()) {  // the other side receives the reason before it is over
+      error && !lane_->closed()) {  // the other side receives the reason before the lane closes
     LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kAbortToken);
     while (!stopping_.load() && !lane_->closed())
@@ -175,7 +176,7 @@ void SendLane::pop_dirty() {
     return;
   }
   queue_.pop();
-  if (queue_.size() == queue_.capacity() / 2) core_.notify();  // a scan that found it full goes on
+  if (queue_.size() == queue_.capacity() / 2) core_.notify();  // a scan that found the queue full continues
 }
 
 std::uint64_t SendLane::length_of(const DirtyChunk& chunk) const {
@@ -198,7 +199,7 @@ bool SendLane::fill_slots() {
   return filled;
 }
 
-// As many of the waiting chunks as one message takes. False if there was none.
+// Fills the slot with as many of the waiting chunks as one message takes. Returns false if there were none.
 Result<bool> SendLane::fill(Slot& slot) {
   StagedMessage& message = slot.message;
   message.count = 0;
@@ -228,13 +229,14 @@ Result<bool> SendLane::fill(Slot& slot) {
   slot.sequence = ++sequence_;
   auto ordered = enqueue_copies(slot);
   if (!ordered) core_.device.api().cuStreamSynchronize(stream_);
-  workers_.submit(*this, next_fill_);  // also after an error: there the chunks' regions are left
+  workers_.submit(*this, next_fill_);  // submitted also after an error, because the worker releases the
+                                       // chunks' regions
   CKPT_TRYV(std::move(ordered));
   return true;
 }
 
-// Neighbours in memory are copied in one piece, but not across regions: one copy must stay within one
-// allocation.
+// Enqueues the copies. Chunks that are adjacent in memory are copied together, but not across regions: one
+// copy must stay within one allocation.
 Result<void> SendLane::enqueue_copies(Slot& slot) {
   const DriverApi& api = core_.device.api();
   const StagedMessage& message = slot.message;
@@ -262,7 +264,7 @@ Result<void> SendLane::enqueue_copies(Slot& slot) {
   return ok();
 }
 
-// Coding thread.
+// Runs on a coding thread.
 void SendLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
   if (auto staged = stage(slot, worker); !staged) core_.fail(staged.error());
@@ -276,7 +278,7 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
   for (std::uint32_t i = 0; i < message.count; ++i) message.chunks[i].region->leave();
   if (copied != CUDA_SUCCESS) return cuda_error(core_.device.api(), copied, "cuEventSynchronize");
   std::byte* from = slot.staging.memory().data();
-  std::byte* to = from;  // behind `from` once a chunk has turned out to be zero
+  std::byte* to = from;  // falls behind `from` once a chunk has turned out to be zero
   std::uint32_t marks = 0;
   for (std::uint32_t i = 0; i < message.count; ++i) {
     DirtyChunk& chunk = message.chunks[i];
@@ -286,7 +288,7 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
     const track::Fingerprint zeroes = zero_chunk(length);
     if (!chunk.zero) {
       message.staged[i] = fingerprint(message, i, {from, length});
-      chunk.zero = message.staged[i] == zeroes;  // what was not scanned, or has become zero since
+      chunk.zero = message.staged[i] == zeroes;  // the chunk was not scanned, or has become zero since
       if (!chunk.zero && to != from) std::memmove(to, from, length);
       from += length;
     }
@@ -340,7 +342,7 @@ bool SendLane::ship_oldest() {
   return true;
 }
 
-// Whether so many bytes may leave now; if not, the lane wakes when they may.
+// Returns whether this many bytes may be sent now. If not, the lane wakes when they may be sent.
 bool SendLane::admit(std::uint64_t bytes) {
   const Nanos now = now_ns();
   const Nanos at = core_.limiter.admit(bytes, now);
@@ -375,7 +377,7 @@ Result<void> SendLane::transmit(Slot& slot) {
   return ok();
 }
 
-// Sends posted messages, at most kControlInFlight at a time; the rest wait for an on_sent.
+// Sends posted messages, at most kControlInFlight at a time. The rest wait for an on_sent.
 bool SendLane::send_control() {
   if (!has_control_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
@@ -396,7 +398,7 @@ bool SendLane::send_control() {
 bool SendLane::send_pieces() {
   if (!has_blob_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
-  if (!posted_.empty()) return false;  // a manifest comes after the drops that it stands on
+  if (!posted_.empty()) return false;  // a manifest comes after the drops on which it depends
   // A plan does not wait for the host state.
   return send_piece(blob_) || send_piece(host_state_);
 }
@@ -409,7 +411,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
   const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
   const bool grows = blob.most != 0;
   if (grows && blob.bytes.size() - outgoing.offset <= most)
-    return false;  // the last piece must know that it is
+    return false;  // the last piece must know that it is the last
   const std::span<const std::byte> piece =
       blob.bytes.subspan(outgoing.offset, std::min<std::size_t>(most, blob.bytes.size() - outgoing.offset));
   if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;
@@ -432,7 +434,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
   return true;
 }
 
-// Whether that was the last one of the blob.
+// Handles a sent piece. Returns whether it was the last piece of the blob.
 bool SendLane::piece_sent(Outgoing& outgoing) {
   const Blob& blob = outgoing.blob;
   CKPT_CHECK(outgoing.in_flight > 0, "no more pieces of a blob leave than were given to the lane");
@@ -539,7 +541,8 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
   return ok();
 }
 
-// ENG-1: what the target computed from its own memory must be what left here, and that is what it holds.
+// Checks the acknowledgement (ENG-1). The fingerprint that the target computed from its own memory must equal
+// the sent one. It then describes the target's content.
 void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
   std::uint64_t good_bytes = 0;
   std::uint32_t good = 0;

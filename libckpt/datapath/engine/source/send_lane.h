@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One lane of the sender with its thread. It takes dirty chunks from its queue and orders their copies from
-// the device into pinned slots. It sends the messages that the coding threads have staged, and judges the
+// the device into pinned slots. It sends the messages that the coding threads have staged, and checks the
 // acknowledgements. Internal to the engine.
 //
 //   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and
@@ -28,11 +28,11 @@ namespace ckpt::engine {
 
 struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
-  // Host state stays valid until SenderCore's host_state_sent event, after an error until the lane's end.
-  // Bytes of other types are copied.
+  // The bytes of the blob. Host state must stay valid until SenderCore's host_state_sent event or, after an
+  // error, until the lane's end. Bytes of other types are copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
-  std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
+  std::uint64_t most = 0;  // the maximum total size, if blob_grew() adds more; 0 if `bytes` is everything
 };
 
 class SendLane final : private transport::LaneHandler, private WorkHandler {
@@ -41,22 +41,22 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
                                                   transport::Transport& transport, const std::string& address,
                                                   const transport::SessionToken& token,
                                                   std::vector<StagingSlot> slots);
-  ~SendLane() override;  // after stop() and the end of the pool
+  ~SendLane() override;  // must run after stop() and the end of the pool
   void stop();           // ends the thread and closes the lane
 
-  // Any thread; the queue has one producer.
+  // Returns the queue. Any thread may call it, but the queue has one producer.
   [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
   void wake() noexcept { lane_->wake(); }
   void post(const LaneBuffer& message);
-  // One plan or manifest at a time, and beside it one host state.
+  // Sends one plan or manifest at a time, and concurrently one host state.
   void send_blob(const Blob& blob);
-  // Host state has grown: `bytes` is all of it so far, at the same place. With `is_whole` it is the rest, and
-  // longer than at the call before.
+  // Notes that the host state has grown: `bytes` is all of it so far, at the same place. With `is_whole` it
+  // is complete, and longer than at the previous call.
   void host_state_grew(std::span<const std::byte> bytes, bool is_whole);
-  // So much of the host state was given to the transport.
+  // Returns the bytes of the host state that were passed to the transport.
   [[nodiscard]] std::uint64_t host_state_given() const noexcept { return host_given_.load(); }
-  void measure_clock();                    // answers by clock_measured
-  void calibrate(std::uint32_t messages);  // answers by calibrated, once
+  void measure_clock();                    // reports the result through clock_measured
+  void calibrate(std::uint32_t messages);  // reports the result through calibrated, once
 
  private:
   enum class State : std::uint8_t { kFree, kCopying, kStaged, kSent };
@@ -75,15 +75,15 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots);
   Result<void> create_device_objects();
 
-  // transport::LaneHandler
-  transport::SameHostMemory same_host_memory() override;  // in create(): all slots are free
+  // Overrides of transport::LaneHandler.
+  transport::SameHostMemory same_host_memory() override;  // called in create(), when all slots are free
   void on_open() override { core_.lane_opened(lane_->payload_access()); }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t token) override;
   void on_closed(const Error& error) override;
 
-  // Coding thread: the slot's copies are under way.
+  // Runs on a coding thread, after the slot's copies were enqueued.
   void work(std::size_t index, std::size_t worker) override;
   Result<void> stage(Slot& slot, std::size_t worker);
   [[nodiscard]] track::Fingerprint zero_chunk(std::uint64_t length) const;
@@ -119,28 +119,30 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   std::unique_ptr<transport::Lane> lane_;
   ChunkQueue<DirtyChunk> queue_;
   CUstream stream_ = nullptr;
-  std::deque<Slot> slots_;     // at fixed places
-  std::size_t next_fill_ = 0;  // slots are used in turn, so that messages leave in order
+  std::deque<Slot> slots_;     // slots at fixed addresses
+  std::size_t next_fill_ = 0;  // the next slot to fill; slots are used in turn, so that messages are sent in
+                               // order
   std::size_t next_ship_ = 0;
   std::uint32_t sequence_ = 0;
   std::vector<DirtyChunk> resend_;
   Nanos wake_at_ = 0;
 
-  // A blob on its way, piece by piece.
+  // A blob that is being sent piece by piece.
   struct Outgoing {
     Blob blob;
     std::uint64_t offset = 0;
     std::uint32_t in_flight = 0;
   };
 
-  std::mutex post_mutex_;  // posted_, the blobs and the copy when set
+  std::mutex post_mutex_;  // guards posted_, the blobs, and setting the copy
   std::deque<LaneBuffer> posted_;
   Outgoing blob_;  // a plan or manifest
   Outgoing host_state_;
-  std::vector<std::byte> blob_copy_;  // whose sender may be gone while a piece is under way, after an error
+  std::vector<std::byte> blob_copy_;  // a copy, because the blob's sender may end after an error while a
+                                      // piece is in flight
   std::atomic<bool> has_control_{false};
   std::size_t control_in_flight_ = 0;
-  std::atomic<bool> has_blob_{false};  // either
+  std::atomic<bool> has_blob_{false};  // a blob of either kind is set
   std::atomic<std::uint64_t> host_given_{0};
 
   std::atomic<std::uint32_t> pings_{0};

@@ -8,8 +8,8 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kCalibrationMessages = 16;                // per lane, at most
-constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
+constexpr std::uint32_t kCalibrationMessages = 16;                // the limit per lane
+constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // with fewer bytes a rate would be noise
 constexpr Nanos kMinDrainTime = 500'000;
 
 }  // namespace
@@ -72,7 +72,7 @@ std::size_t Sender::same_host_lanes(transport::PayloadAccess least) const {
 
 Sender::~Sender() {
   for (const auto& lane : lanes_) lane->stop();
-  workers_.reset();  // works on the lanes' slots
+  workers_.reset();  // ends the work on the lanes' slots
   lanes_.clear();
 }
 
@@ -101,7 +101,8 @@ void Sender::forgo_region(std::uint64_t id, std::uint64_t generation) {
 void Sender::drop_region(std::uint64_t id) {
   SourceRegion* region = core_->find_region(id);
   if (region == nullptr) return;
-  region->begin_drop();  // before the target: its answers for this region are void from here on
+  region->begin_drop();  // begins before the target drops the region, because its answers for the region are
+                         // void from here on
   forgo_region(id, region->get().generation);
   dispatch_->wake();
   region->finish_drop();
@@ -125,7 +126,7 @@ Result<std::uint64_t> Sender::measure_link() {
   return measured;
 }
 
-// Gives the codecs the link's rate, against which they weigh their work.
+// Passes the link's rate to the codecs, which compare their own rates with it.
 void Sender::set_link_rate() {
   if (!core_->codec) return;
   const std::uint64_t limit = core_->limiter.rate();
@@ -149,7 +150,7 @@ Result<RoundReport> Sender::run_round() {
     CKPT_TRY(sampled, scan_->sample(core_->live_regions()));
     if (sampled) {
       report.sampled_dirty_bytes = sampled->dirty_bytes;
-      // Copies slowed the round's own scan, if it made one.
+      // Copies slowed the round's own scan, if there was one.
       report.scan_ns = report.scan_ns == 0 ? sampled->scan_ns : std::min(report.scan_ns, sampled->scan_ns);
     }
   }
@@ -273,12 +274,12 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
   return report;
 }
 
-// Chunks that changed at the target after they were acknowledged: its memory is not sound, but one more time
-// is allowed.
+// Sends again the chunks that changed at the target after their acknowledgement. The target's memory is not
+// sound, but one more attempt is allowed.
 Result<void> Sender::resend_stale() {
   for (const ChunkId& stale : core_->take_stale()) {
     SourceRegion* region = core_->find_region(stale.region);
-    if (region == nullptr || region->get().generation != stale.generation) continue;  // gone since
+    if (region == nullptr || region->get().generation != stale.generation) continue;  // dropped since
     core_->mismatch(stale);
     DirtyChunk dirty;
     dirty.region = region;

@@ -16,16 +16,16 @@
 //   CKPT_TRY(root, sender->root());
 //   CKPT_TRY(verdict, sender->commit(manifest(root)));  // ENG-4: the target has compared the roots
 //
-// Codecs: the chooser gets the limit and the rate of measure_link(); until then kAuto sends raw or changed
-// blocks. Chunks are encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent
-// raw after they arrived wrong.
+// Codecs: the chooser gets the limit and the rate of measure_link(). Before that, kAuto sends raw or changed
+// blocks. Chunks are encoded for the link and checked by the fingerprint of their plain bytes (ENG-1). A
+// chunk that arrived wrong is sent raw.
 //
-// Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(),
-// set_bandwidth() and the counters are for any thread. Inside: one thread per lane, coding threads, and the
-// caller's thread scans. After an error every call returns it.
-// Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes
-// and releases all regions. Errors: kRefused (by the target), kCorrupt (a chunk arrived wrong three times,
-// roots differ), kUnavailable, kProtocol, kTimedOut, kAborted (cancelled), the driver's.
+// Threads: the calls above block and belong to one thread. Any thread may call drop_region(), cut_round(),
+// cancel(), set_bandwidth() and the counters. Inside, there is one thread per lane and there are coding
+// threads; the caller's thread scans. After an error every call returns the error. Ownership: Device,
+// StagingPool, Transport, hooks and observer outlive the sender. Its destructor closes the lanes and releases
+// all regions. Errors: kRefused (by the target), kCorrupt (a chunk arrived wrong three times, roots differ),
+// kUnavailable, kProtocol, kTimedOut, kAborted (canceled), the driver's.
 #pragma once
 
 #include <atomic>
@@ -47,75 +47,78 @@
 
 namespace ckpt::engine {
 
-// Measured on the software driver: 64 KiB costs no throughput (messages carry many chunks) and a job that
-// rewrites 2 % of its 4 KiB pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 %
-// with 1 MiB.
+// The default chunk size, measured on the software driver. 64 KiB costs no throughput, because messages carry
+// many chunks. A job that rewrites 2 % of its 4 KiB pages at random dirties 27 % of its chunks with 64 KiB,
+// 72 % with 256 KiB, 99 % with 1 MiB.
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
-// From so many chunks on a sample measures the time of a scan.
+// The number of chunks from which a sample measures the time of a scan.
 inline constexpr std::uint64_t kMinUnscannedChunks = 2048;
 
 struct SenderOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::vector<std::string> addresses;  // one lane each
+  std::vector<std::string> addresses;  // the addresses, for one lane each
   std::uint64_t chunk_bytes = kDefaultChunkBytes;
   std::uint64_t message_bytes = kSlotBytes;
-  bool near = false;         // the target's process is on this machine: it may read this one's memory
-  std::uint32_t coders = 0;  // threads that fingerprint and encode; 0 = chosen by the cores
-  std::uint32_t window = kDefaultWindow;  // messages per lane that wait for an acknowledgement
+  bool near = false;         // the target's process is on this machine and may read this process's memory
+  std::uint32_t coders = 0;  // the number of threads that fingerprint and encode; 0: chosen by the cores
+  std::uint32_t window = kDefaultWindow;  // the number of messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kAuto;
-  std::uint64_t shadow_memory_bytes = 0;  // for the last sent versions of chunks; 0 = no differences
-  double duty = 1.0;  // share of the GPU's time that scans and copies may take before the final round
-  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
+  std::uint64_t shadow_memory_bytes = 0;  // memory for the last sent versions of chunks; 0: no differences
+  double duty = 1.0;  // the share of the GPU's time that scans and copies may take before the final round
+  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // the most of a scan for which a drop waits
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
-  // New regions of so many chunks together are sent without a scan: it would only find that the target holds
-  // nothing of them. Not with a duty below 1, where scans pace the copies.
+  // New regions with this many chunks together are sent without a scan, which would only find that the target
+  // has nothing of them. This does not apply to a duty below 1, where scans pace the copies.
   std::uint64_t min_unscanned_chunks = kMinUnscannedChunks;
-  Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
+  Nanos answer_timeout = 30'000'000'000;  // the time for the target to connect, to check the plan, and to
+                                          // verify
   FaultHooks* hooks = nullptr;
   SenderObserver* observer = nullptr;
 };
 
-// How long a scan of the target's memory counts as the scan of the handover.
+// The time for which a scan of the target's memory counts as the scan of the handover.
 inline constexpr Nanos kVerifyHolds = 2'000'000'000;
 
 struct RoundReport {
   std::uint32_t round = 0;
   std::uint64_t state_bytes = 0;
-  std::uint64_t dirty_bytes = 0;  // found by this round's scan
+  std::uint64_t dirty_bytes = 0;  // the dirty bytes found by this round's scan
   std::uint64_t sent_bytes = 0;
   std::uint64_t wire_bytes = 0;
   Nanos begin_ns = 0;
   Nanos scan_end_ns = 0;
-  Nanos scan_ns = 0;        // the scan's own time, without that in which the lanes held it up
-  Nanos end_ns = 0;         // the last acknowledgement
-  Nanos first_copy_ns = 0;  // 0: nothing was dirty
-  // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few for a rate.
+  Nanos scan_ns = 0;        // the scan's own time, without the time for which the lanes delayed it
+  Nanos end_ns = 0;         // the time of the last acknowledgement
+  Nanos first_copy_ns = 0;  // 0 if nothing was dirty
+  // The rate of wire bytes while only sending (the scan is done, or delayed by full lanes); 0 if there were
+  // too few bytes for a rate.
   double drain_bytes_per_second = 0;
-  double plain_bytes_per_second = 0;  // the same before encoding: the rate that estimates are made of
-  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: the state
-  // is too small for one.
+  double plain_bytes_per_second = 0;  // the rate before encoding while only sending, on which estimates are
+                                      // based
+  // After the first round: the bytes that have become dirty again, estimated by a sample (too high rather
+  // than too low). Without a value, the state is too small for a sample.
   std::optional<std::uint64_t> sampled_dirty_bytes;
-  bool cut = false;  // cut_round(): a part of the dirty chunks is left
+  bool cut = false;  // ended by cut_round(), so that a part of the dirty chunks is left
 };
 
-struct RoundProgress {  // any thread, any time
+struct RoundProgress {  // valid on any thread at any time
   std::uint32_t round = 0;
-  std::uint64_t found_bytes = 0;  // dirty, of this round so far
-  std::uint64_t acked_bytes = 0;  // of this round
-  std::uint64_t sent_bytes = 0;   // all rounds
+  std::uint64_t found_bytes = 0;  // the dirty bytes found in this round so far
+  std::uint64_t acked_bytes = 0;  // the acknowledged bytes of this round
+  std::uint64_t sent_bytes = 0;   // the sent bytes of all rounds
   std::uint64_t wire_bytes = 0;
   std::uint64_t resent_chunks = 0;
-  std::uint64_t host_state_bytes = 0;  // of the host state that grows, given to the lane
+  std::uint64_t host_state_bytes = 0;  // the bytes of the growing host state that were passed to the lane
 };
 
 struct Verdict {
-  Nanos sent_ns = 0;      // the manifest's last byte was given to the lane
-  Nanos heard_ns = 0;     // the answer came
-  Nanos compared_ns = 0;  // by the target's clock
+  Nanos sent_ns = 0;      // the time at which the manifest's last byte was passed to the lane
+  Nanos heard_ns = 0;     // the time at which the answer arrived
+  Nanos compared_ns = 0;  // the time of the comparison, by the target's clock
 };
 
 class Sender {
@@ -128,49 +131,53 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   Result<void> connect();
-  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory by this
-  // access, or a better one.
+  // Returns, after connect(), the number of lanes whose payloads the target reads from this process's memory
+  // by this access or a better one.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
-  // Again with the regions added since, before their add_region().
+  // Sends the plan. Call it again with the regions added since, before their add_region().
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(TransferRegion region);
-  // A region of a plan that will never be added: it was freed meanwhile.
+  // Gives up a region of a plan that is never added, because it was freed meanwhile.
   void forgo_region(std::uint64_t id, std::uint64_t generation);
-  // Returns once nothing here touches the region and its backing is released (ENG-7). Unknown ids are fine.
+  // Drops a region. Returns once nothing here uses the region and its backing is released (ENG-7). Unknown
+  // ids are ignored.
   void drop_region(std::uint64_t id);
 
-  // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a
-  // round.
+  // Measures a plain stream over the same lanes, in bytes per second. Returns the limit itself while one is
+  // set. Do not call it during a round.
   Result<std::uint64_t> measure_link();
   Result<ClockOffset> measure_clock();
 
   Result<RoundReport> run_round();
-  // The running round (and every later run_round()) ends as soon as the messages in flight have arrived: the
-  // final one comes.
+  // Ends the running round (and every later run_round()) as soon as the messages in flight have arrived,
+  // since the final round comes next.
   void cut_round();
-  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and chunks of later rounds
-  // as they arrive. Between rounds; wait_verified() must have returned before the next round but one, and
-  // before the next begin_verify(). The final round begins with a scan of the target unless there was one
-  // within kVerifyHolds. Where host state was announced, the target answers once it has memory for it, or
-  // after some seconds.
+  // Begins the verification of ENG-4 before the pause (docs/adr/0005): the target scans all its content now,
+  // and chunks of later rounds as they arrive. Call it between rounds. wait_verified() must have returned
+  // before the next round but one, and before the next begin_verify(). The final round begins with a scan of
+  // the target unless there was one within kVerifyHolds. If host state was announced, the target answers once
+  // it has memory for the host state, or after some seconds.
   void begin_verify();
-  // False: it was cut_round() that ended it.
+  // Waits for the verification. Returns false if cut_round() ended the wait.
   Result<bool> wait_verified();
-  // After an error `host_state` may still be read, until this sender has gone.
+  // Runs the final round. After an error `host_state` may still be read until this sender is destroyed.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
-  // The same with host state that is still being made: `memory` (at a fixed place, as long) fills from its
-  // front as host_state_grew() reports. Returns when all of it has been sent.
+  // Runs the final round with host state that is still being made. `memory` (at a fixed place, with the same
+  // lifetime as in run_final()) fills from its front as host_state_grew() reports. Returns when all of it has
+  // been sent.
   Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> memory);
-  // Once, after announce_host_state(): what is there of it leaves beside the rounds, on the first lane. Without
-  // it that begins with the final round.
+  // Begins to send host state, once, after announce_host_state(). The available part is sent alongside the
+  // rounds, on the first lane. Without this call, sending begins with the final round.
   void begin_host_state(std::span<const std::byte> memory);
-  // Before or in the calls above: so much is there. `is_whole`: that is all, and more than at the call before.
-  // Any thread.
+  // Reports, before or during the calls above, how much host state is available. With `is_whole` it is
+  // complete, and longer than at the previous call. Any thread.
   void host_state_grew(std::uint64_t filled, bool is_whole);
-  // Once, any time before the final round: host state will come, so the target has memory ready for it.
+  // Announces host state, once, at any time before the final round, so that the target reserves memory for
+  // it.
   void announce_host_state(std::uint64_t most, std::uint64_t expected);
   Result<track::Fingerprint> root() const { return core_->root(); }
-  // `on_left` is called when the manifest has left and the answer has not come.
+  // Sends the manifest and waits for the answer. `on_left` is called when the manifest has been sent and the
+  // answer has not arrived.
   Result<Verdict> commit(std::span<const std::byte> manifest, const std::function<void()>& on_left = {});
 
   void set_bandwidth(std::uint64_t bytes_per_second);
@@ -180,9 +187,9 @@ class Sender {
   [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
 
  private:
-  // Host state that is being made: `memory` is empty until it is sent.
+  // Host state that is being made. `memory` is empty until it is sent.
   struct GrowingState {
-    std::mutex mutex;  // all of it
+    std::mutex mutex;  // guards all members
     std::span<const std::byte> memory;
     std::uint64_t filled = 0;
     bool is_whole = false;
@@ -203,7 +210,7 @@ class Sender {
   std::optional<LaneDispatch> dispatch_;
   std::unique_ptr<RoundScan> scan_;
   std::atomic<std::uint64_t> acked_before_{0};
-  Nanos verify_begun_ns_ = 0;  // 0: not yet
+  Nanos verify_begun_ns_ = 0;  // 0 if no verification has begun
   std::atomic<std::uint64_t> measured_link_{0};
 };
 

@@ -10,7 +10,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kMaxTimes = 3;  // a chunk that arrives wrong this often ends the session
+constexpr std::uint32_t kMaxTimes = 3;  // a chunk that arrives wrong this many times ends the session
 
 }  // namespace
 
@@ -91,7 +91,8 @@ Result<void> SenderCore::diff(const SourceRegion& region, std::span<const track:
                               std::uint32_t first, std::vector<std::uint32_t>& dirty) const {
   const std::lock_guard lock(map_mutex_);
   auto result = map_.diff(region.get().id, region.get().generation, scanned, first, dirty);
-  if (!result && result.error().code() == ErrorCode::kNotFound) return ok();  // dropped meanwhile
+  // the region was dropped meanwhile
+  if (!result && result.error().code() == ErrorCode::kNotFound) return ok();
   return result;
 }
 
@@ -107,7 +108,7 @@ void SenderCore::refresh_root() const {
 
 void SenderCore::forget(std::span<const DirtyChunk> chunks) {
   const std::lock_guard lock(map_mutex_);
-  for (const DirtyChunk& c : chunks)  // kNotFound: dropped meanwhile
+  for (const DirtyChunk& c : chunks)  // kNotFound means that the region was dropped meanwhile
     (void)map_.forget(c.region->get().id, c.region->get().generation, c.chunk);
 }
 

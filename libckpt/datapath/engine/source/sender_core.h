@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the sender's threads share: regions, the sent map, outstanding chunks, counters, and the
-// first error. Internal to the engine; the public face is sender.h.
+// first error. Internal to the engine; sender.h is the public interface.
 //
 // Threads: any, unless stated otherwise. Locks are taken once per message (up to 32 chunks) or slice, never
-// per chunk.
-// Ownership: SourceRegions live as long as the core; only their backing is released when they are dropped.
+// per chunk. Ownership: SourceRegions exist as long as the core. Only their backing is released when they are
+// dropped.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ namespace ckpt::engine {
 
 class SourceCodec;
 
-// A region at the source. A thread that reads its memory is a user meanwhile; a drop waits until there is
-// none.
+// A region at the source. A thread that reads the region's memory is a user of it, and a drop waits until
+// there are no users.
 class SourceRegion {
  public:
   SourceRegion(TransferRegion region, std::uint64_t chunk_bytes, ChunkHistory history)
@@ -46,17 +46,18 @@ class SourceRegion {
   [[nodiscard]] const TransferRegion& get() const noexcept { return region_; }
   [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
   [[nodiscard]] bool dropped() const noexcept { return dropped_.load(); }
-  // Whether no round has looked at it yet: the target holds nothing of it. Of the sender's caller only.
+  // Returns whether no round has scanned the region yet, so that the target has nothing of it. For the
+  // sender's caller only.
   [[nodiscard]] bool unseen() const noexcept { return unseen_; }
   void seen() noexcept { unseen_ = false; }
-  // The history of its chunks; each chunk is for the thread that has it under way (history.h).
+  // Returns the history of its chunks. Each chunk belongs to the thread that handles it (history.h).
   [[nodiscard]] ChunkHistory& history() noexcept { return history_; }
-  // False once it is dropped: do not touch its memory.
+  // Enters the region. Returns false once the region is dropped: do not use its memory then.
   [[nodiscard]] bool enter() noexcept;
   void leave() noexcept;
-  // From here on enter() fails.
+  // Begins a drop. From now on enter() fails.
   void begin_drop() noexcept { dropped_.store(true); }
-  // Returns when the last user has left, and releases the memory.
+  // Waits until the last user has left, and then releases the memory.
   void finish_drop();
 
  private:
@@ -68,21 +69,22 @@ class SourceRegion {
   bool unseen_ = true;
 };
 
-// One chunk that the target does not hold, on its way from the scan to a lane.
+// A chunk that the target does not have, on its way from the scan to a lane.
 struct DirtyChunk {
   SourceRegion* region = nullptr;
   std::uint32_t chunk = 0;
-  bool zero = false;           // as scanned or staged: sent as an order, without a payload
-  bool raw = false;            // it arrived wrong: without an encoding this time
-  track::Fingerprint scanned;  // none: not scanned, since the target holds nothing of the region
+  bool zero = false;  // zero when scanned or staged, so that it is sent as an order without a payload
+  bool raw = false;   // the chunk arrived wrong and is sent without an encoding this time
+  track::Fingerprint scanned;  // unset if the chunk was not scanned, since the target has nothing of the
+                               // region
 };
 
 struct ClockOffset {
-  Nanos offset = 0;       // target's clock minus ours
-  Nanos uncertainty = 0;  // half the fastest round trip
+  Nanos offset = 0;       // target's clock minus source's clock
+  Nanos uncertainty = 0;  // half the fastest round-trip time
 };
 
-// A mismatch that was found and repaired by sending again.
+// A mismatch that was found and repaired by sending the chunk again.
 struct MismatchEvent {
   ChunkId chunk;
   std::uint32_t times = 0;
@@ -91,14 +93,15 @@ struct MismatchEvent {
 class SenderObserver {
  public:
   virtual ~SenderObserver() = default;
-  virtual void on_mismatch(const MismatchEvent&) {}  // a lane's thread, or the one in run_final()
-  virtual void on_failed(const Error&) {}            // once, any thread
+  virtual void on_mismatch(const MismatchEvent&) {}  // called on a lane's thread, or on the thread in
+                                                     // run_final()
+  virtual void on_failed(const Error&) {}            // called once, on any thread
 };
 
 struct SenderCounters {
-  std::atomic<std::uint64_t> sent_bytes{0};   // chunks before encoding
-  std::atomic<std::uint64_t> wire_bytes{0};   // after encoding, headers included
-  std::atomic<std::uint64_t> acked_bytes{0};  // of sent_bytes
+  std::atomic<std::uint64_t> sent_bytes{0};   // the chunks' bytes before encoding
+  std::atomic<std::uint64_t> wire_bytes{0};   // the bytes after encoding, including headers
+  std::atomic<std::uint64_t> acked_bytes{0};  // the acknowledged part of sent_bytes
   std::atomic<std::uint64_t> drained_wire_bytes{0};
   std::atomic<std::uint64_t> resent_chunks{0};
 };
@@ -113,31 +116,33 @@ class SenderCore {
   const Device& device;
   const SessionIdentity id;
   const std::uint64_t chunk_bytes;
-  const std::uint64_t message_bytes;  // payload of one kChunks
+  const std::uint64_t message_bytes;  // the payload of one kChunks
   const std::shared_ptr<const track::TrackKernels> kernels;
   FaultHooks* const hooks;
   const track::Fingerprint zero_chunk;
-  bool near = false;                   // set before the lanes: SenderOptions::near
-  std::unique_ptr<SourceCodec> codec;  // set before the first region; none: everything raw
+  bool near = false;                   // the value of SenderOptions::near, set before the lanes exist
+  std::unique_ptr<SourceCodec> codec;  // set before the first region; if empty, everything is sent raw
   RateLimiter limiter;
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};
-  std::atomic<std::uint64_t> calibrated_bytes{0};  // acknowledged, of measure_link()
-  std::atomic<bool> cut{false};  // this round ends early: queued chunks are dropped, those in flight arrive
+  std::atomic<std::uint64_t> calibrated_bytes{0};  // the acknowledged bytes of measure_link()
+  std::atomic<bool> cut{false};  // this round ends early: queued chunks are dropped, and chunks in flight
+                                 // arrive
 
   // ---- regions and the sent map
   Result<SourceRegion*> add_region(TransferRegion region);
-  SourceRegion* find_region(std::uint64_t id) const;  // nullptr: none, or dropped
+  SourceRegion* find_region(std::uint64_t id) const;  // returns nullptr for an unknown or dropped region
   void forget_region(const SourceRegion& region);
   std::vector<SourceRegion*> live_regions() const;
   [[nodiscard]] std::uint64_t state_bytes() const;
   Result<void> diff(const SourceRegion& region, std::span<const track::Fingerprint> scanned,
                     std::uint32_t first, std::vector<std::uint32_t>& dirty) const;
   Result<track::Fingerprint> root() const;
-  void refresh_root() const;  // between rounds: so much less at the switch
-  // A message with these chunks is about to leave: the target's content of them is unknown until its answer.
+  void refresh_root() const;  // runs between rounds, to shorten the work at the switch
+  // Forgets the target's content of these chunks, because a message with them is about to be sent. The
+  // content is unknown until the answer arrives.
   void forget(std::span<const DirtyChunk> chunks);
-  // Enters the target's fingerprints; nothing for regions dropped meanwhile.
+  // Stores the target's fingerprint. Does nothing for a region that was dropped meanwhile.
   void acknowledge(const DirtyChunk& chunk, const track::Fingerprint& from_target);
   class MapLock {
    public:
@@ -147,7 +152,7 @@ class SenderCore {
     std::lock_guard<std::mutex> lock_;
   };
 
-  // Counts a mismatch of this chunk and reports it; fails the session at the third.
+  // Counts and reports a mismatch of this chunk. Fails the session at the third one.
   void mismatch(const ChunkId& chunk);
 
   // ---- outstanding chunks
@@ -155,30 +160,30 @@ class SenderCore {
   void finish(std::uint64_t chunks);
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return outstanding_.load(); }
 
-  // ---- events: state changes that a blocked caller waits for
+  // ---- events: state changes for which a blocked caller waits
   void lane_opened(transport::PayloadAccess payload_access);
   void answer(LaneMessage kind, const VerdictRecord& record, std::string text);
   void scan_done();
-  // kProtocol: there is no such chunk. Those of regions that have gone are passed over.
+  // Notes a stale chunk. Returns kProtocol if there is no such chunk. Chunks of dropped regions are skipped.
   Result<void> stale(const AckRecord& record);
   std::set<ChunkId> take_stale();
-  // Open ones that are as near as that.
+  // Returns the number of open lanes with at least this access.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   void blob_sent();
   void host_state_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();
-  void notify();  // something that an until() condition reads has changed
+  void notify();  // signals that a value has changed that an until() condition reads
   void fail(const Error& error);
   [[nodiscard]] bool failed() const noexcept { return failed_.load(); }
   [[nodiscard]] std::optional<Error> error() const;
 
   struct Events {
     std::uint32_t open_lanes = 0;
-    std::array<std::uint32_t, 3> by_nearness{};  // of those
+    std::array<std::uint32_t, 3> by_nearness{};  // the open lanes by their payload access
     bool scan_done = false;
-    bool blob_sent = false;        // a plan or manifest
-    bool host_state_sent = false;  // all of it
+    bool blob_sent = false;        // a plan or manifest was sent
+    bool host_state_sent = false;  // all of the host state was sent
     std::uint32_t calibrated = 0;
     std::optional<ClockOffset> clock;
     std::optional<std::pair<VerdictRecord, std::string>> plan_answer;
@@ -193,24 +198,25 @@ class SenderCore {
     const std::lock_guard lock(event_mutex_);
     return events_;
   }
-  // Blocks until `condition(events)`, or an error, or the deadline (kTimedOut with `what`; 0 = none).
+  // Blocks until `condition(events)` is true, an error occurs, or the deadline passes (kTimedOut with `what`;
+  // 0 means no deadline).
   template <class Condition>
   Result<void> until(Condition condition, Nanos timeout, const char* what);
 
  private:
   SenderObserver* observer_;
-  mutable std::mutex map_mutex_;  // map_
+  mutable std::mutex map_mutex_;  // guards map_
   track::SentMap map_;
-  mutable std::mutex region_mutex_;  // regions_
+  mutable std::mutex region_mutex_;  // guards regions_
   std::vector<std::unique_ptr<SourceRegion>> regions_;
   std::atomic<std::uint64_t> outstanding_{0};
   std::atomic<bool> failed_{false};
 
-  mutable std::mutex event_mutex_;  // everything below
+  mutable std::mutex event_mutex_;  // guards all members below
   std::condition_variable event_;
   Events events_;
   std::optional<Error> error_;
-  std::set<ChunkId> stale_;  // no more than there are chunks
+  std::set<ChunkId> stale_;  // contains at most the number of chunks
   std::map<ChunkId, std::uint32_t> mismatches_;
 };
 

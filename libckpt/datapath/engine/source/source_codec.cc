@@ -9,7 +9,7 @@
 namespace ckpt::engine {
 namespace {
 
-// The target writes each run of changed blocks with a copy of its own.
+// The cost of a copy: the target writes each run of changed blocks with a separate copy.
 constexpr Nanos kCopyCost = 4'000;
 constexpr std::size_t kMaxMaskWords = codec::block_mask_words(track::kMaxChunkBytes);
 
@@ -42,7 +42,7 @@ void SourceCodec::set_link_rate(std::uint64_t bytes_per_second) noexcept {
 }
 
 void SourceCodec::observe(std::uint64_t plain_bytes, Nanos time) noexcept {
-  // Where the chooser would not encode, or nothing can be encoded, both are the same and a trial costs
+  // If the chooser would not encode, or nothing can be encoded, both choices are equal and a trial costs
   // nothing.
   if (mode_ == codec::CodecMode::kAuto)
     trial_.observe(plain_bytes, time, link_rate_.load(std::memory_order_relaxed));
@@ -52,7 +52,7 @@ void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32
   const std::span<std::byte> buffer(message.encoded.get(), kSlotBytes);
   std::size_t in = 0;
   std::size_t out = 0;
-  bool any = false;  // until the first encoded chunk the payload is the slot itself
+  bool any = false;  // before the first encoded chunk, the payload is the slot itself
   for (std::uint32_t i = 0; i < message.count; ++i) {
     if (message.chunks[i].zero) {
       message.codes[i] = {codec::Encoding::kZero, 0};
@@ -61,7 +61,8 @@ void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32
     }
     const std::span<const std::byte> plain = message.plain.subspan(in, message.length(i, chunk_bytes_));
     auto code = encode_chunk(message, i, plain, buffer.subspan(out), *coders_[worker], round);
-    if (code && !any) std::memcpy(buffer.data(), message.plain.data(), in);  // what came before is as it was
+    // the earlier chunks are unencoded
+    if (code && !any) std::memcpy(buffer.data(), message.plain.data(), in);
     any = any || code.has_value();
     if (!code) {
       code = StagedMessage::Code{codec::Encoding::kRaw, static_cast<std::uint32_t>(plain.size())};
@@ -74,7 +75,7 @@ void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32
   message.payload = any ? std::span<const std::byte>(buffer.first(out)) : message.plain.first(in);
 }
 
-// nullopt: as it is.
+// Encodes a chunk. Returns nullopt if the chunk is sent unencoded.
 std::optional<StagedMessage::Code> SourceCodec::encode_chunk(const StagedMessage& message,
                                                              std::uint32_t index,
                                                              std::span<const std::byte> plain,
@@ -105,7 +106,7 @@ std::optional<StagedMessage::Code> SourceCodec::encode_chunk(const StagedMessage
   return code;
 }
 
-// The blocks whose marks are not those of what the target holds, if that is worth its copies there.
+// Encodes the blocks whose marks differ from the target's, if that is worth the copies at the target.
 std::optional<std::size_t> SourceCodec::encode_changed(const StagedMessage& message, std::uint32_t index,
                                                        std::span<const std::byte> plain,
                                                        std::span<std::byte> out) const noexcept {

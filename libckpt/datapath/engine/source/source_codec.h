@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the source makes messages shorter (docs/design.md §5 "Codecs"). Each staged chunk is sent as the blocks
-// that changed, byte planes, the difference to the version sent last, or as it is. Internal to the engine;
-// there is none where --codec is raw.
+// The encoding of messages at the source (docs/design.md §5 "Codecs"). Each staged chunk is sent as changed
+// blocks, byte planes, the difference to the version sent last, or unencoded. Internal to the engine; it does
+// not exist with --codec raw.
 //
-// Threads: encode() on coding threads, one message and one `worker` at a time each. acknowledged(), wrong()
-// and unsent() on the lane that has the message; set_link_rate() on any; observe() on one. Nothing is
-// allocated after create(). Errors: create() only.
+// Threads: encode() runs on coding threads, with one message and one `worker` each at a time. The lane that
+// has the message calls acknowledged(), wrong() and unsent(). Any thread may call set_link_rate(), and one
+// thread observe(). Nothing is allocated after create(). Errors: create() only.
 #pragma once
 
 #include <atomic>
@@ -22,21 +22,21 @@ namespace ckpt::engine {
 
 class SourceCodec {
  public:
-  // kRaw: nullptr.
+  // Creates the codec. Returns nullptr for kRaw.
   static Result<std::unique_ptr<SourceCodec>> create(codec::CodecMode mode, std::uint64_t shadow_memory_bytes,
                                                      std::uint64_t chunk_bytes, std::size_t workers);
 
   [[nodiscard]] ChunkHistory history(std::uint64_t region_bytes) const;
   void set_link_rate(std::uint64_t bytes_per_second) noexcept;
-  // For the trial of encoding_trial.h; the thread that scans.
+  // Passes a measurement to the trial of encoding_trial.h. For the thread that scans.
   void observe(std::uint64_t plain_bytes, Nanos time) noexcept;
-  // Sets the message's encodings and payload. Its plain bytes and marks are there.
+  // Sets the message's encodings and payload. Its plain bytes and marks must already be set.
   void encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept;
-  // The target holds chunk `index` of the message.
+  // Notes that the target has chunk `index` of the message.
   static void acknowledged(const StagedMessage& message, std::uint32_t index) noexcept;
-  // The target holds other bytes: the record of the chunk is wrong.
+  // Notes that the target has other bytes, so the record of the chunk is wrong.
   static void wrong(const DirtyChunk& chunk) noexcept;
-  // Encoded, but it does not leave.
+  // Notes that an encoded message is not sent.
   static void unsent(const StagedMessage& message) noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message of chunks between the copy from the device and the link. Internal to the engine. Owned by a
-// lane's slot; made once.
+// A message of chunks between the copy from the device and the link. Internal to the engine. A lane's slot
+// owns it, and it is made once.
 #pragma once
 
 #include <array>
@@ -19,12 +19,13 @@ namespace ckpt::engine {
 struct StagedMessage {
   struct Code {
     codec::Encoding encoding = codec::Encoding::kRaw;
-    std::uint32_t bytes = 0;  // of the payload
+    std::uint32_t bytes = 0;  // the chunk's bytes in the payload
   };
-  // `with_codec`: there is a second buffer, and memory for marks.
+  // Makes a message. `with_codec` adds a second buffer, and memory for marks.
   explicit StagedMessage(bool with_codec)
       : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMaxChunks : 0),
-        encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}  // zeroed: it is there
+        // zeroed, so that its pages exist
+        encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}
 
   [[nodiscard]] std::uint32_t length(std::uint32_t index, std::uint64_t chunk_bytes) const {
     const DirtyChunk& chunk = chunks[index];
@@ -36,12 +37,12 @@ struct StagedMessage {
 
   std::uint32_t count = 0;
   std::array<DirtyChunk, kMaxChunks> chunks;
-  std::array<track::Fingerprint, kMaxChunks> staged;  // of the plain bytes
+  std::array<track::Fingerprint, kMaxChunks> staged;  // the fingerprints of the plain bytes
   std::array<Code, kMaxChunks> codes;
   std::array<std::uint32_t, kMaxChunks> first_mark{}, mark_counts{};
   std::vector<std::uint32_t> marks;
-  std::uint64_t plain_bytes = 0;       // of the chunks that are not zero, one after the other in the slot
-  std::span<const std::byte> plain;    // those
+  std::uint64_t plain_bytes = 0;       // the bytes of the nonzero chunks, which are consecutive in the slot
+  std::span<const std::byte> plain;    // the nonzero chunks in the slot
   std::span<const std::byte> payload;  // the bytes to send: `plain`, or in `encoded`
   std::unique_ptr<std::byte[]> encoded;
 };

@@ -11,16 +11,18 @@
 
 #include "libckpt/base/machine/memory_left.h"
 
-#ifndef MADV_POPULATE_WRITE  // Linux 5.14; older headers lack it
+#ifndef MADV_POPULATE_WRITE  // since Linux 5.14; older headers lack it
 #define MADV_POPULATE_WRITE 23
 #endif
 
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint64_t kStep = std::uint64_t{32} << 20;  // between two looks at whether it is still wanted
+constexpr std::uint64_t kStep = std::uint64_t{32} << 20;  // the size between two checks whether the memory is
+                                                          // still wanted
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // that stays with others on this machine
+constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // memory that is left to other processes on this
+                                                            // machine
 
 }  // namespace
 
@@ -76,8 +78,9 @@ void HostMemoryReservation::fill(std::uint64_t expected) {
   changed_.notify_all();
 }
 
-// In small pages, since the process takes small ones and the kernel gives those from its fragments first. In
-// large ones for what it then takes from whole blocks (docs/reports/host-memory.md).
+// Reserves memory in two page sizes. Small pages are reserved because the process takes small pages, which
+// the kernel allocates from its fragments first. Large pages are for memory that the process then takes from
+// whole blocks (docs/reports/host-memory.md).
 void HostMemoryReservation::hold(std::uint64_t small, std::uint64_t large) {
   void* const mapping =
       ::mmap(nullptr, small + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its
-// memory before the pause. As much again, or twice that where there is plenty, is held until the state is
-// whole. The process that is made of it takes that memory. So no pause waits while the kernel reclaims and
-// clears pages, or while a hypervisor finds them.
+// The place where the host state of a paused rank arrives at the target: a mapped memory file whose memory is
+// allocated before the pause. The same amount, or twice that if there is plenty, is reserved until the state
+// is complete. The process that is restored from the state uses that memory. No pause therefore waits while
+// the kernel reclaims and clears pages, or while a hypervisor finds pages.
 //
-// Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the
-// mapping lives as long as this object.
-// Errors: errno of the memory file. Memory that cannot be had ahead is no error: bytes that arrive then take
-// it page by page.
+// Threads: any; a separate thread fills and returns memory. Ownership: the caller owns the file after take();
+// the mapping exists as long as this object. Errors: errno of the memory file. Memory that cannot be reserved
+// is not an error: arriving bytes then allocate it page by page.
 #pragma once
 
 #include <chrono>
@@ -24,16 +23,17 @@
 namespace ckpt::engine {
 
 struct ReceivedHostState {
-  UniqueFd file;  // a memory file; none if bytes is 0
+  UniqueFd file;  // a memory file; empty if bytes is 0
   std::uint64_t bytes = 0;
 };
 
 class HostMemoryReservation {
  public:
-  static constexpr std::chrono::seconds kMaxFill{20};  // less than a source waits for an answer
+  static constexpr std::chrono::seconds kMaxFill{20};  // less than the time for which a source waits for an
+                                                       // answer
 
-  // `most`: the length of the file until take(); `expected` bytes of it, and up to twice as many for the
-  // process, get memory from now on.
+  // Makes a reservation. `most` is the length of the file until take(). `expected` bytes of it are allocated
+  // from now on, and up to twice as many for the process.
   static Result<std::shared_ptr<HostMemoryReservation>> create(std::uint64_t most, std::uint64_t expected);
   ~HostMemoryReservation();
   HostMemoryReservation(const HostMemoryReservation&) = delete;
@@ -42,12 +42,12 @@ class HostMemoryReservation {
   [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
 
-  // Until the memory is there, hurry() was called, or kMaxFill is over since create().
+  // Waits until the memory is allocated, hurry() was called, or kMaxFill has passed since create().
   void wait_until_filled();
-  // The job is paused: every wait_until_filled() returns at once, now and later.
+  // Ends all waits because the job is paused: every wait_until_filled() returns at once, now and later.
   void hurry();
-  // All `bytes` have arrived: the file gets that length for good, and memory held for the process is given
-  // back. Once.
+  // Ends the reservation when all `bytes` have arrived. The file gets that length permanently, and memory
+  // reserved for the process is returned. Call it once.
   Result<ReceivedHostState> take(std::uint64_t bytes);
 
  private:
@@ -62,7 +62,7 @@ class HostMemoryReservation {
   std::byte* memory_;
   const std::uint64_t most_;
   const std::chrono::steady_clock::time_point latest_ = std::chrono::steady_clock::now() + kMaxFill;
-  std::mutex mutex_;  // the three below
+  std::mutex mutex_;  // guards the three members below
   std::condition_variable changed_;
   bool filled_ = false;
   bool hurries_ = false;

@@ -13,8 +13,8 @@ namespace {
 constexpr Nanos kIdleWait = 1'000'000'000;
 constexpr std::uint64_t kAnswerToken = 0;
 constexpr std::uint64_t kPostedToken = 1;
-// The most posted messages in flight. A scan may find any number of stale chunks; the lane's places are for
-// acknowledgements, too.
+// The maximum number of posted messages in flight. A scan may find any number of stale chunks, and the lane
+// also needs places for acknowledgements.
 constexpr std::size_t kPostedInFlight = transport::kMaxInFlight / 4;
 
 }  // namespace
@@ -71,7 +71,7 @@ void ReceiveLane::run() {
     if (!step()) lane_->wait(kIdleWait);
   core_.device.api().cuStreamSynchronize(stream_);
   if (const auto error = core_.error();
-      error && !lane_->closed()) {  // the source receives the reason before it is over
+      error && !lane_->closed()) {  // the source receives the reason before the lane closes
     send_posted();
     LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kAnswerToken);
@@ -89,7 +89,7 @@ bool ReceiveLane::step() {
   return worked;
 }
 
-// Sends posted messages, at most kPostedInFlight at a time; the rest wait for an on_sent.
+// Sends posted messages, at most kPostedInFlight at a time. The rest wait for an on_sent.
 bool ReceiveLane::send_posted() {
   if (!has_posted_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
@@ -111,7 +111,7 @@ void ReceiveLane::on_sent(std::uint64_t token) {
   if (token == kPostedToken) --posted_in_flight_;
 }
 
-// Without that memory payloads are read into the slots.
+// Maps the source's staging memory. Without that memory, payloads are read into the slots.
 std::span<const std::byte> ReceiveLane::map_same_host(UniqueFd file, std::size_t bytes) {
   if (auto pinned = core_.pin_source_memory(std::move(file), bytes)) source_memory_ = *pinned;
   return source_memory_;
@@ -166,8 +166,8 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
 
 Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
   CKPT_TRY(header, parse(bytes));
-  // Only a message of chunks has a slot; payloads of others have another destination, which
-  // on_payload_begin() would have given.
+  // Only a message of chunks has a slot. Payloads of other messages have another destination, which
+  // on_payload_begin() would have returned.
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
     return Error(ErrorCode::kProtocol, "The source's mover sent in its staging memory what are no chunks");
@@ -176,8 +176,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
       return handle_chunks(header, bytes, payload);
     case LaneMessage::kCalibrate: {
       CKPT_TRY(index, slot_of(payload));
-      // The rate of the link is what bytes need to get here; where they stay, it is the rate at which they
-      // are read.
+      // The rate of the link is the rate at which bytes arrive here. If they stay at the source, it is the
+      // rate at which they are read.
       if (!staged_by_source(payload).empty() && payload.size() <= kSlotBytes)
         std::memcpy(slots_[index].staging.memory().data(), payload.data(), payload.size());
       free_.push_back(index);
@@ -207,15 +207,15 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
     case LaneMessage::kManifest:
       return handle_blob(header, bytes, payload.size());
     case LaneMessage::kAbort:
-      if (core_.is_verified()) return ok();  // the image is whole; what becomes of it is the agents' business
+      if (core_.is_verified()) return ok();  // the image is complete; the agents decide about its use
       return abort_error(bytes, header, "The source's mover");
     default:
       return Error(ErrorCode::kProtocol, "The source's mover sent a message that only a target sends");
   }
 }
 
-// The slot a payload lies in; a message with none here (zero orders only, or staged by the source) takes a
-// free one.
+// Returns the slot of a payload. A message without a payload here (only zero orders, or staged by the source)
+// takes a free slot.
 Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
   if (payload.empty() || !staged_by_source(payload).empty()) {
     if (free_.empty()) return Error(ErrorCode::kProtocol, "More messages than the window allows");
@@ -261,8 +261,8 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
 
 namespace {
 
-// Orders copies to the device, neighbours in one. flush() between regions: one copy must stay within one
-// allocation.
+// Orders copies to the device, with adjacent chunks in one copy. Call flush() between regions: one copy must
+// stay within one allocation.
 class Writes {
  public:
   Writes(const DriverApi& api, CUstream stream) : api_(api), stream_(stream) {}
@@ -294,7 +294,7 @@ class Writes {
 Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
                          std::span<const std::byte> encoded) {
   auto patch = codec::parse_blocks(encoded, placed.bytes);
-  if (!patch) return ok();  // its fingerprint will differ
+  if (!patch) return ok();  // the chunk's fingerprint will differ
   for (const codec::Piece& piece : *patch) {
     CKPT_TRYV(writes.add(placed.address + piece.offset, piece.bytes));
   }
@@ -303,7 +303,7 @@ Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
 
 }  // namespace
 
-// Writes what came, then fingerprints all chunks where they are.
+// Writes the received data, then fingerprints all chunks in device memory.
 Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder) {
   std::array<track::ChunkRange, kMaxChunks> ranges;
   std::uint32_t written = 0;
@@ -355,7 +355,7 @@ Result<void> ReceiveLane::tell_scattered(Slot& slot, CUstream stream) {
   return ok();
 }
 
-// Coding thread.
+// Runs on a coding thread.
 Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
   if (slot.decode) {
     CKPT_TRYV(decoder.begin({slot.places.data(), slot.header.count}));
@@ -365,7 +365,7 @@ Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
   return slot.batch->wait();
 }
 
-// Coding thread.
+// Runs on a coding thread.
 void ReceiveLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
   if (auto done = decode_and_wait(slot, *decoders_[worker]); !done) core_.fail(done.error());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the receiver with its thread. Payloads land in pinned slots, or stay where a source on this
+// One lane of the receiver with its thread. Payloads arrive in pinned slots, or stay where a source on this
 // machine has staged them. They are written to the device on the lane's stream, fingerprinted there, and
 // acknowledged. Internal to the engine. The source leaves staged chunks unchanged until the acknowledgement.
-// So a slot here is taken for each message under way even if it stays empty. Threads: everything on the
-// lane's own thread but post() and the functions marked "coding thread". One of those waits for the device,
-// so that the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
+// A slot is therefore taken here for each message in flight, even if the slot stays empty.
+// Threads: everything runs on the lane's own thread, except post() and the functions marked "coding thread".
+// A coding thread waits for the device, so that the link never does. A slot in busy_ belongs to a coding
+// thread until `done`. Errors go to ReceiverCore::fail().
 #pragma once
 
 #include <array>
@@ -26,9 +27,10 @@ namespace ckpt::engine {
 
 class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
  public:
-  // Messages other than chunks come on the first lane only, so that one thread works on them.
+  // The position of a lane. Messages other than chunks arrive on the first lane only, so that one thread
+  // handles them.
   enum class Place : std::uint8_t { kFirst, kOther };
-  // on_verify(round) is called on this thread and must not block.
+  // Creates a lane. on_verify(round) is called on this thread and must not block.
   static Result<std::unique_ptr<ReceiveLane>> create(Place place, ReceiverCore& core, WorkPool& workers,
                                                      transport::Transport& transport,
                                                      const transport::SessionToken& token,
@@ -36,9 +38,9 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                                                      std::vector<StagingSlot> slots,
                                                      std::span<const std::unique_ptr<Decoder>> decoders,
                                                      std::function<Result<void>(std::uint32_t)> on_verify);
-  ~ReceiveLane() override;  // after stop() and the end of the pool
+  ~ReceiveLane() override;  // must run after stop() and the end of the pool
   [[nodiscard]] std::string address() const { return lane_->address(); }
-  void post(const LaneBuffer& message);  // any thread
+  void post(const LaneBuffer& message);  // may be called on any thread
   void wake() noexcept { lane_->wake(); }
   void stop();  // ends the thread and closes the lane
 
@@ -52,9 +54,9 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::array<ChunkRecord, kMaxChunks> records;
     std::array<ReceiverCore::Placed, kMaxChunks> places;
     std::array<track::Fingerprint, kMaxChunks> fingerprints;
-    bool has_batch = false;        // something was written
-    bool decode = false;           // by the coding thread, which writes it, too
-    std::span<std::byte> payload;  // in the slot, or where the source has staged it
+    bool has_batch = false;        // data was written
+    bool decode = false;           // the coding thread decodes the chunks, and writes them, too
+    std::span<std::byte> payload;  // points into the slot, or to the source's staging memory
     std::atomic<bool> done{false};
   };
 
@@ -67,7 +69,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
         decoders_(decoders),
         on_verify_(std::move(on_verify)) {}
 
-  // transport::LaneHandler
+  // Overrides of transport::LaneHandler.
   std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override;
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                         std::size_t payload_bytes) override;
@@ -75,17 +77,17 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   void on_sent(std::uint64_t token) override;
   void on_closed(const Error& error) override;
 
-  void work(std::size_t index, std::size_t worker) override;  // coding thread
+  void work(std::size_t index, std::size_t worker) override;  // runs on a coding thread
 
   void run();
   bool step();
   bool send_posted();
-  // The header of a message that may come on this lane.
+  // Returns the header of a message that is allowed on this lane.
   [[nodiscard]] Result<LaneHeader> parse(std::span<const std::byte> bytes) const;
   Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
   Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
                              std::span<const std::byte> payload);
-  // On the lane's thread and stream, or with a decoder on its.
+  // Runs on the lane's thread and stream, or with a decoder on the decoder's.
   Result<void> scatter(Slot& slot, CUstream stream, Decoder* decoder);
   Result<void> decode_and_wait(Slot& slot, Decoder& decoder);
   Result<void> tell_scattered(Slot& slot, CUstream stream);
@@ -95,20 +97,20 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                            std::size_t payload_bytes);
   Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
   Result<std::size_t> slot_of(std::span<const std::byte> payload);
-  // The payload, writable, if it lies in the source's staging memory; else empty.
+  // Returns the payload, writable, if it is in the source's staging memory. Otherwise returns an empty span.
   [[nodiscard]] std::span<std::byte> staged_by_source(std::span<const std::byte> payload) const noexcept;
 
   const Place place_;
   ReceiverCore& core_;
   WorkPool& workers_;
-  std::span<const std::unique_ptr<Decoder>> decoders_;  // one for each coding thread
+  std::span<const std::unique_ptr<Decoder>> decoders_;  // one decoder for each coding thread
   std::function<Result<void>(std::uint32_t)> on_verify_;
   std::unique_ptr<transport::Lane> lane_;
   CUstream stream_ = nullptr;
-  std::span<std::byte> source_memory_;  // ReceiverCore's
-  std::deque<Slot> slots_;              // at fixed places
-  std::vector<std::size_t> free_;       // slots
-  std::vector<std::size_t> busy_;       // a coding thread has them
+  std::span<std::byte> source_memory_;  // the source's staging memory, which ReceiverCore owns
+  std::deque<Slot> slots_;              // slots at fixed addresses
+  std::vector<std::size_t> free_;       // the free slots
+  std::vector<std::size_t> busy_;       // the slots that a coding thread handles
   std::mutex post_mutex_;
   std::deque<LaneBuffer> posted_;
   std::atomic<bool> has_posted_{false};

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t kManyLanes = 4;
 
-// `wanted`, or as many as there are paths, cores and slots for; the rest of the staging memory is for other
-// migrations.
+// Returns `options.lanes`, or the number for which there are paths, cores and slots. The rest of the staging
+// memory is for other migrations.
 std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& staging, std::size_t coders) {
   if (options.lanes != 0) return options.lanes;
   const std::size_t slots = staging.free_slots();
@@ -67,9 +67,11 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
 Receiver::~Receiver() {
   if (scanner_) scanner_->cancel();
   core_->hurry();
-  for (const auto& lane : lanes_) lane->stop();  // a lane's thread starts the scan, which posts to a lane
+  for (const auto& lane : lanes_)
+    lane->stop();  // a lane's thread starts the scan, and the scan posts to a
+                   // lane
   if (scan_thread_.joinable()) scan_thread_.join();
-  workers_.reset();  // works on the lanes' slots
+  workers_.reset();  // ends the work on the lanes' slots
   lanes_.clear();
 }
 
@@ -110,7 +112,7 @@ Result<void> Receiver::scan(std::uint32_t round) {
           return Result<void>(ok());
         }));
   }
-  items_.clear();  // they keep regions that have been dropped
+  items_.clear();  // the items keep dropped regions alive
   core_->end_scan(begin, now_ns(), bytes);
   post_stale(round, stale);
   core_->wait_for_host_memory();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The target's half of a move (docs/design.md §5). It listens with one thread per lane, writes the chunks
-// that arrive, and answers with fingerprints of its own device memory. At the final round a thread of its own
-// scans all it holds (ENG-4).
+// that arrive, and answers with fingerprints of its own device memory. At the final round a separate thread
+// scans all of the target's content (ENG-4).
 //
 //   CKPT_TRY(receiver, Receiver::create(device, staging, transport, delegate, options));
 //   const auto addresses = receiver->addresses();  // the source's; everything else is a call of the delegate
 //
-// Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks
-// outlive it; its end closes the lanes and releases the regions. Errors: create(): the driver's, no staging
-// memory, no listener; later ones go to the delegate.
+// Threads: any thread may call addresses() and cancel(). Ownership: Device, StagingPool, Transport, delegate
+// and hooks outlive it; its destructor closes the lanes and releases the regions. Errors: create(): the
+// driver's, no staging memory, no listener. Later errors go to the delegate.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@
 
 namespace ckpt::engine {
 
-// Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane
-// uses the core; on two cores more lanes only push each other off them.
+// The default is two lanes, or four with at least four cores. A lane often waits for its peer to wake up, and
+// another lane then uses the core. On two cores, more lanes only preempt each other.
 inline constexpr std::uint32_t kMinLanes = 2;
 [[nodiscard]] std::uint32_t default_lanes() noexcept;
 
@@ -31,10 +31,12 @@ struct ReceiverOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory is too small for them
-  std::uint32_t paths = 1;  // that lanes go over in turn: then there are as many on each, if memory allows
-  std::uint32_t window = kDefaultWindow;  // at least the sender's
-  std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
+  std::uint32_t lanes = 0;  // 0: default_lanes(), or fewer if the staging memory is too small for them
+  std::uint32_t paths = 1;  // the number of paths that lanes use in turn; each path then has equally many
+                            // lanes, if memory allows that
+  std::uint32_t window = kDefaultWindow;  // at least the sender's window
+  std::uint32_t coders = 0;  // the number of threads that wait for the device and decode; 0: chosen by the
+                             // cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   std::uint64_t max_plan_bytes = std::uint64_t{64} << 20;
   std::uint64_t max_host_bytes = kMaxHostState;
@@ -61,7 +63,7 @@ class Receiver {
 
   std::unique_ptr<ReceiverCore> core_;
   std::unique_ptr<track::Scanner> scanner_;
-  std::vector<std::unique_ptr<Decoder>> decoders_;  // of the coding threads
+  std::vector<std::unique_ptr<Decoder>> decoders_;  // the decoders of the coding threads
   std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<ReceiveLane>> lanes_;
   std::vector<track::ChunkRange> ranges_;

@@ -93,7 +93,7 @@ void ReceiverCore::arrived(const LaneHeader& header, std::span<const ChunkRecord
     const std::uint32_t chunk = records[i].chunk;
     target.held[chunk] = fingerprints[i];
     target.known[chunk] = 1;
-    if (table_ && header.round >= verify_round_)  // kNotFound: the region was dropped meanwhile
+    if (table_ && header.round >= verify_round_)  // kNotFound means that the region was dropped meanwhile
       (void)table_->acknowledge(records[i].region, records[i].generation, chunk, fingerprints[i]);
   }
 }
@@ -171,15 +171,16 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
   const std::lock_guard lock(mutex_);
   IncomingBlob& blob = blob_of(header.type);
   if (record.offset == 0) {
-    if (blob.begun != blob.received) return {};  // a piece is still being received where this one would begin
+    if (blob.begun != blob.received) return {};  // an earlier piece is still being received
     auto begun = begin_blob(header.type, blob, record.total);
     if (!begun) return {};
   }
-  // It has become whole.
+  // The host state is now complete.
   if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
     blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
-  if (header.type == LaneMessage::kHostState && !host_memory_) return {};  // verified already
+  // the host state was already verified
+  if (header.type == LaneMessage::kHostState && !host_memory_) return {};
   blob.begun += bytes;
   std::byte* base = header.type == LaneMessage::kHostState ? host_memory_->memory() : blob.bytes.data();
   return {base + record.offset, bytes};
@@ -264,7 +265,7 @@ Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::
     const TransferRegion& region = target->region;
     CKPT_TRYV(table_->add_region(id, region.generation, region.bytes));
     for (std::uint32_t chunk = 0; chunk < target->known.size(); ++chunk) {
-      if (target->known[chunk] == 0) continue;  // it is yet to come and is fingerprinted then
+      if (target->known[chunk] == 0) continue;  // the chunk is yet to arrive and is fingerprinted then
 #if CKPT_WITHOUT_RULE == 4
       const bool scan = false;
 #else
@@ -301,7 +302,9 @@ void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const trac
   for (std::size_t i = 0; i < items.size(); ++i) {
     TargetRegion& target = *items[i].region;
     const std::uint32_t chunk = items[i].chunk;
-    if (target.arrived_round[chunk] >= verify_round_) continue;  // written since; fingerprinted on arrival
+    if (target.arrived_round[chunk] >= verify_round_)
+      continue;  // the chunk was written since and is
+                 // fingerprinted on arrival
     if (fingerprints[i] == target.held[chunk]) {
       (void)table_->acknowledge(target.region.id, target.region.generation, chunk, fingerprints[i]);
       continue;

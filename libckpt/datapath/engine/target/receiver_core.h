@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the receiver's threads share: the target's regions with their fingerprints, the table that
-// verifies the switch, incoming blobs, and the first error. Internal to the engine; the public face is
-// receiver.h.
+// verifies the switch, incoming blobs, and the first error. Internal to the engine; receiver.h is the public
+// interface.
 //
 // Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's
 // thread.
@@ -32,10 +32,10 @@
 
 namespace ckpt::engine {
 
-// Where the source's regions are here.
+// The places of the source's regions at the target.
 struct PlanPlaces {
   std::uint64_t chunk_bytes = 0;
-  std::vector<TransferRegion> regions;  // of this plan; earlier ones stay
+  std::vector<TransferRegion> regions;  // the regions of this plan; earlier regions stay
 };
 
 struct VerifiedReport {
@@ -55,29 +55,31 @@ class ReceiverDelegate {
   virtual ~ReceiverDelegate() = default;
   virtual Result<PlanPlaces> on_plan(std::span<const std::byte> plan) = 0;
   virtual void on_first_chunk() {}
-  // The source's job has freed it; the engine holds it until the work under way has ended.
+  // Reports that the source's job has freed a region. The engine holds the region until the work in progress
+  // has ended.
   virtual void on_dropped(std::uint64_t /*region*/) {}
   virtual void on_final() {}
-  // So much of the host state has arrived, in this memory. Each time more than before.
+  // Reports how much of the host state has arrived in this memory. Each call has more than the previous one.
   virtual void on_host_state(const std::shared_ptr<HostMemoryReservation>& /*memory*/,
                              std::uint64_t /*bytes*/) {}
-  // The roots are equal; the delegate judges the rest of the manifest. An error is a refusal.
+  // Runs when the roots are equal. The delegate checks the rest of the manifest. An error is a refusal.
   virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
                                    const ReceivedHostState& host_state) = 0;
   virtual void on_verified(const VerifiedReport& report, ReceivedHostState host_state) = 0;
   virtual void on_failed(
-      const Error&) = 0;  // once, any thread; also when the source is gone before it was verified
+      const Error&) = 0;  // called once, on any thread; also if the source disconnects before the target is
+                          // verified
 };
 
 struct TargetRegion {
   TransferRegion region;
-  std::vector<track::Fingerprint> held;      // as computed after the last write
-  std::vector<std::uint8_t> known;           // 0: never written, or being written
-  std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
+  std::vector<track::Fingerprint> held;      // the fingerprints as computed after the last write
+  std::vector<std::uint8_t> known;           // 0 if never written, or being written
+  std::vector<std::uint32_t> arrived_round;  // the round of the last message for the chunk
 };
 
-// A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet,
-// memory.
+// The limit of the source's staging memory, which uses less (agent: staging_bytes). Pinning takes time and,
+// for a file without allocated pages, memory.
 inline constexpr std::size_t kMaxSourceBytes = std::size_t{1} << 30;
 
 class ReceiverCore {
@@ -98,35 +100,34 @@ class ReceiverCore {
   FaultHooks* const hooks;
   ReceiverDelegate& delegate;
 
-  // The memory that the source stages in, if it is on this machine: pinned once, whichever lane brings the
-  // file. Stays as long as this does.
+  // Returns the source's staging memory, if the source is on this machine. The memory is pinned once,
+  // whichever lane receives the file, and stays pinned as long as this object exists.
   Result<std::span<std::byte>> pin_source_memory(UniqueFd file, std::size_t bytes);
 
   // ---- chunks
-  struct Placed {                          // one record of a message
-    std::shared_ptr<TargetRegion> region;  // null: gone
+  struct Placed {                          // the place of one record of a message
+    std::shared_ptr<TargetRegion> region;  // null if the region was dropped
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
     codec::Encoding encoding = codec::Encoding::kInvalid;
   };
-  // Judges the records of a kChunks message and finds their places. `places` has kMaxChunks entries. The
-  // chunks that have to be decoded fit into a slot together.
+  // Checks the records of a kChunks message and finds their places. `places` has kMaxChunks entries. All
+  // chunks that must be decoded fit into one slot together.
   Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
                      std::span<Placed> places);
-  // Written and fingerprinted.
+  // Notes that the chunks are written and fingerprinted.
   void arrived(const LaneHeader& header, std::span<const ChunkRecord> records, std::span<const Placed> places,
                std::span<const track::Fingerprint> fingerprints);
   void drop(const DropRecord& record);
 
-  // ---- blobs
-  // Host state will come: its memory is reserved now.
+  // ---- blobs Reserves memory for the announced host state.
   Result<void> reserve_host_memory(const HostMemoryRecord& wanted);
-  // After a scan: until that memory is there, the job is paused, or it takes too long (kMaxFill).
+  // Waits, after a scan, until that memory is allocated, the job is paused, or kMaxFill has passed.
   void wait_for_host_memory();
-  void hurry();  // every wait for it ends
+  void hurry();  // ends every wait for the host memory
   std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
                                         std::size_t bytes);
-  // Whether the blob is complete now.
+  // Returns whether the blob is now complete.
   Result<bool> blob_received(const LaneHeader& header, const BlobRecord& record, std::size_t bytes);
   void report_host_state();
   Result<void> accept_plan();
@@ -136,22 +137,22 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // The table begins, again if there was one: chunks of `round` or later are verified on arrival, all others
-  // have to be scanned and go into the two lists.
+  // Starts the table, again if there was one. Chunks of `round` or later are verified on arrival. All others
+  // must be scanned and are added to the two lists.
   Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                             std::vector<ScanItem>& items);
-  // The job is paused: no plans from here on.
+  // Begins the final round, in which the job is paused: no more plans are accepted.
   Result<void> begin_final(std::uint32_t round);
   void scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
                std::vector<AckRecord>& stale);
   void end_scan(Nanos begin, Nanos end, std::uint64_t bytes);
-  // The answer to the manifest; on a success the delegate has been called.
+  // The answer to the manifest. On success the delegate has been called.
   struct Answer {
     VerdictRecord record;
     std::string text;
   };
   Answer verify(const track::Fingerprint& root);
-  void verified();  // after the answer has left
+  void verified();  // called after the answer was sent
 
   void fail(const Error& error);
   [[nodiscard]] bool failed() const noexcept { return failed_.load(); }
@@ -164,7 +165,7 @@ class ReceiverCore {
     std::uint64_t begun = 0;
     std::uint64_t received = 0;
     bool complete = false;
-    std::vector<std::byte> bytes;  // plan and manifest
+    std::vector<std::byte> bytes;  // the bytes of plan and manifest
   };
   std::shared_ptr<TargetRegion> find(std::uint64_t id, std::uint64_t generation) const;
   Result<std::byte*> begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total);
@@ -177,10 +178,10 @@ class ReceiverCore {
   std::atomic<bool> failed_{false};
   std::atomic<bool> verified_{false};
 
-  mutable std::mutex mutex_;  // everything below
+  mutable std::mutex mutex_;  // guards all members below
   std::map<std::uint64_t, std::shared_ptr<TargetRegion>> regions_;
-  std::uint64_t chunk_bytes_ = 0;   // 0 = no plan yet
-  std::uint32_t verify_round_ = 0;  // the first that counts as verified on arrival; 0 = not yet
+  std::uint64_t chunk_bytes_ = 0;   // 0 if there is no plan yet
+  std::uint32_t verify_round_ = 0;  // the first round that counts as verified on arrival; 0: not yet
   bool final_ = false;
   bool first_chunk_seen_ = false;
   bool scan_ended_ = false;
@@ -188,10 +189,10 @@ class ReceiverCore {
   VerifiedReport report_;
   IncomingBlob plan_, manifest_, host_;
   ReceivedHostState host_state_;
-  std::shared_ptr<HostMemoryReservation> host_memory_;  // until it is verified
+  std::shared_ptr<HostMemoryReservation> host_memory_;  // set until the target is verified
   bool host_begun_ = false;
   std::optional<PinnedMemory> source_memory_;
-  std::uint64_t source_file_ = 0;  // its inode
+  std::uint64_t source_file_ = 0;  // the inode of the source's file
   std::optional<Error> error_;
 };
 

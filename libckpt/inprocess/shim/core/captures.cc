@@ -20,7 +20,7 @@ namespace {
 
 constexpr Nanos kSecond = 1'000'000'000;
 
-// Each side announces itself, then looks for the other. Both are futexes.
+// Each side announces itself and then checks for the other. Both counters are futexes.
 constinit std::atomic<std::uint32_t> g_open{0};
 constinit std::atomic<std::uint32_t> g_synchronizing{0};
 
@@ -44,7 +44,7 @@ struct KnownCaptures {
   pthread_key_t thread_key{};
 };
 
-// Takes out those of them that are meant.
+// Removes and returns the captures for which `meant` returns true.
 template <class Meant>
 std::vector<Known> take(Meant meant) noexcept;
 
@@ -96,7 +96,9 @@ void capture_ended() noexcept {
 void note_capture(const CaptureOrigin& origin) noexcept {
   KnownCaptures& known = known_captures();
   const unsigned long thread = thread_of(origin);
-  if (thread != 0) ::pthread_setspecific(known.thread_key, &known);  // only so that the key's destructor runs
+  if (thread != 0)
+    ::pthread_setspecific(known.thread_key, &known);  // set only so that the key's destructor
+                                                      // runs
   const std::lock_guard lock(known.mutex);
   known.all.push_back({origin, thread});
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many streams of the process are being captured into graphs. A synchronization of a context breaks a
-// capture on one of its streams, so the two exclude each other.
+// The number of the process's streams that are being captured into graphs. A synchronization of a context
+// breaks a capture on one of its streams, so the two exclude each other.
 //   capture_begins();
 //   if (driver_begins() != CUDA_SUCCESS) capture_ended();
 //
 //   const NoCapture none;
 //   if (none) cuCtxSynchronize(); else ask_by_other_means();
-// A capture also ends with its stream or its context. That of a thread's default stream ends with its thread.
-// So each open capture is known by its stream.
+// A capture also ends with its stream or its context. A capture of a thread's default stream ends with its
+// thread. Each open capture is therefore identified by its stream.
 // Threads: any. Errors: none. Ownership: none of the streams.
 #pragma once
 
@@ -18,23 +18,24 @@
 
 namespace ckpt::shim {
 
-// Before the driver is asked: waits for the synchronizations that have begun (what is submitted by then ends
-// by itself).
+// Announces a capture, before the driver is called. Waits for running synchronizations; work that was
+// submitted by then ends normally.
 void capture_begins() noexcept;
 void capture_ended() noexcept;
 
-// The stream that a capture has begun on. CU_STREAM_PER_THREAD: the calling thread's in this context.
+// The stream on which a capture has begun. CU_STREAM_PER_THREAD means the calling thread's stream in this
+// context.
 struct CaptureOrigin {
   CUstream stream = nullptr;
   CUcontext context = nullptr;
 };
-// After a begin that succeeded. Its end, however it comes about, then is the capture's.
+// Notes a capture after its begin succeeded. From now on, the end of the stream also ends the capture.
 void note_capture(const CaptureOrigin& origin) noexcept;
-// It has been ended; one that is not known (a stream that only took part) counts for nothing.
+// Notes that a capture has ended. An unknown capture (a stream that only took part) is ignored.
 void end_capture(const CaptureOrigin& origin) noexcept;
 
-// The captures that end with a stream or a context. Taken before the driver is asked to end it, since it may
-// give the handle out again at once; without ended() they go on.
+// The captures that end with a stream or a context. Make this object before the driver is called to end the
+// stream or context, since the driver may reuse the handle at once. Without ended() the captures remain open.
 class EndingCaptures {
  public:
   explicit EndingCaptures(CUstream stream) noexcept;
@@ -46,7 +47,7 @@ class EndingCaptures {
 
   struct Known {
     CaptureOrigin origin;
-    unsigned long thread = 0;  // of a thread's default stream; else 0
+    unsigned long thread = 0;  // the thread of a thread's default stream; otherwise 0
   };
 
  private:
@@ -54,11 +55,11 @@ class EndingCaptures {
 };
 
 [[nodiscard]] bool captures_open() noexcept;
-// Until there is none, or the deadline: false.
+// Waits until no capture is open. Returns false if the deadline has passed.
 [[nodiscard]] bool wait_for_captures(Nanos deadline) noexcept;
 
-// While it stands and is true, no capture is open and none begins. Its thread must not wait for the program
-// meanwhile.
+// A guard: while it exists and is true, no capture is open and none begins. Its thread must not wait for the
+// program meanwhile.
 class NoCapture {
  public:
   NoCapture() noexcept;

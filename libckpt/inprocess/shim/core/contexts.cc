@@ -68,7 +68,7 @@ Result<void> synchronize_primary(CUdevice device) {
 Result<void> synchronize_all() {
   int devices = 0;
   if (real().cuDeviceGetCount(&devices) != CUDA_SUCCESS)
-    return ok();  // before cuInit: nothing has been submitted
+    return ok();  // nothing has been submitted before cuInit
   for (int device = 0; device < devices; ++device) {
     CKPT_TRYV(synchronize_primary(device));
   }
@@ -89,8 +89,8 @@ Result<void> synchronize_all() {
   return ok();
 }
 
-// The driver's wait has no time limit, so it is a thread's; one that does not come back in time is left to
-// itself.
+// A synchronization on its own thread, because the driver's wait has no time limit. A thread that does not
+// return in time is abandoned.
 struct Synchronization {
   std::mutex mutex;
   std::condition_variable ended;
@@ -107,7 +107,8 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers run on the program's threads
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signal handlers run only on the program's
+                                                  // threads
   try {
     std::thread([synchronization] {
       Result<void> result = synchronize_all();
@@ -124,7 +125,7 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
   return synchronization;
 }
 
-// A hint at the work: a call of the program that waits for it, or for some of it, too.
+// Returns a hint about the work: a call of the program that also waits for all or part of it.
 std::string waits_too() {
   const char* call = gate().waiting_call();
   return call == nullptr ? "" : std::string("; the program waits for it in ") + call;
@@ -145,7 +146,8 @@ Result<void> synchronize_within(Nanos timeout) {
   return *current->result;
 }
 
-// A capture that the program is in would not survive the synchronization, so it is let go on until its end.
+// Closes the gate between captures. A running capture of the program would not survive the synchronization,
+// so the program continues until the end of its capture.
 Result<void> close_between_captures(Nanos timeout) {
   const Nanos deadline = now_ns() + timeout;
   for (;;) {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxNames = 16;
 constexpr std::size_t kMaxName = 64;
 
-// Filled before the first fork; a child may not ask for memory.
+// The names, filled before the first fork, because a child may not allocate memory.
 struct Names {
   std::array<std::array<char, kMaxName>, kMaxNames> names{};
   std::size_t count = 0;
@@ -38,7 +38,7 @@ struct Names {
 };
 Names g_driver_files;
 
-// As the kernel writes it for getdents64.
+// The layout that the kernel writes for getdents64.
 struct Entry {
   std::uint64_t inode;
   std::int64_t offset;
@@ -72,7 +72,7 @@ void close_descriptors() {
   ::close(folder);
 }
 
-// "BEGIN-END rights offset device inode   PATH"
+// Drops the map of a driver file. A line is "BEGIN-END rights offset device inode   PATH".
 void drop_if_driver_map(std::string_view line) {
   const std::size_t path = line.find('/');
   if (path == std::string_view::npos || !g_driver_files.match(line.substr(path))) return;
@@ -89,7 +89,7 @@ void drop_if_driver_map(std::string_view line) {
 void drop_maps() {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
-  static char buffer[8192];  // more than the longest line
+  static char buffer[8192];  // larger than the longest line
   std::size_t filled = 0;
   for (;;) {
     const ssize_t got = ::read(maps, buffer + filled, sizeof buffer - filled);

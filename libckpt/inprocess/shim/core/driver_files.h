@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's device files in forked children. The driver's checkpoint closes them in the process itself only,
-// and a child that still has them cannot be dumped. Every call of the driver fails in such a child anyway.
-// Threads: any; what runs in the child is async-signal-safe. Ownership: none. Errors: none; without /proc
+// Removal of the driver's device files from forked children. The driver's checkpoint closes these files only
+// in the process itself, and a child that still has them cannot be dumped. Every driver call fails in such a
+// child anyway.
+// Threads: any; the code in the child is async-signal-safe. Ownership: none. Errors: none; without /proc
 // nothing is closed.
 #pragma once
 
 namespace ckpt::shim {
 
-// In every later child of fork: descriptors of the driver's files are closed, and their maps become memory without
-// access. Such a file's name begins with /dev/nvidia or with a word of CKPT_DRIVER_FILES (separated by ',').
+// Closes descriptors of the driver's files in every later child of fork, and replaces their maps by
+// inaccessible memory. The name of such a file begins with /dev/nvidia or with a word of CKPT_DRIVER_FILES
+// (separated by ',').
 void drop_driver_files_in_children() noexcept;
 
 }  // namespace ckpt::shim

@@ -20,10 +20,10 @@ constexpr std::string_view kSoname = "libcuda.so.1";
 constexpr std::string_view kCacheMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kCacheHeaderBytes = 48;
 constexpr std::size_t kCacheEntryBytes =
-    24;  // flags, key, value: 4 bytes each; then 12 that name the machines
+    24;  // flags, key, value: 4 bytes each; then 12 bytes that identify the machines
 constexpr std::size_t kMaxCacheBytes = std::size_t{16} << 20;
 
-// Where NVIDIA's installers and container tools put the driver.
+// The folders where NVIDIA's installers and container tools put the driver.
 constexpr const char* kUsualFolders[] = {
 #if defined(__aarch64__)
     "/lib/aarch64-linux-gnu",
@@ -65,7 +65,7 @@ std::uint32_t word_at(std::string_view bytes, std::size_t offset) {
   return word;
 }
 
-// The text at `offset`, up to its zero; empty where there is none within the bytes.
+// Returns the text at `offset`, up to its terminating zero. Returns an empty text if the bytes contain none.
 std::string_view text_at(std::string_view bytes, std::uint32_t offset) {
   if (offset >= bytes.size()) return {};
   const std::size_t end = bytes.find('\0', offset);
@@ -76,9 +76,9 @@ std::string_view text_at(std::string_view bytes, std::uint32_t offset) {
 
 std::vector<std::string> paths_in_loader_cache(std::string_view cache, std::string_view soname) {
   std::vector<std::string> paths;
-  const std::size_t start = cache.find(kCacheMagic);  // an old cache may stand before it
+  const std::size_t start = cache.find(kCacheMagic);  // an old cache may precede it
   if (start == std::string_view::npos) return paths;
-  const std::string_view bytes = cache.substr(start);  // offsets count from here
+  const std::string_view bytes = cache.substr(start);  // offsets are relative to this position
   if (bytes.size() < kCacheHeaderBytes) return paths;
   const std::size_t entries = std::min<std::size_t>(word_at(bytes, kCacheMagic.size()),
                                                     (bytes.size() - kCacheHeaderBytes) / kCacheEntryBytes);

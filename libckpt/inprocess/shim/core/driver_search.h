@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the loader would find libcuda.so.1, had the shim not taken that name: a dlopen of the bare name
-// answers with the shim.
-// Threads: any. Errors: what cannot be read has no entries; the cache is untrusted bytes and every offset is
-// checked.
+// The search for the libcuda.so.1 that the loader would find without the shim. The shim has taken that name,
+// so dlopen of the bare name returns the shim.
+// Threads: any. Errors: unreadable files have no entries. The cache is untrusted, so every offset is checked.
 #pragma once
 
 #include <string>
@@ -11,11 +10,11 @@
 
 namespace ckpt::shim {
 
-// Existing files, in the loader's order: LD_LIBRARY_PATH, its cache, the usual folders. The shim's own file
-// is not among them.
+// Returns existing files, in the loader's order: LD_LIBRARY_PATH, its cache, the usual folders. The shim's
+// own file is excluded.
 [[nodiscard]] std::vector<std::string> driver_candidates();
 
-// The paths that the bytes of an /etc/ld.so.cache give for `soname`.
+// Returns the paths for `soname` in the bytes of an /etc/ld.so.cache.
 [[nodiscard]] std::vector<std::string> paths_in_loader_cache(std::string_view cache, std::string_view soname);
 
 }  // namespace ckpt::shim

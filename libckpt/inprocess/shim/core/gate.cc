@@ -23,8 +23,8 @@ bool membarrier(int command) noexcept {
   return ::syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-// Registers for, and runs, the expedited kind. The registration is repeated because a restored process may
-// have lost it.
+// Registers for the expedited barrier, and runs it. The registration is repeated because a restored process
+// may have lost it.
 bool expedited_membarrier() noexcept {
   return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
          membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -59,7 +59,7 @@ GateSlot& Gate::claim_slot() noexcept {
   }
   if (slot == nullptr) {
     slot = new (std::nothrow) GateSlot;
-    if (slot == nullptr) std::abort();  // 64 bytes: the program could not go on either
+    if (slot == nullptr) std::abort();  // without 64 bytes of memory the program could not continue either
     slot->next = slots_.load(std::memory_order_relaxed);
     while (!slots_.compare_exchange_weak(slot->next, slot, std::memory_order_seq_cst)) {
     }
@@ -69,7 +69,7 @@ GateSlot& Gate::claim_slot() noexcept {
   return *slot;
 }
 
-// A thread ends, perhaps in the middle of a call.
+// Releases the slot of a thread that ends, possibly in the middle of a call.
 void Gate::release_slot(void* pointer) noexcept {
   auto& slot = *static_cast<GateSlot*>(pointer);
   slot.depth = 0;
@@ -108,7 +108,7 @@ void Gate::notify_departure() noexcept {
   futex_wake_all(departures_);
 }
 
-// After this every thread has either been seen inside or will see the gate closed.
+// Shuts the gate. After this store, every thread was either found inside or will find the gate closed.
 Result<void> Gate::shut() noexcept {
   closed_.store(1, std::memory_order_seq_cst);
   if (asymmetric_.load(std::memory_order_seq_cst) && !expedited_membarrier() &&

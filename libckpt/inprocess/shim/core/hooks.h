@@ -4,9 +4,9 @@
 // declared below from its row, and defined as:
 //   CUresult ckpt::shim::hook::cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) { ... }
 // A hook is called on the program's thread with the gate entered (gate.h), so a move changes nothing while it
-// runs. It calls the real driver through real() and returns what the program is to see. It throws nothing. It
-// is not called for a function that the real driver lacks. Nor is it called in a forked child: there calls go
-// to the real driver, which answers as after a fork.
+// runs. It calls the real driver through real() and returns the result for the program. It throws nothing. It
+// is not called for a function that the real driver lacks. Nor is it called in a forked child: there, calls
+// go to the real driver, which answers as after a fork.
 #pragma once
 
 #include "libckpt/inprocess/shim/core/real_driver.h"

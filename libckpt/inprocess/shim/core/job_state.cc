@@ -15,7 +15,7 @@ std::atomic<const char*> g_reason{nullptr};
 std::atomic<bool> g_forgotten{false};
 std::atomic<std::uint64_t> g_devices_may_write{0};
 
-// The reasons why the job cannot move for a while.
+// The reasons why the job temporarily cannot move.
 struct PassingReasons {
   std::mutex mutex;
   std::vector<const char*> names;
@@ -31,8 +31,8 @@ std::atomic<void (*)()> g_forgetters[kMaxForgetters];
 std::atomic<int> g_forgetter_count{0};
 std::once_flag g_watching;
 
-// Read by any thread at any time, written at a move while the gate is closed: an odd version means being
-// written.
+// An identity that any thread reads at any time. It is written at a move while the gate is closed. An odd
+// version means that a write is in progress.
 struct IdentityCell {
   std::atomic<std::uint32_t> version{0};
   std::atomic<bool> present{false};

@@ -11,7 +11,7 @@
 namespace ckpt::shim {
 namespace {
 
-// dlsym under each name that a glibc of x86-64 or aarch64 has given it. dlvsym itself is hardly ever
+// Finds dlsym under each version that a glibc of x86-64 or aarch64 has given it. dlvsym itself is hardly ever
 // interposed, and has the same versions.
 LookUp find() noexcept {
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libc's own dlsym, which the shim's stands in front of.
+// libc's own dlsym, which the shim's dlsym replaces.
 // Threads: any. Errors: as dlsym's (null, and dlerror has the reason).
 #pragma once
 

@@ -40,7 +40,7 @@ void* open_driver(std::string& error) {
 }
 
 const Opened* open_once() {
-  // Never destroyed: the program's own destructors may call the driver.
+  // This object is never destroyed: the program's own destructors may call the driver.
   auto* opened = new Opened;
   opened->handle = open_driver(opened->error);
   if (opened->handle == nullptr) return opened;
@@ -65,7 +65,7 @@ const Opened& opened() noexcept {
     t_opening = true;
     g_opened.store(open_once(), std::memory_order_release);
     t_opening = false;
-    ::dlerror();  // what was not found here is not the program's error
+    ::dlerror();  // a failed lookup here is not the program's error
   });
   return *g_opened.load(std::memory_order_acquire);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlsym in front of libc's. It only chooses the handle: a driver function is looked up in the shim if both
-// have it, else in the real driver, so that a name that the driver lacks is missing, with the loader's own
-// words, and one that the shim does not know is found. libc's dlsym is then entered as if by the program
-// itself (a jump), since RTLD_NEXT goes by the caller.
+// The dlsym that replaces libc's. It only chooses the handle. A driver function is looked up in the shim if
+// both have it, and otherwise in the real driver. A name that the driver lacks is therefore missing, with the
+// loader's own message, and a name that the shim does not know is found. libc's dlsym is then entered by a
+// jump, as if the program had called it, since RTLD_NEXT depends on the caller.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -13,15 +13,16 @@
 namespace ckpt::shim {
 namespace {
 
-// The handle of the object that holds this address.
+// Returns the handle of the object that contains this address.
 void* handle_of(const void* address) noexcept {
   Dl_info unused{};
   void* map = nullptr;
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// Returns the handle that dlopen("libcuda.so.1") returns in this process. A preloaded object's map is no
-// handle before a call has opened it: the loader then makes the list of objects that a lookup searches.
+// Returns the handle that dlopen("libcuda.so.1") returns in this process. A preloaded object is no usable
+// handle before a call has opened it: only then does the loader make the list of objects that a lookup
+// searches.
 void* open_own_handle() noexcept {
   const void* const here = reinterpret_cast<void*>(&open_own_handle);
   Dl_info info{};
@@ -40,7 +41,7 @@ void* handle_for(void* handle, const char* name, const void* caller) noexcept {
   void* const own = own_handle();
   const Exported* exported = exported_by_name(name);
   if (exported == nullptr && handle != own) return handle;
-  // The driver asking about itself, at its start or later, is answered by itself.
+  // If the driver looks up its own functions, at its start or later, it gets its own functions.
   if (driver_is_opening() || real_driver_handle() == nullptr || handle_of(caller) == real_driver_handle())
     return handle;
   if (exported != nullptr && real_of(*exported) == nullptr) return real_driver_handle();
@@ -52,7 +53,7 @@ void* handle_for(void* handle, const char* name, const void* caller) noexcept {
 }  // namespace ckpt::shim
 
 extern "C" {
-// Both are the assembler's; only dlsym is exported.
+// These symbols are for the assembler code. Only dlsym is exported.
 __attribute__((visibility("hidden"), used)) ckpt::shim::LookUp ckpt_shim_loader_lookup = nullptr;
 
 __attribute__((visibility("hidden"), used)) void* ckpt_shim_handle_for(void* handle, const char* name,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver function, under its own name. An ifunc has the type of the function and no body of its own:
-// the loader asks the resolver for the address, which is the template's instance.
+// The driver functions, each under its own name. An ifunc has the type of the function and no body of its
+// own. The loader calls the resolver for the address, which is the template's instance.
 #include "libckpt/inprocess/shim/functions/exports.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr std::string_view kNames[] = {
 constexpr std::size_t kCount = std::size(kNames);
 static_assert(sizeof(RealDriver) == kCount * sizeof(void*));
 
-constexpr auto kOrder = [] {  // rows by name
+constexpr auto kOrder = [] {  // the rows sorted by name
   std::array<std::uint16_t, kCount> order{};
   for (std::size_t i = 0; i < kCount; ++i) order[i] = static_cast<std::uint16_t>(i);
   std::sort(order.begin(), order.end(),
@@ -48,7 +48,8 @@ void* real_at(std::size_t row) noexcept {
   return reinterpret_cast<void* const*>(&real())[row];
 }
 
-// The rows that the real driver has, by its function's address. Two names may share a function there.
+// Returns the rows that the real driver has, sorted by its function's address. Two names may share a function
+// there.
 const std::vector<std::uint16_t>& rows_by_address() {
   static const auto* const sorted = [] {
     auto* rows = new std::vector<std::uint16_t>;
@@ -61,7 +62,7 @@ const std::vector<std::uint16_t>& rows_by_address() {
   return *sorted;
 }
 
-// `name` is `symbol` with a version, a kind of stream, both or neither.
+// Returns whether `name` is `symbol` with a version, a kind of stream, both or neither.
 bool is_version_of(std::string_view name, std::string_view symbol) {
   if (!name.starts_with(symbol)) return false;
   const std::string_view rest = name.substr(symbol.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that libckpt_shim.so exports, as a table: from a name, or from a function of the real driver,
-// to the shim's.
-// Threads: any. Errors: null, where there is none.
+// The functions that libckpt_shim.so exports, as a table. It maps a name, or a function of the real driver,
+// to the shim's function.
+// Threads: any. Errors: null if there is none.
 #pragma once
 
 #include <string_view>
@@ -10,16 +10,16 @@ namespace ckpt::shim {
 
 struct Exported {
   const char* name;
-  void* function;  // the shim's
+  void* function;  // the shim's function
 };
 
 [[nodiscard]] const Exported* exported_by_name(std::string_view name) noexcept;
 
-// The real driver's function of this exported one; null if it lacks it.
+// Returns the real driver's function of this exported one. Returns null if the driver lacks it.
 [[nodiscard]] void* real_of(const Exported& exported) noexcept;
 
-// Returns the function that the program gets where the real driver handed out `function` for `symbol` (a name
-// without its version): the shim's; `function` itself where the shim has none.
+// Returns the function that the program gets if the real driver returned `function` for `symbol` (a name
+// without its version). It is the shim's function, or `function` itself if the shim has none.
 [[nodiscard]] void* exported_for(void* function, std::string_view symbol) noexcept;
 
 }  // namespace ckpt::shim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's contexts are known as soon as it has made them (their ends: memory/hooks_alloc.cc), and its
-// waits for the GPU stand outside of the gate: they end by the quiesce's own wait, so that a long one holds
-// up no close.
+// Hooks of contexts. The program's contexts are known as soon as the program has made them
+// (memory/hooks_alloc.cc handles their ends). Its waits for the GPU are outside the gate. They end with the
+// quiesce's own wait, so a long wait does not delay closing the gate.
 #include "libckpt/inprocess/shim/core/captures.h"
 #include "libckpt/inprocess/shim/core/contexts.h"
 #include "libckpt/inprocess/shim/core/gate.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the program gives to the driver: from then on a device may write it by itself, so a move does
-// not believe that its pages are as they were (job_state.h).
+// Hooks of host memory that the program passes to the driver. From then on a device may write it at any time,
+// so a move must not assume that its pages are unchanged (job_state.h).
 #include "libckpt/inprocess/shim/core/hooks.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a move the program's devices answer as the GPUs that they are then (job_state.h), whatever the driver
-// remembers.
+// Hooks of identities. After a move the program's devices answer as their current GPUs (job_state.h),
+// whatever the driver remembers.
 #include <cstdio>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace ckpt::shim {
 namespace {
 
-constexpr int kBusIdBytes = 13;  // "0000:3B:00.0" and its zero; the driver refuses less
+constexpr int kBusIdBytes = 13;  // the length of "0000:3B:00.0" and its zero; the driver refuses less
 
 CUresult answer_uuid(CUresult result, CUuuid* uuid, CUdevice device) {
   if (result != CUDA_SUCCESS) return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After cuInit the first context makes the process a rank of its job. Many processes only ask the driver whether
-// there is a GPU.
+// Hooks of the start. After cuInit the first context makes the process a rank of its job. Many processes only
+// query the driver for a GPU.
 #include <cstdlib>
 
 #include "libckpt/inprocess/shim/core/contexts.h"
@@ -13,7 +13,7 @@ namespace ckpt::shim {
 CUresult hook::cuInit(unsigned int flags) {
   const CUresult result = real().cuInit(flags);
   if (result != CUDA_SUCCESS) return result;
-  // The driver loads it, and refuses a checkpoint under it.
+  // The driver loads the profiler, and refuses a checkpoint with it.
   const char* profiler = std::getenv("CUDA_INJECTION64_PATH");
   if (profiler != nullptr && profiler[0] != '\0') not_movable("a profiler (CUDA_INJECTION64_PATH)");
   prepare_rank();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The path of a driver call through the shim, by the kind of the function's row in every_function.def.
 // Through<Row>::call has the type of the function itself, so one template serves every parameter list.
-// Threads: any. Errors: a function that the real driver lacks answers lacking_answer().
+// Threads: any. Errors: a function that the real driver lacks returns lacking_answer().
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ckpt::shim {
 
 enum class Kind : std::uint8_t { kHook, kGate, kQuery, kRefuse };
 
-// A row as a type: its name, its place in RealDriver, its kind, its hook if it has one.
+// A row as a type: its name, its position in RealDriver, its kind, and its hook if it has one.
 #define CKPT_SHIM_TRAITS_hook(function)      \
   static constexpr Kind kKind = Kind::kHook; \
   static constexpr auto kHook = &hook::function;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress: the real driver decides which version of a function the program gets (its CUDA version,
-// legacy or per-thread streams), and whether there is one; the shim hands out its own function in place of
-// that one.
+// cuGetProcAddress. The real driver decides which version of a function the program gets (its CUDA version,
+// legacy or per-thread streams), and whether the function exists. The shim then returns its own function
+// instead.
 #include "libckpt/inprocess/shim/core/hooks.h"
 #include "libckpt/inprocess/shim/functions/exports.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fopen in front of libc's, for one kind of file: /proc/self/task/TID of a thread of this process. NVIDIA's
-// driver writes the names of its threads there (580.159.04: cuInit fails with 304 where it cannot). A job's
-// process has a PID namespace of its own and the node's /proc, in which its threads have other numbers. All
-// other paths, and those that are there, are libc's own matter.
+// The fopen that replaces libc's for one kind of file: /proc/self/task/TID of a thread of this process.
+// NVIDIA's driver writes the names of its threads there (580.159.04: cuInit fails with 304 if it cannot). A
+// job's process has its own PID namespace and the node's /proc, in which its threads have other numbers. All
+// other paths, and existing files, are passed to libc.
 // Threads: any. Errors: as fopen's. Source of the numbers: "NSpid" of proc_pid_status(5), innermost last.
 #include <dirent.h>
 #include <dlfcn.h>
@@ -26,7 +26,8 @@ constexpr std::size_t kMaxStatus = 8192;
 
 using Open = FILE* (*)(const char* path, const char* mode);
 
-// The number that the thread `name` of /proc/self/task has in its own PID namespace; 0 if unknown.
+// Returns the number that the thread `name` of /proc/self/task has in its own PID namespace. Returns 0 if it
+// is unknown.
 long own_number(const char* name) noexcept {
   char path[kMaxPath];
   char text[kMaxStatus];
@@ -46,7 +47,8 @@ long own_number(const char* name) noexcept {
   return last == nullptr ? 0 : std::strtol(last + 1, nullptr, 10);
 }
 
-// `path` as the /proc that is mounted names it, in `found`; false if no thread of this process is meant.
+// Stores in `found` the name of `path` in the mounted /proc. Returns false if the path is not of a thread of
+// this process.
 bool find_thread_file(const char* path, char (&found)[kMaxPath]) noexcept {
   char* rest = nullptr;
   const long wanted = std::strtol(path + kThreadsLength, &rest, 10);

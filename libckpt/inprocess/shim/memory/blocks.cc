@@ -20,7 +20,8 @@ Heap& heap_of(MemoryState& state, const Owner& owner) {
   return found->second;
 }
 
-// Keeps an empty slab as the heap's spare. False: the heap has one already, and the slab's region is to go.
+// Retains an empty slab as the heap's spare. Returns false if the heap already has a spare; the slab's region
+// must then be dropped.
 bool keep_spare(Heap& heap, std::uint64_t slab) {
   if (!heap.spare) {
     heap.spare = slab;
@@ -57,7 +58,7 @@ CUresult allocate_small(MemoryState& state, const Owner& owner, std::uint64_t by
     Heap& heap = heap_of(state, owner);
     heap.slabs.add_slab(address);
     take_small(state, owner, rounded, out);
-    // Another thread may have freed a piece meanwhile that fits better.
+    // Another thread may meanwhile have freed a piece that fits better.
     if (heap.slabs.slab_of(*out) == address || keep_spare(heap, address)) return CUDA_SUCCESS;
     slab = *state.regions.remove(slab.id);
   }

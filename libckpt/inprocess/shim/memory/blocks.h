@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks: a program's allocations by cuMemAlloc and the like. Small ones share slabs, and each large one
-// has a region of its own.
-// Threads: any. Errors: the driver's codes, as the driver's own functions give them. Units: bytes.
+// The blocks: a program's allocations by cuMemAlloc and related functions. Small blocks share slabs, and each
+// large block has its own region.
+// Threads: any. Errors: the driver's codes, as the driver's own functions return them. Units: bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +12,40 @@
 
 namespace ckpt::shim {
 
-// From this size an allocation has a region of its own.
+// The size from which an allocation has its own region.
 inline constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
 
-// The context that is current on this thread and its device, or the code that the driver answers without one.
+// Returns the context that is current on this thread and its device. Without a context, returns the driver's
+// error code.
 CUresult current_owner(const RealDriver& driver, Owner* owner);
 
-// The context's sticky error, if it has one. The device's facts were read (MemoryState::facts_for) before.
+// Returns the context's sticky error, if it has one. The device's facts must have been read before
+// (MemoryState::facts_for).
 CUresult ask_context(MemoryState& state, const Owner& owner);
 
 CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out);
 
-// With the mutex held, all of these.
+// Adds a block to the table. Call this function and the next two with the mutex held.
 void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
                const Owner& owner);
-// Memory of a block that is in no table any more goes back to its heap or pool. Regions that are empty and
-// that no pool keeps are taken out and are to be dropped after the lock is gone.
+// Returns the memory of a block, which is no longer in any table, to its heap or pool. Empty regions that no
+// pool retains are moved to `gone`. The caller drops them after it has released the lock.
 void give_back(MemoryState& state, std::uint64_t address, const Block& block, std::vector<Region>& gone);
-// Takes a block out of the table and gives back its memory.
+// Removes a block from the table and returns its memory.
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);
 
-// As the driver's own free does it: everything that the owner's context (a pool's: the current one) has been
-// given ends first. Outside the gate.
+// Waits, like the driver's own free, for all work submitted to the owner's context (for a pool: to the
+// current context). Call it outside the gate.
 CUresult wait_for_work(MemoryState& state, const Owner& owner);
 
-// Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of
-// ours.
+// Waits until the work that may use memory of this owner has ended, then frees the block. Returns nullopt for
+// an address that is not ours.
 std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 
-// The context is gone, and all its blocks with it.
+// Frees all blocks of a context that has ended.
 void free_context(MemoryState& state, CUcontext context);
 void note_primary_context(MemoryState& state, int device, CUcontext context);
-// As last retained; null if never.
+// Returns the primary context as last retained. Returns null if it was never retained.
 CUcontext primary_context(MemoryState& state, int device);
 void free_primary_context(MemoryState& state, int device);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls a function of the real driver, or answers for one that it lacks. Threads: any.
+// Calls a function of the real driver, or returns the error for a function that it lacks.
+// Threads: any.
 #pragma once
 
 #include "libckpt/inprocess/shim/core/real_driver.h"

@@ -7,7 +7,7 @@
 namespace ckpt::shim {
 namespace {
 
-// The default stream that a null handle means: the legacy one, or the thread's own.
+// The default stream that a null handle means: the legacy stream, or the thread's own stream.
 enum class NullStream { kLegacy, kThread };
 
 CaptureOrigin origin_of(CUstream stream, NullStream null) {
@@ -31,8 +31,8 @@ CUresult begin(Function* function, NullStream null, CUstream stream, Arguments..
   return result;
 }
 
-// After an end that failed the capture may be over (what was captured was not valid) or not (another thread
-// must end it).
+// Returns whether a capture continues after a failed end. The capture may be over (its content was not
+// valid), or another thread must end it.
 bool goes_on(const CaptureOrigin& origin) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return call_real(real().cuStreamIsCapturing, origin.stream, &status) == CUDA_SUCCESS &&

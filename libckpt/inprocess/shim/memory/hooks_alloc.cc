@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo: plain device memory, and the contexts it ends with.
+// Hooks of plain device memory: cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo. The file also hooks the
+// ends of contexts, which end their memory.
 #include <algorithm>
 
 #include "libckpt/inprocess/shim/core/contexts.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::size_t kPitch = 512;
 
-// The driver's answer if this context cannot have memory now: its sticky error, or a capture that forbids it.
+// Returns the driver's error if this context cannot allocate memory now: its sticky error, or a capture that
+// forbids it.
 CUresult may_allocate(MemoryState& state, const Owner& owner) {
   return captures_open() ? ask_beside_capture(state.driver) : ask_context(state, owner);
 }
@@ -27,7 +29,8 @@ bool is_movable(MemoryState& state, int device) {
   return false;
 }
 
-// After a release of the device's primary context: if that was the last one, its memory is gone.
+// Handles a release of the device's primary context. If it was the last release, the context's memory is
+// freed.
 template <class Call>
 CUresult end_primary_context(CUdevice device, Call call) {
   EndingCaptures captures(primary_context(shim_memory().state(), device));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle over descriptors.
+// cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle, implemented with descriptors.
 #include <unistd.h>
 
 #include <cstring>
@@ -29,7 +29,8 @@ struct Opened {
   std::unique_ptr<NotMovable> while_open;
 };
 
-using OpenedKey = std::tuple<std::string, std::uint64_t, std::uint64_t, CUcontext>;  // socket, region, offset
+// the key: socket, region, offset, context
+using OpenedKey = std::tuple<std::string, std::uint64_t, std::uint64_t, CUcontext>;
 
 struct OpenedTable {
   std::mutex mutex;
@@ -41,7 +42,8 @@ OpenedTable& opened_table() {
   return *table;
 }
 
-// The block around `pointer`, which others may open from now on; false: not one that can be shared.
+// Marks the block around `pointer` as shared, so that other processes may open it from now on. Returns false
+// if the block cannot be shared.
 bool hand_out(MemoryState& state, CUdeviceptr pointer, IpcName* name) {
   const std::unique_lock lock(state.mutex);
   const auto found = state.block_at(pointer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's own virtual memory: cuMemCreate and what follows. Its allocations are made exportable; it
-// holds handles of ours, which stay good while the driver's change with a move. Reserved addresses are the
-// driver's business: they survive a move as they are.
+// The program's own virtual memory: cuMemCreate and related functions. Its allocations are made exportable.
+// The program has handles of the shim, which stay valid while the driver's handles change with a move. The
+// driver manages reserved addresses, which a move does not change.
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-// Takes the program's regions that nothing holds any more out of the table. With the mutex held.
+// Removes the program's regions without references from the table. Call it with the mutex held.
 std::vector<Region> take_unused(MemoryState& state, const std::vector<std::uint64_t>& ids) {
   std::vector<Region> gone;
   gone.reserve(ids.size());
@@ -26,8 +26,8 @@ std::vector<Region> take_unused(MemoryState& state, const std::vector<std::uint6
   return gone;
 }
 
-// The driver's handle behind one of ours; another one is passed on as it is. nullopt: ours, but not held any
-// more.
+// Returns the driver's handle for one of the shim's handles. Any other handle is returned unchanged. Returns
+// nullopt for a handle of the shim that is no longer held.
 std::optional<CUmemGenericAllocationHandle> driver_handle(MemoryState& state,
                                                           CUmemGenericAllocationHandle handle) {
   if (!RegionStore::is_handle(handle)) return handle;
@@ -43,7 +43,8 @@ bool is_plain_device_memory(const CUmemAllocationProp& property) {
          (property.requestedHandleTypes & ~kDescriptor) == 0;
 }
 
-// Makes it exportable, or as the program asked if the driver cannot (such as compressed memory).
+// Creates the memory as exportable. If the driver cannot (such as for compressed memory), creates it as the
+// program requested.
 CUresult create(MemoryState& state, Region& region) {
   region.made.requestedHandleTypes =
       static_cast<CUmemAllocationHandleType>(region.asked.requestedHandleTypes | kDescriptor);
@@ -60,7 +61,7 @@ CUresult create(MemoryState& state, Region& region) {
   return again;
 }
 
-// With the driver's handles in place of ours.
+// Calls the driver with its own handles in place of the shim's handles.
 template <class Call>
 CUresult map_arrays(Call call, CUarrayMapInfo* list, unsigned count, CUstream stream) {
   MemoryState& state = shim_memory().state();

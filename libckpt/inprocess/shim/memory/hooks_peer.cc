@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peer access: the driver keeps the books, and the shim opens each allocation for the peers.
+// Peer access. The driver tracks it, and the shim opens each allocation for the peers.
 #include <mutex>
 
 #include "libckpt/inprocess/shim/core/hooks.h"
@@ -10,8 +10,8 @@
 namespace ckpt::shim {
 namespace {
 
-// Sets another device's access to all memory that is an owner's. With the mutex held. The first refusal is
-// the answer.
+// Sets another device's access to all memory of an owner. Call it with the mutex held. Returns the first
+// refusal.
 CUresult set_access_to_all(MemoryState& state, const void* owner, const CUmemAccessDesc& access) {
   for (auto& [id, region] : state.regions.by_id()) {
     if (region.use == RegionUse::kProgram || region.owner.key() != owner || region.handle == 0) continue;

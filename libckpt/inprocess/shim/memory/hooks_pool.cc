@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools. The driver makes, checks and names them; the memory comes from here. Pools that cannot move
-// (of host memory, or made to be shared) and allocations into a graph that is being captured are the driver's
-// own.
+// Memory pools. The driver makes, checks and names them, but the shim supplies their memory. The driver
+// handles pools that cannot move (of host memory, or made to be shared) and allocations into a graph that is
+// being captured.
 #include <mutex>
 
 #include "libckpt/inprocess/shim/core/hooks.h"
@@ -20,8 +20,8 @@ bool is_device_pool(const CUmemPoolProps& properties) {
          properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE;
 }
 
-// The pool behind a handle; a device's default pool is entered when it is first seen. nullptr: one of the
-// driver's own.
+// Returns the pool for a handle. A device's default pool is added when it is first used. Returns nullptr for
+// a pool that the driver handles.
 Pool* find_pool(MemoryState& state, CUmemoryPool handle, int device) {
   {
     const std::shared_lock lock(state.mutex);
@@ -38,8 +38,9 @@ Pool* find_pool(MemoryState& state, CUmemoryPool handle, int device) {
   return found != state.pools.end() ? found->second.get() : &add_pool(state, handle, device, 0);
 }
 
-// True also if the driver cannot tell: a legacy stream while another stream of its context is captured. The first
-// question about a stream: others end its capture (cuStreamGetId does on driver 580).
+// Returns whether the stream is captured. Returns true also if the driver cannot determine it: a legacy
+// stream while another stream of its context is captured. This must be the first query about a stream,
+// because other queries end its capture (cuStreamGetId does on driver 580).
 bool is_captured(CUstream stream, bool per_thread) {
   if (!captures_open()) return false;
   if (stream == nullptr) stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -48,8 +49,8 @@ bool is_captured(CUstream stream, bool per_thread) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Where an allocation goes: nullptr if the driver is to do it, because it cannot move or because something is
-// wrong with the call.
+// Returns the pool for an allocation. Returns nullptr if the driver must handle it, because it cannot move or
+// because the call is invalid.
 Pool* pool_for(MemoryState& state, CUmemoryPool handle, CUdeviceptr* pointer, size_t bytes, CUstream stream,
                bool per_thread, StreamPlace* place) {
   if (pointer == nullptr || bytes == 0 || is_captured(stream, per_thread) ||
@@ -85,10 +86,11 @@ CUresult free_async(CUdeviceptr pointer, CUstream stream, bool per_thread, Call 
   return driver_call();
 }
 
-// Memory of a pool is opened for a device that the program grants access to it. With the mutex held.
+// Opens memory of a pool for a device to which the program grants access. Call it with the mutex held.
 void set_pool_access(MemoryState& state, Pool& pool, const CUmemAccessDesc& access) {
   if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE || access.location.id == pool.owner.device) return;
-  // A device has no address of its own to be known by in the table of peers: its number plus one does.
+  // A device has no address that could identify it in the table of peers. Its number plus one is used
+  // instead.
   const void* const user = reinterpret_cast<const void*>(static_cast<std::uintptr_t>(access.location.id) + 1);
   if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
     state.peers.disable(user, &pool);
@@ -125,7 +127,7 @@ bool answer(MemoryState& state, Pool& pool, CUmemPool_attribute attribute, void*
   }
 }
 
-// A pool that is known already, whatever its device.
+// Returns a pool that is already known, on any device.
 Pool* known_pool(MemoryState& state, CUmemoryPool handle) {
   int devices = 0;
   {

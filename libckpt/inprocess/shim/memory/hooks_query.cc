@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of the queries about pointers. The real driver answers for our memory as for a program's own mapping.
-// These hooks replace the answers that differ for cuMemAlloc memory.
+// Hooks of the queries about pointers. The real driver answers for the shim's memory as for a program's own
+// mapping. These hooks replace the answers that differ for cuMemAlloc memory.
 #include <atomic>
 #include <mutex>
 
@@ -13,14 +13,14 @@
 namespace ckpt::shim {
 namespace {
 
-// An address that is no memory of the driver, to learn its answer to such.
+// An address that is not memory of the driver, used to obtain the driver's answer for such an address.
 constexpr CUdeviceptr kNowhere = 8;
-// Above the numbers that the driver gives to its own buffers.
+// A number above those that the driver assigns to its own buffers.
 constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 40;
 
 struct Facts {
   bool ours = false;
-  bool allocated = false;  // else: a piece of our memory that is free now
+  bool allocated = false;  // if false, a piece of the shim's memory that is free now
   CUdeviceptr base = 0;
   Block block;
   CUmemoryPool pool = nullptr;
@@ -38,8 +38,8 @@ Facts facts_of(CUdeviceptr address) {
   return {region != nullptr && region->use != RegionUse::kProgram, false, 0, {}, nullptr};
 }
 
-// Whether the driver's own cuMemAlloc memory can be shared by legacy IPC, which the shim emulates for ours.
-// Asked once, of a small allocation.
+// Returns whether the driver's own cuMemAlloc memory can be shared by legacy IPC, which the shim emulates for
+// its own memory. The query is made once, with a small allocation.
 int ipc_capable() {
   static std::atomic<int> known{-1};
   int capable = known.load(std::memory_order_relaxed);
@@ -55,7 +55,8 @@ int ipc_capable() {
   return capable;
 }
 
-// Answers as the real driver would for cuMemAlloc memory; false: its answer for ours is the same.
+// Answers as the real driver would for cuMemAlloc memory. Returns false if the driver's answer for the shim's
+// memory is the same.
 bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -84,7 +85,8 @@ bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
   }
 }
 
-// A program's mapping: the handle types that it asked for, not those that the shim added.
+// Answers for a program's mapping: the handle types that the program requested, not those that the shim
+// added.
 bool answer_handle_types(CUdeviceptr address, void* out) {
   const MemoryState& state = shim_memory().state();
   const std::shared_lock lock(state.mutex);
@@ -115,7 +117,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   const CUresult result = call_real(real().cuPointerGetAttribute, data, attribute, asked);
   if (data == nullptr) return result;
   if (facts.allocated) {
-    // The driver has no pool to name for such memory, but the program has one.
+    // The driver has no pool for such memory, but the program has one.
     if (result == CUDA_SUCCESS || attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
       return answer(facts, attribute, data) ? CUDA_SUCCESS : result;
     }

@@ -25,11 +25,11 @@
 namespace ckpt::shim {
 namespace {
 
-constexpr int kPatience = 5;  // seconds for a peer to answer
+constexpr int kPatience = 5;  // the seconds in which a peer must answer
 constexpr int kBacklog = 64;
 
 struct Answer {
-  std::uint64_t bytes = 0;  // 0: no such memory
+  std::uint64_t bytes = 0;  // 0 if there is no such memory
 };
 
 std::mutex server_mutex;
@@ -58,10 +58,10 @@ bool is_same_user(int fd) {
 
 struct Question {
   std::uint64_t region = 0;
-  std::uint64_t offset = 0;  // of the allocation in it
+  std::uint64_t offset = 0;  // the allocation's offset in the memory
 };
 
-// Whether the allocation is still the one that a handle was made of.
+// Returns whether the allocation is still the one for which a handle was made.
 bool is_handed_out(const Question& question) {
   MemoryState& state = shim_memory().state();
   const std::shared_lock lock(state.mutex);
@@ -155,7 +155,7 @@ Result<std::string> start_server() {
   return name;
 }
 
-// The descriptor that came with a message, if exactly one did.
+// Returns the descriptor of a message, if the message has exactly one.
 UniqueFd descriptor_of(msghdr& message) {
   UniqueFd fd;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {

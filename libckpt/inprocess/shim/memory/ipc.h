@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not offer for virtual memory. The handle names a
-// socket of the process that has the memory. Another process of the same user fetches a descriptor there.
-// Memory that is shared so does not move.
-// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves no
+// socket of the process that has the memory. Another process of the same user fetches a descriptor from that
+// socket. Shared memory does not move.
+// Threads: any; the first handle starts one thread with all signals blocked. A child of fork serves no
 // process. Errors: the driver's codes.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace ckpt::shim {
 // The contents of the 64 bytes of a CUipcMemHandle.
 struct IpcName {
   std::uint64_t mark = 0;
-  char socket[32] = {};  // of the exporter, without '@'
+  char socket[32] = {};  // the exporter's socket, without '@'
   std::uint64_t region = 0;
-  std::uint64_t offset = 0;  // of the allocation in the region
+  std::uint64_t offset = 0;  // the allocation's offset in the region
   std::int64_t pid = 0;
 };
 static_assert(sizeof(IpcName) == sizeof(CUipcMemHandle));
@@ -31,11 +31,11 @@ struct IpcMemory {
   std::uint64_t bytes = 0;
 };
 
-// The socket's name to put into handles; the first call starts the thread that serves descriptors of this
+// Returns the socket's name for handles. The first call starts the thread that serves descriptors of this
 // process's regions.
 Result<std::string> ipc_server_name();
 
-// Asks the process that `name` is of; gives up after 5 s.
+// Queries the process that `name` identifies. Gives up after 5 s.
 Result<IpcMemory> fetch_ipc_memory(const IpcName& name);
 
 }  // namespace ckpt::shim

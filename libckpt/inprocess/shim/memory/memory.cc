@@ -27,8 +27,8 @@ Error unexportable(std::uint64_t id) {
                                              "to make it so when the program asked for it");
 }
 
-// A context in which mapping calls for this region can be made: that of its owner, or that of any block on
-// the same device.
+// Returns a context in which mapping calls for this region can be made: its owner's context, or that of any
+// block on the same device.
 CUcontext context_for(const MemoryState& state, const Region& region) {
   if (region.owner.context != nullptr) return region.owner.context;
   for (const auto& [id, other] : state.regions.by_id()) {
@@ -55,7 +55,7 @@ Result<void> release_one(MemoryState& state, Region& region) {
   return ok();
 }
 
-// Maps the handle that the region has got, or lets go of it.
+// Maps the region's new handle, or releases the handle on failure.
 Result<void> map_new_handle(MemoryState& state, Region& region) {
   const CUresult result = map_everywhere(state.driver, region);
   if (result == CUDA_SUCCESS) return ok();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of peer access: the devices that may reach the memory of each context or pool. The driver's
-// switches (cuCtxEnablePeerAccess, cuMemPoolSetAccess) do not reach virtual memory. So the access is granted
-// to each allocation, present and future. Owners and users are known by the address of their context or pool.
-// Threads: none inside; the owner locks. No driver calls.
+// The table of peer access: the devices that may access the memory of each context or pool. The driver's
+// switches (cuCtxEnablePeerAccess, cuMemPoolSetAccess) do not apply to virtual memory. Access is therefore
+// granted to each allocation, present and future. Owners and users are identified by the address of their
+// context or pool.
+// Threads: no lock inside; the owner locks. No driver calls.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ class PeerTable {
  public:
   void enable(const void* user, int user_device, const void* owner);
   void disable(const void* user, const void* owner);
-  // A context or pool is gone.
+  // Removes a context or pool that has ended.
   void forget(const void* one);
 
-  // The devices that may reach the memory of `owner`.
+  // Returns the devices that may access the memory of `owner`.
   [[nodiscard]] std::set<int> devices_for(const void* owner) const;
-  // Grows with every change.
+  // Returns a number that increases with every change.
   [[nodiscard]] std::uint64_t version() const { return version_; }
 
  private:
-  std::map<const void*, std::map<const void*, int>> users_;  // by owner: the user's device
+  std::map<const void*, std::map<const void*, int>> users_;  // each owner's users, with the user's device
   std::uint64_t version_ = 0;
 };
 

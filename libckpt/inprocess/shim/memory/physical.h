@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver calls behind a region: making, mapping, unmapping, importing and letting go of its memory. What
-// fails half-way is taken back.
-// Threads: any; the caller keeps two calls off the same region. Errors: the driver's codes. Units: bytes.
+// The driver calls behind a region: making, mapping, unmapping, importing and releasing its memory. A call
+// that fails halfway is undone.
+// Threads: any; the caller must not run two calls on the same region. Errors: the driver's codes. Units:
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +18,32 @@ namespace ckpt::shim {
 
 // A device's support for memory that moves.
 struct DeviceFacts {
-  bool movable = false;  // virtual memory management and descriptors
+  bool movable = false;  // supports virtual memory management and descriptors
   bool rdma = false;
-  std::uint64_t granule = 0;  // of physical memory, a power of two
+  std::uint64_t granule = 0;  // the granularity of physical memory, a power of two
 };
 DeviceFacts facts_of(const RealDriver& driver, int device);
 
-// Exportable memory of this device, which network adapters reach where the device can have that.
+// Returns the properties of exportable memory on this device. Network adapters can access it if the device
+// supports that.
 CUmemAllocationProp block_property(const DeviceFacts& facts, int device);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-// Creates region.handle by region.made.
+// Creates region.handle with the properties in region.made.
 CUresult create_physical(const RealDriver& driver, Region& region);
 // Maps region.handle at all of its mappings, with their access.
 CUresult map_everywhere(const RealDriver& driver, const Region& region);
 CUresult map_one(const RealDriver& driver, const Mapping& mapping, CUmemGenericAllocationHandle handle);
-// If a mapping cannot be taken away, those before it are mapped again.
+// Removes all mappings. If one mapping cannot be removed, the earlier ones are mapped again.
 CUresult unmap_everywhere(const RealDriver& driver, const Region& region);
 
 Result<UniqueFd> export_physical(const RealDriver& driver, CUmemGenericAllocationHandle handle);
 
-// A driver's refusal as an Error: "what (CUDA 2 CUDA_ERROR_OUT_OF_MEMORY)".
+// Returns a driver's refusal as an Error: "what (CUDA 2 CUDA_ERROR_OUT_OF_MEMORY)".
 Error driver_error(const RealDriver& driver, CUresult result, const std::string& what);
 
-// Makes a context of `device` current where the thread has none; some calls want any one. The primary one if
-// it is active, else `other` (may be null).
+// Makes a context of `device` current if the thread has none; some calls need any context. It is the primary
+// context if that is active, otherwise `other` (may be null).
 class SomeContext {
  public:
   SomeContext(const RealDriver& driver, int device, CUcontext other);

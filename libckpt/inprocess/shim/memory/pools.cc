@@ -14,7 +14,7 @@
 namespace ckpt::shim {
 namespace {
 
-// Something was freed on a stream since the last synchronization that found nothing left to do.
+// Whether memory was freed on a stream since the last synchronization that found no more work.
 std::atomic<bool> something_freed{false};
 
 bool has_ended(const RealDriver& driver, FreedBlock& freed) {
@@ -32,18 +32,19 @@ void note_use(MemoryState& state, Pool& pool, std::uint64_t bytes) {
   pool.reserved_high = std::max(pool.reserved_high, state.regions.block_bytes(&pool));
 }
 
-// How much larger than asked for a region may be that is used again.
+// Returns whether a region may be reused, by how much larger it is than requested.
 bool fits(std::uint64_t has, std::uint64_t wants) {
   return has >= wants && has - wants <= std::max<std::uint64_t>(wants / 4, std::uint64_t{2} << 20);
 }
 
-// The range that a freed block had: its region's, or its piece's.
+// Returns the size of the range that a freed block had: its region's range, or its piece's.
 std::uint64_t range_bytes(const MemoryState& state, const FreedBlock& freed) {
   const Region* region = state.regions.find(freed.block.region);
   return region->use == RegionUse::kLarge ? region->bytes : freed.block.bytes;
 }
 
-// Whether a freed block is of the kind and size for `bytes`: a piece of a slab exactly, a region about.
+// Returns whether a freed block has the kind and size for `bytes`: exactly for a piece of a slab,
+// approximately for a region.
 bool suits(const MemoryState& state, const FreedBlock& freed, std::uint64_t bytes) {
   const Region* region = state.regions.find(freed.block.region);
   if ((region->use == RegionUse::kLarge) != (bytes >= kLargeBytes)) return false;
@@ -71,7 +72,8 @@ bool take_freed(MemoryState& state, Pool& pool, std::uint64_t bytes, const Strea
   return false;
 }
 
-// Takes memory that another stream has freed, and makes this stream wait for that: better than no memory.
+// Takes memory that another stream has freed, and makes this stream wait for that free. This is better than
+// no memory.
 bool take_freed_elsewhere(MemoryState& state, Pool& pool, std::uint64_t bytes, const StreamPlace& place,
                           CUdeviceptr* out) {
   for (std::size_t i = 0; i < pool.freed.size(); ++i) {
@@ -103,7 +105,7 @@ void forget_pool(MemoryState& state, Pool& pool) {
   state.peers.forget(&pool);
 }
 
-// Ended pools whose last memory has gone. With the mutex held.
+// Removes ended pools whose last memory was freed. Call it with the mutex held.
 void sweep_ended(MemoryState& state, std::vector<Region>& gone) {
   std::erase_if(state.ended_pools, [&state, &gone](const std::unique_ptr<Pool>& pool) {
     reclaim_freed(state, *pool, gone);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of each device the process has and may have (`run --gpu-memory`).
+// The process's memory on each device, and its limit (`run --gpu-memory`).
 // Threads: any. Errors: take returns false beyond the quota. Units: bytes of physical memory.
 #pragma once
 
@@ -13,15 +13,17 @@ class Quota {
  public:
   static constexpr int kDevices = 64;
 
-  // 0: no limit.
+  // Takes the limit; 0 means no limit.
   explicit Quota(std::uint64_t limit) : limit_(limit) {}
-  // The limit that GPUMIGRATE_GPU_MEMORY names in bytes; none if it is not there or no number.
+  // Returns the limit in bytes from GPUMIGRATE_GPU_MEMORY. Returns no limit if the variable is not set or not
+  // a number.
   static std::uint64_t limit_from_environment();
 
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
   [[nodiscard]] bool take(int device, std::uint64_t bytes);
   void give(int device, std::uint64_t bytes);
-  // Names the quota on standard error, once in a process: its program sees an error without a reason.
+  // Reports the quota on standard error, once per process, because the program gets an error without a
+  // reason.
   void explain(int device, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t used(int device) const;
 

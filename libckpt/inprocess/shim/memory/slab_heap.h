@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of slabs: where a small allocation goes, best fit over all slabs of one heap, free neighbours
-// joined. Addresses only, no memory.
-// Threads: none inside; the owner locks. Errors: none; the caller gives back what it has taken. Units: bytes.
+// The allocation of pieces in slabs: best fit over all slabs of one heap, with free neighbors merged. It
+// manages addresses only, no memory.
+// Threads: no lock inside; the owner locks. Errors: none; the caller must return only pieces that it took.
+// Units: bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class SlabHeap {
  public:
   static constexpr std::uint64_t kAlignment = 512;
 
-  // `slab_bytes` is a power of two; slabs are aligned to it.
+  // Makes a heap. `slab_bytes` is a power of two; slabs are aligned to it.
   explicit SlabHeap(std::uint64_t slab_bytes = std::uint64_t{2} << 20) : slab_bytes_(slab_bytes) {}
 
   [[nodiscard]] static std::uint64_t rounded(std::uint64_t bytes) {
@@ -26,11 +27,12 @@ class SlabHeap {
   [[nodiscard]] std::uint64_t slab_bytes() const { return slab_bytes_; }
 
   void add_slab(std::uint64_t base) { insert(base, slab_bytes_); }
-  // Nothing if no slab has `bytes` in one piece; `bytes` is rounded().
+  // Takes a piece. Returns nullopt if no slab has `bytes` in one piece; `bytes` is rounded().
   std::optional<std::uint64_t> take(std::uint64_t bytes);
-  // The slab's base if nothing in it is taken any more. The slab stays until remove_slab.
+  // Returns a piece to its slab. Returns the slab's base if nothing in it is taken any more. The slab stays
+  // until remove_slab.
   std::optional<std::uint64_t> give(std::uint64_t address, std::uint64_t bytes);
-  // A slab in which nothing is taken.
+  // Removes a slab in which nothing is taken.
   void remove_slab(std::uint64_t base) { erase(base, slab_bytes_); }
 
  private:
@@ -38,8 +40,8 @@ class SlabHeap {
   void erase(std::uint64_t address, std::uint64_t bytes);
 
   std::uint64_t slab_bytes_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // free pieces: bytes, address
-  std::map<std::uint64_t, std::uint64_t> by_address_;          // the same: address, bytes
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // the free pieces: bytes, address
+  std::map<std::uint64_t, std::uint64_t> by_address_;          // the free pieces: address, bytes
 };
 
 }  // namespace ckpt::shim

@@ -10,7 +10,7 @@
 namespace ckpt::shim {
 namespace {
 
-// Reserves the addresses, maps, and grants access to the owner's own device.
+// Reserves the addresses, maps the region, and grants access to the owner's own device.
 CUresult map_block_region(MemoryState& state, std::uint64_t alignment, Region& region) {
   CUdeviceptr address = 0;
   CUresult result = state.driver.cuMemAddressReserve(&address, region.bytes, alignment, 0, 0);
@@ -25,7 +25,8 @@ CUresult map_block_region(MemoryState& state, std::uint64_t alignment, Region& r
   return CUDA_SUCCESS;
 }
 
-// Puts the region into the table with access for all peers; a peer that comes meanwhile makes another round.
+// Adds the region to the table with access for all peers. A peer that is added meanwhile causes another
+// round.
 CUresult enter_with_peers(MemoryState& state, Region& region) {
   Mapping& mapping = region.mappings.begin()->second;
   std::unique_lock lock(state.mutex);

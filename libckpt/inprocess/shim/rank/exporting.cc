@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An export under way: the regions known to the mover, while the program goes on allocating and freeing.
+// A running export: the regions that the mover knows, while the program continues to allocate and free.
 #include <utility>
 
 #include "libckpt/inprocess/local/batches.h"
@@ -29,7 +29,7 @@ Result<void> RankSession::start_export(std::uint64_t request) {
   return pump_exports();
 }
 
-// Sends what can be sent now. A region that cannot be exported ends the export, not the program.
+// Sends the batches that can be sent now. A region that cannot be exported ends the export, not the program.
 Result<void> RankSession::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));
@@ -47,7 +47,8 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
   for (const std::uint64_t id : batch.regions) {
     Result<UniqueFd> fd = shim_memory().export_region(id);
     if (!fd.has_value() && fd.error().code() == ErrorCode::kNotFound) {
-      exports_.forget(id);  // freed meanwhile; region_freed comes, or has come
+      exports_.forget(id);  // the region was freed meanwhile; region_freed is called later, or was already
+                            // called
       continue;
     }
     if (!fd.has_value()) {
@@ -65,7 +66,8 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
   return ok();
 }
 
-// A send that fails means that the keeper is gone; the service thread finds that out and ends the process.
+// Reports a new region. A failed send means that the keeper has exited: the service thread detects that and
+// ends the process.
 void RankSession::region_added(const RegionInfo& region) {
   const std::lock_guard lock(mutex_);
   if (!exports_.active() || !told_.emplace(region.id, region).second) return;

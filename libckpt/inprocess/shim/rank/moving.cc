@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory leaves and comes back while the gate is closed.
+// Release and return of device memory while the gate is closed.
 #include <algorithm>
 #include <utility>
 
@@ -25,7 +25,8 @@ Identity identity_from(const local::GpuIdentity& gpu) {
 
 }  // namespace
 
-// Only if the keeper's set is exactly this process's regions: it is what the job lives from then.
+// Releases the memory, but only if the keeper's set is exactly this process's regions: the job then depends
+// on that set.
 Result<void> RankSession::release(std::uint64_t request, const local::Release& held) {
   if (state_ != State::kPaused) return refuse(request, MessageType::kRelease, not_paused());
   std::uint64_t digest = 0;
@@ -53,8 +54,8 @@ Result<void> RankSession::map_batch(std::uint64_t request, const local::MapBatch
   for (const RegionInfo& region : shim_memory().regions()) regions.emplace(region.id, region);
   for (std::size_t i = 0; i < batch.records.size(); ++i) {
     const local::RegionRecord& record = batch.records[i];
-    // Ids are never used again, and generations are numbered by the maker of the memory. One that is unknown
-    // here was freed while it was copied; that none is missing is seen at the end.
+    // Ids are never reused, and the maker of the memory numbers generations. A region that is unknown here
+    // was freed while it was copied. The end of the batches shows whether a region is missing.
     const auto found = regions.find(record.id);
     if (found == regions.end()) continue;
     Result<void> mapped = found->second.bytes == record.bytes
@@ -83,9 +84,9 @@ Result<void> RankSession::map_end(std::uint64_t request, const local::Map& map) 
   return send(request, local::Mapped{now_ns()});
 }
 
-// Half a memory is of no use: what has come goes again, so that another set can be tried.
+// Releases the mapped part again, because incomplete memory is useless. Another set can then be tried.
 Result<void> RankSession::give_up_mapping(std::uint64_t request, const Error& error) {
-  (void)shim_memory().release_all().has_value();  // whatever stays is left alone by the next Map
+  (void)shim_memory().release_all().has_value();  // the next Map leaves the remaining regions unchanged
   return refuse(request, MessageType::kMap, error);
 }
 
@@ -96,7 +97,7 @@ Result<void> RankSession::make(std::uint64_t request, const local::Make& order) 
   local::Made made{order.sequence, {}};
   std::vector<UniqueFd> owned;
   std::vector<int> descriptors;
-  // By id alone, as in map_batch().
+  // Regions are found by id alone, as in map_batch().
   for (const local::RegionKey& key : order.records) {
     const auto found = regions.find(key.id);
     if (found == regions.end()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Closing the gate and opening it again: for a pause, and while the rank's lease is over.
+// Closing and opening the gate: for a pause, and while the rank's lease has expired.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -22,7 +22,8 @@ namespace {
 constexpr std::int64_t kDefaultPauseMs = 10'000;
 constexpr Nanos kLeaseCloseNs = 60'000 * kNanosPerMs;
 
-// How long a pause waits for the calls inside and the work on the GPU: GPUMIGRATE_PAUSE_TIMEOUT_MS.
+// Returns the time for which a pause waits for the calls inside the gate and the work on the GPU:
+// GPUMIGRATE_PAUSE_TIMEOUT_MS.
 Nanos pause_timeout() {
   const char* text = std::getenv("GPUMIGRATE_PAUSE_TIMEOUT_MS");
   const long long ms = text != nullptr ? std::strtoll(text, nullptr, 10) : 0;
@@ -35,18 +36,19 @@ Result<void> RankSession::begin_pause(std::uint64_t request) {
   pause_request_ = request;
   pause_asked_ns_ = now_ns();
   if (state_ != State::kRunning)
-    return ok();  // on its way already, for a pause that was withdrawn, or for the lease
+    return ok();  // the gate is already being closed, for a withdrawn pause or for the lease
   if (std::exchange(lease_closed_, false)) gate().open();
   return close_gate(true);
 }
 
-// Also the withdrawal of a pause, which has incarnation 0 and is meant for that pause only.
+// Ends a pause. It also handles the withdrawal of a pause, which has incarnation 0 and applies to that pause
+// only.
 Result<void> RankSession::end_pause(const local::Resume& resume, std::uint64_t request) {
   const bool withdrawn = resume.incarnation == 0;
   if (withdrawn && request != pause_request_) return ok();
   if (!withdrawn && state_ != State::kPaused) return ok();
   pause_request_ = 0;
-  if (state_ == State::kClosing) return ok();  // gate_closed() opens it again
+  if (state_ == State::kClosing) return ok();  // gate_closed() opens the gate again
   order_ = withdrawn ? std::nullopt : std::optional(ResumeOrder{request, resume.incarnation});
   if (state_ == State::kDraining || state_ == State::kPaused) {
     state_ = State::kRunning;
@@ -87,7 +89,8 @@ Result<void> RankSession::close_gate(bool for_pause) {
     (void)!::write(closing_.done.get(), &one, sizeof one);
   };
   try {
-    closing_.thread = std::thread(close);  // with the service thread's signal mask: all blocked
+    closing_.thread = std::thread(close);  // inherits the service thread's signal mask, which blocks all
+                                           // signals
   } catch (const std::system_error& error) {
     closing_.done.reset();
     state_ = State::kRunning;
@@ -98,7 +101,7 @@ Result<void> RankSession::close_gate(bool for_pause) {
   return ok();
 }
 
-// The thread is done: with the gate closed, or with an error and the gate open.
+// Handles the end of the closing thread: the gate is closed, or there is an error and the gate is open.
 Result<void> RankSession::gate_closed() {
   closing_.thread.join();
   closing_.done.reset();
@@ -117,14 +120,14 @@ Result<void> RankSession::gate_closed() {
     return send_paused_if_drained();
   }
   if (pause_request_ != 0) {
-    gate().open();  // closed for the lease only: the work on the GPU has not been waited for
+    gate().open();  // the gate was closed for the lease only: the work on the GPU has not been waited for
     return close_gate(true);
   }
   lease_closed_ = true;
   return lease_over_ ? ok() : send_running();
 }
 
-// The mover knows every region before it is told that nothing changes any more.
+// Sends Paused once the mover knows every region: Paused means that nothing changes any more.
 Result<void> RankSession::send_paused_if_drained() {
   if (state_ != State::kDraining || (exports_.active() && !exports_.drained())) return ok();
   state_ = State::kPaused;

@@ -29,7 +29,7 @@ namespace {
   std::abort();
 }
 
-// The driver is asked once: later it may be locked.
+// Queries the driver once, because the driver may be locked later.
 std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
   int count = 0;
   if (real().cuDeviceGetCount == nullptr || real().cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
@@ -43,8 +43,8 @@ std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
   return uuids;
 }
 
-// While the program captures a stream, other threads may not make some of the driver's calls (and would end
-// the capture by them), unless they declare that theirs do not concern it.
+// Declares that this thread's driver calls do not affect captures. Without this declaration, other threads
+// may not make some driver calls while the program captures a stream, and would end the capture with them.
 void stand_beside_captures() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (real().cuThreadExchangeStreamCaptureMode != nullptr) real().cuThreadExchangeStreamCaptureMode(&mode);
@@ -57,7 +57,7 @@ RankSession::RankSession(std::unique_ptr<local::KeeperLink> link)
 
 Result<std::unique_ptr<RankSession>> RankSession::create(const std::string& socket_path) {
   CKPT_TRY(link, local::KeeperLink::connect(socket_path, MigrationMode::kTransparent));
-  // Without the id's tag: a test names its points before the tag is drawn.
+  // The role has no tag of the job's id, because a test names its crash points before the tag is drawn.
   const std::string job = link->welcome().job.str();
   set_fault_role("rank." + job.substr(0, job.find('-', 2)) + ".fresh");
   return std::unique_ptr<RankSession>(new RankSession(std::move(link)));
@@ -199,8 +199,8 @@ Result<void> RankSession::describe(std::uint64_t request) {
   return send(request, local::DescribeEnd{summary()});
 }
 
-// Drops the parts that the image of the process must not hold: the socket, the control page. The program's
-// threads stand at the gate; those that do not use the GPU run on until they are stopped.
+// Drops the parts that the image of the process must not contain: the socket, the control page. The program's
+// threads wait at the gate. Threads that do not use the GPU run until they are stopped.
 Result<void> RankSession::leave_for_dump(std::uint64_t request) {
   if (state_ != State::kPaused) {
     return refuse(request, local::MessageType::kPrepareDump,

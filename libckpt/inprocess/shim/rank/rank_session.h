@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's session with its keeper in an unmodified program. One service thread, with all signals blocked,
-// answers keeper and agent (local/messages.h, "Transparent mode"). A second thread lives only while the gate
-// is being closed. So the service thread can answer requests that the calls inside may be waiting for.
-// Threads: serve() and what it calls run on the service thread; region_added, region_freed and wait_for_frees
-// on the program's. One mutex; it is taken before any lock of shim/memory, never after. Ownership: the
-// link; the session lives as long as the process. A rank that loses its keeper kills itself: nobody could
-// enforce a lease on it any more. Errors: answered as Failed.
+// answers keeper and agent (local/messages.h, "Transparent mode"). A second thread exists only while the gate
+// is being closed. The service thread can therefore answer requests for which the calls inside may be
+// waiting.
+// Threads: serve() and the functions it calls run on the service thread. The program's threads call
+// region_added, region_freed and wait_for_frees. One mutex is taken before any lock of shim/memory, never
+// after. Ownership: the link; the session exists as long as the process. A rank that loses its keeper kills
+// itself, because no process could enforce its lease any more. Errors: answered as Failed.
 #pragma once
 
 #include <array>
@@ -30,11 +31,11 @@ namespace ckpt::shim {
 
 class RankSession {
  public:
-  // Connects to the keeper at `socket_path`; the driver is initialised.
+  // Connects to the keeper at `socket_path`. The driver must be initialized.
   static Result<std::unique_ptr<RankSession>> create(const std::string& socket_path);
-  // Starts the service thread. The session must live as long as the process.
+  // Starts the service thread. The session must exist as long as the process.
   Result<void> start();
-  // In a forked child: gives up what it has of the parent's session. Takes no lock.
+  // Drops, in a forked child, its copy of the parent's session. Takes no lock.
   void forget_in_child() noexcept;
 
  private:
@@ -42,7 +43,7 @@ class RankSession {
 
   explicit RankSession(std::unique_ptr<local::KeeperLink> link);
 
-  // rank_session.cc
+  // Defined in rank_session.cc.
   void serve();
   void handle(local::Received received);
   Result<void> handle_message(std::uint64_t request, local::Received& received);
@@ -55,7 +56,7 @@ class RankSession {
   Result<void> leave_for_dump(std::uint64_t request);
   void wait_to_be_called();
 
-  // exporting.cc
+  // Defined in exporting.cc.
   void listen();
   Result<void> start_export(std::uint64_t request);
   Result<void> pump_exports();
@@ -64,7 +65,7 @@ class RankSession {
   void region_freed(const RegionInfo& region);
   bool wait_for_frees();
 
-  // pausing.cc
+  // Defined in pausing.cc.
   Result<void> begin_pause(std::uint64_t request);
   Result<void> end_pause(const local::Resume& resume, std::uint64_t request);
   Result<void> lease_ended();
@@ -74,7 +75,7 @@ class RankSession {
   Result<void> send_paused_if_drained();
   Result<void> send_running();
 
-  // moving.cc
+  // Defined in moving.cc.
   Result<void> release(std::uint64_t request, const local::Release& held);
   Result<void> map_batch(std::uint64_t request, const local::MapBatch& batch,
                          std::span<const UniqueFd> descriptors);
@@ -82,13 +83,14 @@ class RankSession {
   Result<void> make(std::uint64_t request, const local::Make& order);
   Result<void> give_up_mapping(std::uint64_t request, const Error& error);
 
-  // Running: the gate is open, or closed because the lease is over (lease_closed_).
+  // The state of the rank. kRunning: the gate is open, or closed because the lease has expired
+  // (lease_closed_).
   enum class State { kRunning, kClosing, kDraining, kPaused };
   // A thread that closes the gate.
   struct Closing {
     bool for_pause = false;
     std::thread thread;
-    UniqueFd done;  // eventfd; the result is there
+    UniqueFd done;  // an eventfd that signals the result
     Result<void> result = ok();
     Nanos quiesced_ns = 0;
   };
@@ -98,21 +100,21 @@ class RankSession {
   };
 
   std::unique_ptr<local::KeeperLink> link_;
-  std::vector<Uuid> uuids_;  // by device
+  std::vector<Uuid> uuids_;  // the UUIDs by device
 
   std::mutex mutex_;
   std::condition_variable freed_;
   local::ExportStream exports_;
-  std::map<std::uint64_t, RegionInfo> told_;  // the regions of this export
+  std::map<std::uint64_t, RegionInfo> told_;  // the regions that this export has reported
   std::uint64_t frees_answered_ = 0;
 
   State state_ = State::kRunning;
-  std::uint64_t pause_request_ = 0;  // of the pause that is wanted, under way or held
+  std::uint64_t pause_request_ = 0;  // the pause that is requested, in progress or reached
   Nanos pause_asked_ns_ = 0;
-  std::optional<ResumeOrder> order_;  // to go on as soon as the lease is back
+  std::optional<ResumeOrder> order_;  // an order to continue as soon as the lease is valid again
   bool lease_over_ = false;
   bool lease_closed_ = false;
-  bool left_ = false;  // for a dump
+  bool left_ = false;  // the rank left for a dump
   Closing closing_;
 };
 

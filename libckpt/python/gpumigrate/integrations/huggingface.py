@@ -15,7 +15,8 @@ from .._job import Job
 from .._memory import Memory
 from ._loops import CountedLoader
 
-COUNTS = ("_total_loss_scalar", "_globalstep_last_logged", "current_flos")  # of Trainer, beside its TrainerState
+# counts that Trainer stores outside its TrainerState
+COUNTS = ("_total_loss_scalar", "_globalstep_last_logged", "current_flos")
 
 
 def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
@@ -37,7 +38,8 @@ def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
             loop.correct_epoch(state)
 
     trainer.add_callback(Callback())
-    # First, so that others begin their work (trackers open their runs) once the job is to work here.
+    # Inserted first, so that other callbacks begin their work (trackers open their runs) only once the job is
+    # to work here.
     callbacks = trainer.callback_handler.callbacks
     callbacks.insert(0, callbacks.pop())
     make_loader, trainer_epoch = trainer.get_train_dataloader, trainer._run_epoch
@@ -52,8 +54,8 @@ class Loop:
         self.trainer = trainer
         self.job: Optional[Job] = None
         self.accumulate = trainer.args.gradient_accumulation_steps
-        self.worked = False  # here
-        self._epoch, self._batches = 0, 0  # of the epoch, done or not
+        self.worked = False  # whether the job has done work in this process
+        self._epoch, self._batches = 0, 0  # the current epoch and its batches, whether completed or not
 
     def begin(self, job: Job, state: Any) -> None:
         self.job = job
@@ -80,13 +82,13 @@ class Loop:
             return
         position = job._position
         if given["epoch"] < position.epoch:
-            return  # it was done before the move
+            return  # the step was completed before the move
         position.begin_epoch(given["epoch"])
         self._epoch, self._batches = given["epoch"], given["steps_in_epoch"]
         left = given["steps_in_epoch"] - position.done_before
         given = given | {"steps_in_epoch": left, "num_update_steps_per_epoch": max(1, -(-left // self.accumulate))}
         if job.resumed:
-            given["resume_from_checkpoint"] = None  # what it leaves out was left out at the source
+            given["resume_from_checkpoint"] = None  # the source already skipped what this option skips
         run(**given)
 
     def correct_epoch(self, state: Any) -> None:
@@ -107,7 +109,7 @@ class SteppedLoader(CountedLoader):
 
     def _batches(self, job: Job) -> Iterator[Any]:
         if self._loop.worked:
-            job.barrier()  # between two epochs
+            job.barrier()  # a barrier between two epochs
         for batch in job._position.batches(self._loader):
             self._loop.worked = True
             yield batch

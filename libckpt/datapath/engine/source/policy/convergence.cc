@@ -8,9 +8,9 @@ namespace ckpt::engine {
 namespace {
 
 constexpr double kShrinks =
-    0.9;  // a round that leaves more than this share of the last one's does not shrink
-constexpr std::uint32_t kStuckRounds = 2;  // so many in a row: it will not get better
-constexpr std::uint32_t kPatience = 3;     // further rounds to wait for one as good as the best was
+    0.9;  // a round that leaves more than this share of the last round's bytes does not shrink
+constexpr std::uint32_t kStuckRounds = 2;  // after this many such rounds in a row, no improvement is expected
+constexpr std::uint32_t kPatience = 3;     // the number of further rounds to wait for one as good as the best
 constexpr double kAsGoodAsBest = 1.1;
 
 }  // namespace
@@ -44,7 +44,7 @@ Advice Convergence::judge_stop_copy(std::uint64_t bytes) {
   return give_up_or_switch();
 }
 
-// Everything was dirty because nothing had been sent.
+// Handles the first round, in which everything was dirty because nothing had been sent.
 Advice Convergence::observe_first(const RoundObservation& round) {
   remaining_ = round.dirty_bytes;
   if (options_.max_rounds <= 1) return give_up_or_switch();
@@ -55,7 +55,8 @@ Advice Convergence::observe_first(const RoundObservation& round) {
   const Nanos hides = std::max(round.scan_time, options_.beside);
   if (!round.sampled_dirty_bytes || send_time(*round.sampled_dirty_bytes) > hides) return Advice::kContinue;
   const Nanos estimate = whole(round.scan_time);
-  // A faster scan may still bring it within the limit, unless the other terms are too long for that.
+  // A faster scan may still bring the estimate within the limit, unless the other terms are too long for
+  // that.
   if (estimate > options_.max_downtime && fits_without_copy()) return Advice::kContinue;
   remaining_ = *round.sampled_dirty_bytes;
   if (round.round_time > 0)
@@ -70,7 +71,8 @@ Advice Convergence::observe(const RoundObservation& round) {
   const std::optional<RoundObservation> before = last_;
   last_ = round;
   if (!before) return observe_first(round);
-  // This round's dirty bytes were written while the last round ran; as many come per time while this one ran.
+  // This round's dirty bytes were written while the last round ran. The rate of writing during this round is
+  // assumed to be equal.
   const double growth = before->round_time > 0
                             ? static_cast<double>(round.round_time) / static_cast<double>(before->round_time)
                             : 1.0;
@@ -98,7 +100,8 @@ Advice Convergence::observe(const RoundObservation& round) {
   return good || stuck_rounds_ >= kStuckRounds + kPatience ? Advice::kSwitchAnyway : Advice::kContinue;
 }
 
-// As much is written from this round's scan to the barrier's as was before it.
+// Updates the estimate. The bytes written between this round's scan and the barrier's are assumed to equal
+// those written before this scan.
 void Convergence::refresh(const RoundObservation& round) {
   if (round.throughput > 0) throughput_ = round.throughput;
   remaining_ = round.dirty_bytes;
@@ -111,7 +114,7 @@ std::optional<Nanos> Convergence::eta() const noexcept {
   if (estimate_ && *estimate_ <= options_.max_downtime) return 0;
   const double rest = static_cast<double>(remaining_) * 1e9 / throughput_;
   if (dirty_rate_ >= throughput_) return std::nullopt;
-  // Rounds form a geometric series with the ratio of dirtying to sending.
+  // Rounds form a geometric series whose ratio is the dirtying rate over the sending rate.
   return static_cast<Nanos>(rest / (1.0 - dirty_rate_ / throughput_)) + last_->scan_time;
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is
-// estimated as
+// The decision when to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch
+// now is estimated as
 //   max(scan, remaining / throughput, beside) + fixed
 // where `throughput` is the drain rate while only sending, and `remaining` the dirty bytes that the barrier's
-// scan will find. These are estimated as those of this round's scan, grown by the ratio of this round's time
-// to the last one's. The estimate is never shrunk: hot data is rewritten whole. The first round finds
-// everything dirty and shows nothing of the job's rate. A decision needs two rounds, or max_rounds, or a
-// sample at the end of the first. The sample decides if so little has changed that the scan takes the time.
-// Where the scan binds, no further round can shorten the downtime. `beside` and `fixed` are all other terms
-// of the pause: where they alone are over the limit, no round makes it.
+// scan will find. The estimate of these bytes is the dirty bytes of this round's scan, multiplied by the
+// ratio of this round's time to the last one's. The estimate is never reduced: hot data is rewritten
+// completely. The first round finds everything dirty and shows nothing of the job's rate. A decision needs
+// two rounds, or max_rounds, or a sample at the end of the first round. The sample decides if so little has
+// changed that the scan determines the time. If the scan determines the time, no further round can shorten
+// the downtime. `beside` and `fixed` are all other terms of the pause. If these terms alone exceed the limit,
+// no round can meet it.
 //
-// Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds,
-// sizes bytes.
+// Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are durations in nanoseconds,
+// and sizes are bytes.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ namespace ckpt::engine {
 struct ConvergenceOptions {
   Nanos max_downtime = 200'000'000;
   std::uint32_t max_rounds = 30;
-  bool switch_anyway = true;  // --if-not-converged switch; false: abort
-  Nanos fixed_cost = 0;       // of the pause beside the copy, as known
-  Nanos beside = 0;           // other work that runs beside the last copy
+  bool switch_anyway = true;  // --if-not-converged switch; false means abort
+  Nanos fixed_cost = 0;       // the known terms of the pause except the copy
+  Nanos beside = 0;           // other work that runs concurrently with the last copy
 };
 
 struct RoundObservation {
@@ -36,8 +37,9 @@ struct RoundObservation {
   Nanos scan_time = 0;
   Nanos round_time = 0;
   double throughput =
-      0;  // bytes before encoding per second while only sending; 0 = this round was too short for a rate
-  // After the first round: bytes that have become dirty again, by a sample, rather too many than too few.
+      0;  // the bytes before encoding per second while only sending; 0 if this round was too short for a rate
+  // After the first round: the bytes that have become dirty again, estimated by a sample. The value is too
+  // high rather than too low.
   std::optional<std::uint64_t> sampled_dirty_bytes;
 };
 
@@ -46,28 +48,32 @@ enum class Advice : std::uint8_t { kContinue, kSwitch, kSwitchAnyway, kGiveUp };
 
 class Convergence {
  public:
-  // `link_rate`: the plain stream's, used until a round has measured its own.
+  // Takes the options and `link_rate`, the rate of a plain stream, which is used until a round has measured
+  // its own.
   Convergence(const ConvergenceOptions& options, double link_rate)
       : options_(options), throughput_(link_rate) {}
 
   Advice observe(const RoundObservation& round);
-  // A round after the decision, which it does not change: the estimate is that of a switch now. Such rounds keep the
-  // target fresh until the barrier, and earlier ones may have shared the link with host memory.
+  // Updates the estimate by a round after the decision, which it does not change: the estimate is that of a
+  // switch now. Such rounds keep the target up to date until the barrier. Earlier rounds may have shared the
+  // link with host memory.
   void refresh(const RoundObservation& round);
-  // No round comes: all of `bytes` is copied in the pause.
+  // Judges a move without rounds: all of `bytes` is copied during the pause.
   Advice judge_stop_copy(std::uint64_t bytes);
-  // The downtime if the switch came now; nothing before the second round, or before a sample that decided.
+  // Returns the downtime if the switch came now. Returns nullopt before the second round, or before a sample
+  // that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
   [[nodiscard]] double throughput() const noexcept { return throughput_; }
   [[nodiscard]] double dirty_bytes_per_second() const noexcept { return dirty_rate_; }
-  // Until the switch, if rounds go on shrinking as they did; nothing if they do not.
+  // Returns the time until the switch if rounds continue to shrink at the same rate. Returns nullopt if they
+  // do not.
   [[nodiscard]] std::optional<Nanos> eta() const noexcept;
 
-  // The limit leaves time for a copy: at another rate the pause may be within it.
+  // Returns whether the limit leaves time for a copy. At another rate the pause may then be within the limit.
   [[nodiscard]] bool fits_without_copy() const noexcept { return whole(0) <= options_.max_downtime; }
 
-  // While running (`gpumigrate set`).
+  // Sets the limit during a move (`gpumigrate set`).
   void set_max_downtime(Nanos limit) noexcept { options_.max_downtime = limit; }
   [[nodiscard]] const ConvergenceOptions& options() const noexcept { return options_; }
 

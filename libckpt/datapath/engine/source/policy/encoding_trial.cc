@@ -7,7 +7,7 @@ namespace ckpt::engine {
 namespace {
 
 constexpr double kBeatsLink =
-    1.02;  // encoding that carries so much more than the link does needs no comparison
+    1.02;  // encoding that exceeds the link's rate by this factor needs no comparison
 
 }  // namespace
 

@@ -398,7 +398,7 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
   const Program program([](char) { kPlace[500 * kMemoryPage + 9] = std::byte{2}; });
   auto log = *MemoryLog::create(kPages * kMemoryPage, kMemoryPage);
   const MemoryRange whole = range_of(0, kPages);
-  ASSERT_TRUE(read_memory(program.pid(), {whole}, log->room(whole.bytes())->data(), false));
+  ASSERT_TRUE(read_memory(program.pid(), {whole}, log->reserve(whole.bytes())->data(), false));
   log->append(whole.bytes());
   // Out of order, as pages are that were read again.
   const std::vector<IndexedRange> held{{whole.begin, 100 * kMemoryPage, 0},
@@ -439,10 +439,10 @@ TEST(RangeSetTest, PartsAreAddedAndRemoved) {
 
 TEST(MemoryLogTest, FullLogRefusesPagesThatDoNotFit) {
   auto log = *MemoryLog::create(4 * kMemoryPage, kMemoryPage);
-  ASSERT_TRUE(log->room(3 * kMemoryPage).has_value());
+  ASSERT_TRUE(log->reserve(3 * kMemoryPage).has_value());
   EXPECT_EQ(log->append(3 * kMemoryPage), 0u);
-  EXPECT_TRUE(log->room(kMemoryPage).has_value());
-  const auto refused = log->room(kMemoryPage + 1);
+  EXPECT_TRUE(log->reserve(kMemoryPage).has_value());
+  const auto refused = log->reserve(kMemoryPage + 1);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), ErrorCode::kOutOfMemory);
 }
@@ -453,7 +453,7 @@ TEST(MemoryLogTest, GrowthIsSeenFromOtherThreads) {
   auto log = *MemoryLog::create(kSteps * kMemoryPage, kMemoryPage);
   std::thread writer([&log] {
     for (std::uint64_t i = 0; i < kSteps; ++i) {
-      (*log->room(kMemoryPage))[0] = std::byte{1};
+      (*log->reserve(kMemoryPage))[0] = std::byte{1};
       log->append(kMemoryPage);
     }
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's folder with a tier in memory (of another folder: what matters is which one a pack lies in), and
-// job content for it.
+// A vault's folder with a tier in memory, and job content for it. The tier is another folder: only the
+// folder in which a pack lies matters.
 #pragma once
 
 #include <arpa/inet.h>
