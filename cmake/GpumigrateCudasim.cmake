@@ -1,11 +1,10 @@
-# How tests and benches run on the software driver: its libraries stand in a folder of their own, which only
-# this environment names, so that nothing else ever finds them in place of NVIDIA's.
+# How tests and benches run on the software driver. Its libraries are in a folder of their own, which only
+# this environment names. No other program can thus load them instead of NVIDIA's libraries.
 set(CUDASIM_LIBRARY_DIR ${CMAKE_BINARY_DIR}/lib/cudasim)
 
-# cudasim_environment(OUT_VAR NAME [DEVICES n] [MEMORY size]): the ENVIRONMENT list of a test that runs on
-# software devices of its own (NAME is unique among tests, since tests run side by side). The test also needs
-# the driver built:
-# add_dependencies(TARGET cudasim).
+# cudasim_environment(OUT_VAR NAME [DEVICES n] [MEMORY size]): sets the ENVIRONMENT list of a test that runs
+# on software devices of its own. NAME is unique among tests, since tests run concurrently. The test also
+# needs the driver to be built: add_dependencies(TARGET cudasim).
 function(cudasim_environment out name)
   cmake_parse_arguments(A "" "DEVICES;MEMORY" "" ${ARGN})
   if(NOT A_DEVICES)

@@ -1,4 +1,4 @@
-# Builds for libFuzzer (docs/testing.md): tools/fuzz sets the option, in a build folder of its own.
+# Builds for libFuzzer (docs/testing.md). tools/fuzz sets the option, in a build folder of its own.
 option(GPUMIGRATE_FUZZ "Build the fuzz targets under libFuzzer and sanitizers: needs clang++" OFF)
 
 if(GPUMIGRATE_FUZZ)

@@ -1,10 +1,11 @@
-# `cmake --install build [--prefix DIR]` (docs/site/install.md). Programs and libraries find each other by ../lib from their
-# own folder, so they stay together in lib/gpumigrate; what people call or link against has a link outside of it.
+# `cmake --install build [--prefix DIR]` (docs/site/install.md). Programs and libraries find each other by
+# ../lib from their own folder, so they stay together in lib/gpumigrate. Programs that users call and
+# libraries that they link have a link outside of this folder.
 #   PREFIX/bin                  gpumigrate, gpumigrate-agent, gpumigrate-coordinator
 #   PREFIX/lib, PREFIX/include  libckpt.so and ckpt.h
 #   PREFIX/lib/gpumigrate       everything that runs; bin, lib
 #   PREFIX/lib/systemd/system, PREFIX/share: units; man pages, completion, rules for Prometheus
-# The software driver is the component `software-gpu`, all else `gpumigrate`.
+# The software driver is the component `software-gpu`; everything else is the component `gpumigrate`.
 set(home lib/gpumigrate)
 set(programs gpumigrate gpumigrate-agent gpumigrate-coordinator gpumigrate-keeper gpumigrate-init gpumigrate-mover gpumigrate-context
     gpumigrate-health gpumigrate-lazy-pages gpumigrate-vault ckpt-image)
@@ -21,7 +22,7 @@ install(FILES deploy/prometheus/gpumigrate.rules.yml deploy/prometheus/prometheu
         DESTINATION share/gpumigrate COMPONENT gpumigrate)
 install(FILES LICENSE DESTINATION share/doc/gpumigrate COMPONENT gpumigrate)
 
-# Files that depend on the prefix, or that the program itself writes, are made at the installation.
+# Files that depend on the prefix, or that the program itself writes, are generated during the installation.
 set(units gpumigrate-agent.service gpumigrate-coordinator.service)
 set(linked_programs gpumigrate gpumigrate-agent gpumigrate-coordinator)
 list(JOIN units " " units)

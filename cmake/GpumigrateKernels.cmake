@@ -1,19 +1,21 @@
-# Device code that runs on both drivers: one source NAME.cu, compiled by nvcc to a fat binary and by g++ to a
-# module of the software driver. Both land side by side in build/lib/kernels; programs try one image after the
-# other until the driver accepts one (libckpt/cuda/module.h), so no program knows which driver it runs on.
+# Device code that runs on both drivers. One source NAME.cu is compiled by nvcc to a fat binary and by g++ to
+# a module of the software driver. Both images are written to build/lib/kernels. Programs try one image after
+# the other until the driver accepts an image (libckpt/cuda/module.h). So no program knows which driver it
+# runs on.
 set(KERNEL_DIR ${CMAKE_BINARY_DIR}/lib/kernels)
 file(MAKE_DIRECTORY ${KERNEL_DIR})
 
-# device_module(NAME SOURCE file.cu [INCLUDES dir...] [HOST_FLAGS flag...])
+# device_module(NAME SOURCE file.cu [INCLUDES dir...] [HOST_FLAGS flag...]): builds one source for both
+# drivers.
 function(device_module name)
   cmake_parse_arguments(A "" "SOURCE" "INCLUDES;HOST_FLAGS" ${ARGN})
   get_filename_component(source ${A_SOURCE} ABSOLUTE)
   add_library(${name}_sim MODULE ${source})
   unsanitized_target(${name}_sim)  # it runs in the driver's process
   set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
-  # A module loaded twice is two modules. By default the loader gives all copies one set of inline functions'
-  # variables: a pointer to a function of one copy is then called by the others after that copy has been
-  # unloaded.
+  # A module that is loaded twice must be two modules. By default the loader gives all copies one set of
+  # inline functions' variables. Then other copies call a pointer to a function of one copy even after that
+  # copy has been unloaded.
   target_compile_options(${name}_sim PRIVATE -x c++ -O3 -fno-gnu-unique ${A_HOST_FLAGS})
   target_include_directories(${name}_sim PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tools
                              ${CMAKE_SOURCE_DIR}/tests/simulators/cudasim/include ${A_INCLUDES})

@@ -1,5 +1,5 @@
-# NCCL's header, from which the software NCCL (tests/simulators/ncclsim) and its tests are built. Without one of 2.28.7 or
-# newer they are left out, and nothing else.
+# NCCL's header, from which the software NCCL (tests/simulators/ncclsim) and its tests are built. Without NCCL
+# 2.28.7 or newer, only the software NCCL and its tests are left out.
 set(GPUMIGRATE_NCCL OFF)
 set(NCCL_HEADER ${CUDA_HOME}/include/nccl.h)
 if(EXISTS ${NCCL_HEADER})
@@ -13,11 +13,13 @@ if(NOT GPUMIGRATE_NCCL)
   message(STATUS "No nccl.h of NCCL 2.28.7 or newer in ${CUDA_HOME}/include: ncclsim and its tests are not built")
 endif()
 
-# As the software driver: in a folder of its own, which only the environment of a test names.
+# The software NCCL is in a folder of its own, like the software driver. Only the environment of a test names
+# this folder.
 set(NCCLSIM_LIBRARY_DIR ${CMAKE_BINARY_DIR}/lib/ncclsim)
 
-# nccl_environment(OUT_VAR NAME [DEVICES n] [MEMORY size]): cudasim_environment with the software NCCL, over the
-# loopback. The test also needs it built: add_dependencies(TARGET ncclsim).
+# nccl_environment(OUT_VAR NAME [DEVICES n] [MEMORY size]): sets the cudasim_environment with the software
+# NCCL, over the loopback. The test also needs the software NCCL to be built: add_dependencies(TARGET
+# ncclsim).
 function(nccl_environment out name)
   cudasim_environment(environment ${name} ${ARGN})
   list(FILTER environment EXCLUDE REGEX "^LD_LIBRARY_PATH=")

@@ -1,13 +1,13 @@
-# Builds of the tests under a sanitizer (docs/testing.md): the presets `asan` and `tsan` set the option, and
-# the target sanitized_tests builds what runs there and nothing else.
+# Builds of the tests under a sanitizer (docs/testing.md). The presets `asan` and `tsan` set the option. The
+# target sanitized_tests builds only the tests that run under a sanitizer.
 set(GPUMIGRATE_SANITIZE "" CACHE STRING "Build the tests under a sanitizer: address (and undefined behaviour) or thread")
 set_property(CACHE GPUMIGRATE_SANITIZE PROPERTY STRINGS "" address thread)
 
 set(SANITIZER_OPTIONS)
 set(SANITIZER_LINK_OPTIONS)
 if(GPUMIGRATE_SANITIZE STREQUAL "address")
-  # float-cast-overflow is not part of `undefined`: estimates and rates are doubles that become counts of
-  # bytes.
+  # float-cast-overflow is not part of `undefined`. It is needed because estimates and rates are doubles that
+  # are converted to byte counts.
   set(SANITIZER_LINK_OPTIONS -fsanitize=address,undefined,float-cast-overflow)
   set(SANITIZER_OPTIONS ${SANITIZER_LINK_OPTIONS} -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS)
 elseif(GPUMIGRATE_SANITIZE STREQUAL "thread")
@@ -18,22 +18,23 @@ elseif(GPUMIGRATE_SANITIZE)
 endif()
 
 if(GPUMIGRATE_SANITIZE)
-  # The checks make g++ 12 see uninitialized values that are none.
+  # Because of the sanitizer's checks, g++ 12 reports uninitialized values that are in fact initialized.
   list(APPEND SANITIZER_OPTIONS -O1 -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_compile_options(${SANITIZER_OPTIONS})
   add_link_options(${SANITIZER_LINK_OPTIONS})
   add_custom_target(sanitized_tests)
 endif()
 
-# sanitized_test(TARGET...): what a test under a sanitizer needs built. Nothing in other builds.
+# sanitized_test(TARGET...): registers the targets that a test under a sanitizer needs built. It does nothing
+# in other builds.
 function(sanitized_test)
   if(GPUMIGRATE_SANITIZE)
     add_dependencies(sanitized_tests ${ARGN})
   endif()
 endfunction()
 
-# unsanitized_directory(): targets of the calling folder are built as in a plain build, with the same command
-# lines, so that ccache has them.
+# unsanitized_directory(): builds the targets of the calling folder as in a plain build. The command lines are
+# the same, so that ccache has the results.
 macro(unsanitized_directory)
   get_directory_property(directory_options COMPILE_OPTIONS)
   list(REMOVE_ITEM directory_options ${SANITIZER_OPTIONS})
@@ -43,7 +44,7 @@ macro(unsanitized_directory)
   set_directory_properties(PROPERTIES LINK_OPTIONS "${directory_options}")
 endmacro()
 
-# unsanitized_target(TARGET): the same for one target.
+# unsanitized_target(TARGET): builds one target as in a plain build, without the sanitizer.
 function(unsanitized_target target)
   foreach(property COMPILE_OPTIONS LINK_OPTIONS)
     get_target_property(target_options ${target} ${property})

@@ -1,4 +1,4 @@
-# Compiler, warnings, output folders, ccache and the packages everything may use.
+# Compiler, warnings, output folders, ccache and the packages that every target may use.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -8,8 +8,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
-# -g1 is functions and lines, which a backtrace needs; it costs a tenth of the compile time or more, variables
-# would cost still more.
+# -g1 contains functions and lines, which a backtrace needs. It takes a tenth of the compile time or more;
+# variables would take even more.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
@@ -24,17 +24,17 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# Sources of a target are compiled eight at a time: headers and the templates that they all use (Asio, cereal,
-# JSON) are most of a compilation's time, and so are read and instantiated once for eight. A folder whose
+# Sources of a target are compiled eight at a time. Headers and common templates (Asio, cereal, JSON) take
+# most of a compilation's time, and are thus read and instantiated once for eight sources. A folder whose
 # sources repeat each other's local names, and are quick to compile, sets UNITY_BUILD OFF. tools/check-tidy
-# compiles each source alone, so that none leans on its neighbours. With -DCMAKE_UNITY_BUILD=OFF a change of
-# one source compiles that source only.
+# compiles each source alone, so that no source depends on its neighbors. With -DCMAKE_UNITY_BUILD=OFF, a
+# change of one source compiles only that source.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the sources of a target several at a time")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> -Werror=return-type -fdiagnostics-color=auto)
-# Collecting garbage takes g++ a tenth of a large source's time; without that the largest need 1.6 GB instead
-# of 1.4 GB.
+# Garbage collection takes g++ a tenth of a large source's compile time. Without it, the largest sources need
+# 1.6 GB instead of 1.4 GB.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=2000000>)
 endif()
@@ -65,9 +65,9 @@ pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 
-# control_plane(TARGET...): nothing in these runs once per chunk or page, so -O1 is enough: it takes a quarter
-# less time to compile than -O2 (docs/reports/build.md). The data path, the codec, tracking, the shim and the
-# mover have -O2.
+# control_plane(TARGET...): compiles the targets with -O1. Their code never runs once per chunk or page, so
+# -O1 is enough; it compiles in a quarter less time than -O2 (docs/reports/build.md). The data path, the
+# codec, tracking, the shim and the mover have -O2.
 function(control_plane)
   foreach(target ${ARGN})
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
@@ -75,8 +75,9 @@ function(control_plane)
   endforeach()
 endfunction()
 
-# standard_headers(TARGET...): these read the standard library and Result precompiled (libckpt/CMakeLists.txt).
-# After control_plane, since a precompiled header has the level of optimization of its users.
+# standard_headers(TARGET...): makes the targets use the precompiled standard library and Result
+# (libckpt/CMakeLists.txt). Call it after control_plane, since a precompiled header has the optimization level
+# of its users.
 function(standard_headers)
   foreach(target ${ARGN})
     set(headers ckpt_headers)
@@ -89,14 +90,14 @@ function(standard_headers)
 endfunction()
 
 # ckpt_sources(LIST FOLDER NAME...): appends FOLDER/NAME.cc for each name, so that a library of several
-# folders lists each of them once.
+# folders lists each folder once.
 macro(ckpt_sources list folder)
   foreach(name ${ARGN})
     list(APPEND ${list} ${folder}/${name}.cc)
   endforeach()
 endmacro()
 
-# ckpt_library(NAME SOURCES... DEPS...): a static library; headers are included from the tree's root.
+# ckpt_library(NAME SOURCES... DEPS...): adds a static library; headers are included from the tree's root.
 function(ckpt_library name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   if(A_SOURCES)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the conformance tests; one source for every driver.
+// Kernels for the conformance tests, from one source for every driver.
 #include <cudasim/kernel.h>
 
 struct Pair {
@@ -23,7 +23,7 @@ CUDASIM_KERNEL(count_launch) {
   }
 }
 
-// Arguments of every size and alignment.
+// A kernel with arguments of every size and alignment.
 CUDASIM_KERNEL(mixed, uint8_t a, uint64_t b, uint16_t c, Pair d, uint64_t* out) {
   CUDASIM_THREAD_ZERO() {
     out[0] = a;
@@ -34,7 +34,7 @@ CUDASIM_KERNEL(mixed, uint8_t a, uint64_t b, uint16_t c, Pair d, uint64_t* out) 
   }
 }
 
-// One block per row; threads meet in shared memory.
+// A kernel with one block per row; its threads synchronize in shared memory.
 CUDASIM_KERNEL(row_sums, const uint32_t* in, uint32_t* out, uint32_t width) {
   CUDASIM_DYNAMIC_SHARED(uint32_t, part);
   const uint32_t* row = in + uint64_t(CUDASIM_BLOCK_INDEX()) * width;

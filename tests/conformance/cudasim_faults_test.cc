@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults injected into the software driver from outside, through cudasim-ctl as an operator or a test script
-// does.
+// Tests of faults that are injected into the software driver from outside, through cudasim-ctl, as by an
+// operator or a test script.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ int control(std::vector<std::string> words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Each test has a context of its own, since most of them end it.
+// Tests with a context of their own, since most of them end the context.
 class FaultTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -50,13 +50,14 @@ class FaultTest : public testing::Test {
     EXPECT_EQ(0, control({"reset"}));
     EXPECT_OK(api().cuCtxDestroy_v2(context_));
   }
-  // An injected error reaches the context through its executor: a moment later, so ask until it is there.
+  // Waits for an injected error and returns it. The error reaches the context through its executor after a
+  // short delay.
   CUresult error_comes() {
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < 100000 && result == CUDA_SUCCESS; i++) result = api().cuMemsetD8_v2(memory_, 0, 16);
     return result;
   }
-  // A context on the same device that the fault must leave alone.
+  // Checks that a context on the same device works, which the fault must not affect.
   void expect_new_context_works() {
     CUcontext other = nullptr;
     CUdeviceptr memory = 0;
@@ -130,7 +131,7 @@ TEST_F(FaultTest, LatencyDelaysEachCommand) {
   EXPECT_GE(milliseconds, 20);
 }
 
-// The pid that `status` shows behind "executor", of the context this test has made last.
+// Returns the pid that `status` shows after "executor", of the context that this test has made last.
 pid_t executor_pid() {
   int ends[2];
   EXPECT_EQ(0, ::pipe(ends));
@@ -196,7 +197,7 @@ TEST_F(FaultTest, MemoryOfAnotherNodeCannotBeImported) {
   ::close(fd);
 }
 
-// How much of `bytes` of this memory, mapped as an executor does it, lies in huge pages.
+// Returns how much of `bytes` of this memory is in huge pages, when it is mapped as an executor maps it.
 std::size_t huge_bytes(int fd, std::size_t bytes) {
   void* reserved = ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(MAP_FAILED, reserved);
@@ -217,13 +218,14 @@ std::size_t huge_bytes(int fd, std::size_t bytes) {
   return huge;
 }
 
-// A context whose executor starts with this value of CUDASIM_HUGE_PAGES.
+// Tests with a context whose executor starts with a given value of CUDASIM_HUGE_PAGES.
 class HugePagesTest : public FaultTest {
  protected:
   static constexpr std::size_t kBytes = 8 * kMiB;
-  static constexpr std::size_t kOwnBytes = 2 * kMiB;  // memory_, as it counts
+  static constexpr std::size_t kOwnBytes = 2 * kMiB;  // the size of memory_, as it is counted
 
-  // Makes memory there, checks its content and that it counts, and returns how much of it lies in huge pages.
+  // Creates memory in a new context, checks its content and its accounting, and returns how much of it is in
+  // huge pages.
   std::size_t huge_in_new_context(const char* value) {
     ::setenv("CUDASIM_HUGE_PAGES", value, 1);
     CUcontext context = nullptr;
@@ -231,7 +233,7 @@ class HugePagesTest : public FaultTest {
     ::unsetenv("CUDASIM_HUGE_PAGES");
     std::size_t total = 0, free_before = 0;
     EXPECT_OK(api().cuMemGetInfo_v2(&free_before, &total));
-    // Memory of an earlier test's crashed context is freed a moment later.
+    // Memory of an earlier test's crashed context is freed after a short delay.
     EXPECT_TRUE(comes_back(total - kOwnBytes));
     free_before = free_memory();
     std::size_t huge = 0;
@@ -264,13 +266,13 @@ TEST_F(HugePagesTest, NewMemoryIsInHugePagesWhenAskedFor) {
 }
 
 TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
-  ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));  // executors inherit it
+  ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));  // executors inherit this setting
   EXPECT_EQ(0u, huge_in_new_context("1"));
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
-// Hardware reaches it with kernels, too; here nothing else may be fooled into taking its address for one in
-// an executor.
+// On hardware, kernels can access the memory, too. Here nothing but a copy may accept its address as an
+// address in an executor.
 TEST_F(FaultTest, RegisteredMemoryIsReachedByCopiesOnly) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, kMiB));
@@ -356,8 +358,7 @@ TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
   EXPECT_OK(api().cuMemAddressFree(reserved, 2 * kMiB));
 }
 
-// A thread in a call that hangs sleeps on a word of the device; what it asked for is answered after the
-// reset.
+// A thread in a hanging call sleeps on a word of the device. Its query is answered after the reset.
 TEST_F(NvmlFaultTest, CallsHangUntilTheReset) {
   ASSERT_EQ(0, control({"hang-nvml"}));
   std::atomic<pid_t> thread{0};
@@ -426,7 +427,8 @@ TEST_F(NvmlFaultTest, ALostDeviceIsLostHereToo) {
   EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, error_comes());
 }
 
-// A program whose context has come back by a restore, on a card that its kill wedges.
+// Tests with a program whose context was recreated by a restore, on a card that is wedged when the program is
+// killed.
 class WedgeTest : public CheckpointTest {
  protected:
   void SetUp() override {

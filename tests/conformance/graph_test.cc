@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and stream capture.
+// Tests of graphs and stream capture.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -283,7 +283,7 @@ TEST_F(GraphTest, AllocationsOfACaptureBelongToTheGraph) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-// Set by a user object's destructor, which the driver calls from a thread of its own.
+// A flag that a user object's destructor sets. The driver calls the destructor from its own thread.
 class Destroyed {
  public:
   static void set(void* object) { static_cast<Destroyed*>(object)->promise_.set_value(); }

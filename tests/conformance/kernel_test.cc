@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules, launches, arguments, faults.
+// Tests of modules, launches, arguments and faults.
 #include <malloc.h>
 
 #include <cstring>
@@ -127,10 +127,10 @@ TEST_F(KernelTest, AModuleThatWasUnloadedHoldsNoMemory) {
     return info.uordblks + info.hblkhd;
   };
   constexpr int kTimes = 100;
-  constexpr std::size_t kMaxOfEach = 4 << 10;  // less than any image
+  constexpr std::size_t kMaxOfEach = 4 << 10;  // less than the size of any image
   std::size_t before = 0;
   for (int i = -kTimes; i < kTimes; i++) {
-    if (i == 0) before = in_use();  // the first ones fill pools
+    if (i == 0) before = in_use();  // the first loads fill pools
     ASSERT_OK(api().cuModuleUnload(load_kernels()));
   }
   EXPECT_LT(in_use(), before + kTimes * kMaxOfEach);
@@ -163,7 +163,7 @@ TEST_F(KernelTest, FilesWithoutDeviceCodeAreRefused) {
   CUmodule module = nullptr;
   const char garbage[4096] = "this is no device code";
   EXPECT_NE(CUDA_SUCCESS, api().cuModuleLoadData(&module, garbage));
-  // A proper shared object, but without kernels: the test itself.
+  // The file is a valid shared object, but without kernels: the test itself.
   EXPECT_NE(CUDA_SUCCESS, api().cuModuleLoad(&module, "/proc/self/exe"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries, by which the CUDA runtime loads its code since CUDA 12: of no context until something of theirs
-// is used in one.
+// Tests of libraries, through which the CUDA runtime loads its code since CUDA 12. A library belongs to no
+// context until a part of it is used in one.
 #include <cstring>
 
 #include "tests/conformance/support/support.h"
@@ -49,7 +49,8 @@ TEST_F(LibraryTest, AKernelIsLaunchedByItsHandleOrItsFunction) {
   CUfunction function = nullptr;
   ASSERT_OK(api().cuKernelGetFunction(&function, count));
   ASSERT_OK(launch(function, 1, 1, nullptr));
-  ASSERT_OK(launch(reinterpret_cast<CUfunction>(count), 1, 1, nullptr));  // as cudaLaunchKernel does
+  // the same call as by cudaLaunchKernel
+  ASSERT_OK(launch(reinterpret_cast<CUfunction>(count), 1, 1, nullptr));
   EXPECT_EQ(2U, read_words(launches(), 1)[0]);
   int threads = 0;
   ASSERT_OK(api().cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, count, device_));
@@ -104,7 +105,7 @@ TEST_F(LibraryTest, MissingOrUnloadedKernelsAreNotFound) {
               api().cuLibraryGetGlobal(&address, nullptr, library_, "no_such_variable"));
   CUlibrary missing = nullptr;
   EXPECT_CUDA(CUDA_ERROR_FILE_NOT_FOUND, load("/no/such/file", &missing));
-  // A file that is no code may be refused later only, since libraries are loaded lazily.
+  // A file that contains no code may be refused only later, since libraries are loaded lazily.
   if (load("/etc/passwd", &missing) == CUDA_SUCCESS) {
     EXPECT_NE(CUDA_SUCCESS, api().cuLibraryGetKernel(&kernel, missing, "count_launch"));
   }

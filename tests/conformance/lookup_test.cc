@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking functions up by name and version, threads' own default streams, occupancy, facts of contexts and
-// pointers.
+// Tests of the lookup of functions by name and version, of threads' own default streams, of occupancy, and of
+// properties of contexts and pointers.
 #include <thread>
 
 #include "tests/conformance/support/support.h"
@@ -29,7 +29,7 @@ TEST_F(LookupTest, TheVersionChoosesTheFunction) {
   EXPECT_NE(find("cuEventElapsedTime", 12000), find("cuEventElapsedTime", 12080));
 }
 
-// Neither is an error; the reason is in the status (580.159.04).
+// Neither case is an error; the reason is in the status (580.159.04).
 TEST_F(LookupTest, UnknownNamesAndOldVersionsHaveDifferentReasons) {
   void* function = &function;
   CUdriverProcAddressQueryResult status{};
@@ -41,8 +41,8 @@ TEST_F(LookupTest, UnknownNamesAndOldVersionsHaveDifferentReasons) {
   EXPECT_EQ(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, status);
 }
 
-// By its _ptsz name a call with the null stream goes to the thread's own stream, which does not wait for the
-// others.
+// Through its _ptsz name, a call with the null stream uses the thread's own stream, which does not wait for
+// other streams.
 TEST_F(LookupTest, AThreadHasAStreamOfItsOwn) {
   const cuuint64_t own = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   const auto set = reinterpret_cast<decltype(&::cuMemsetD8Async)>(find("cuMemsetD8Async", 12000, own));

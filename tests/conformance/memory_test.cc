@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain device memory, copies, pinned host memory, contexts and what the host may not touch.
+// Tests of plain device memory, copies, pinned host memory, contexts, and memory that the host must not
+// access.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,7 +104,7 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
   {
     Gate gate(stream);
     ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, pinned, 4 * kMiB, stream));
-    std::memset(pinned, 2, 4 * kMiB);  // the copy has not begun, so it takes this
+    std::memset(pinned, 2, 4 * kMiB);  // the copy has not begun, so it copies this value
   }
   ASSERT_OK(api().cuStreamSynchronize(stream));
   EXPECT_EQ(std::vector<std::uint8_t>(16, 2), read_bytes(memory + 4 * kMiB - 16, 16));
@@ -112,8 +113,8 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
   EXPECT_OK(api().cuMemFreeHost(pinned));
 }
 
-// Whole lines or not, long or short, from and to any place within a line: nothing is left out, and nothing
-// beside it is touched.
+// Copies may cover whole lines or not, be long or short, and start and end anywhere within a line. No byte is
+// left out, and no byte outside is changed.
 TEST_F(MemoryTest, CopiesOfAnyLengthAndPlaceArriveWhole) {
   constexpr std::size_t kBytes = kMiB + 4096;
   void* pinned = nullptr;
@@ -187,7 +188,7 @@ class MappedFile {
   void* at_;
 };
 
-// As a source and a target on one machine pin the same pages, each where it has mapped them.
+// A source and a target on one machine pin the same pages in this way, each in its own mapping.
 TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 4 * kMiB));
@@ -204,7 +205,7 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   {
     Gate gate(stream);
     ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, other.get(), 4 * kMiB, stream));
-    one.get()[3 * kMiB + 5] = 0xEE;  // the copy has not begun, so it takes this
+    one.get()[3 * kMiB + 5] = 0xEE;  // the copy has not begun, so it copies this value
     ASSERT_OK(api().cuMemcpyDtoHAsync_v2(other.get() + 17, memory + 3 * kMiB + 5, 1, stream));
   }
   ASSERT_OK(api().cuStreamSynchronize(stream));
@@ -232,8 +233,8 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-// The pages that the program sees count, not those of another file with the same bytes, nor those at another
-// offset.
+// Only the pages that the program sees count. Pages of another file with the same bytes, or at another
+// offset, do not.
 TEST_F(MemoryTest, RegisteredMemoryFollowsTheProgramsMapping) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
@@ -374,7 +375,7 @@ TEST_F(MemoryTest, DevicesCopyToEachOther) {
   ASSERT_OK(api().cuCtxPopCurrent_v2(nullptr));
   ASSERT_OK(api().cuMemcpyPeer(here, context_, there, second, 4 * kMiB));
   EXPECT_EQ(std::vector<std::uint8_t>(16, 0x4d), read_bytes(here, 16));
-  // From the other device straight to the host, with this context current.
+  // The copy goes from the other device directly to the host, with this context current.
   EXPECT_EQ(std::vector<std::uint8_t>(16, 0x4d), read_bytes(there, 16));
   EXPECT_OK(api().cuDevicePrimaryCtxRelease_v2(1));
   EXPECT_OK(api().cuMemFree_v2(here));

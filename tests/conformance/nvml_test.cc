@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML shows the devices that the driver has.
+// Tests that NVML shows the driver's devices.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ class NvmlTest : public DriverTest {
     library_ = ::dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (library_ == nullptr) GTEST_SKIP() << "no NVML";
     ASSERT_EQ(kNvmlSuccess, call("nvmlInit_v2"));
-    // The driver's device 0 need not be NVML's.
+    // The driver's device 0 may have another number in NVML.
     char id[32] = {};
     ASSERT_OK(api().cuDeviceGetPCIBusId(id, sizeof id, 0));
     ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(id), &gpu_));
@@ -133,7 +133,7 @@ TEST_F(NvmlTest, AHealthyDeviceNeedsNoRecovery) {
   EXPECT_EQ(0U, static_cast<unsigned>(fields[1].value));
 }
 
-// A driver reports what it does not support; its answers are consistent.
+// A driver reports unsupported queries, and its answers are consistent.
 TEST_F(NvmlTest, TheTopologyFitsTogether) {
   constexpr int kNotSupported = 3;
   unsigned count = 0;
@@ -145,7 +145,7 @@ TEST_F(NvmlTest, TheTopologyFitsTogether) {
     int back = -1;
     const int answer = call("nvmlDeviceGetTopologyCommonAncestor", gpu_, other, &there);
     ASSERT_EQ(answer, call("nvmlDeviceGetTopologyCommonAncestor", other, gpu_, &back));
-    if (answer == kNotSupported) continue;  // an H100 in a virtual machine
+    if (answer == kNotSupported) continue;  // for example an H100 in a virtual machine
     ASSERT_EQ(kNvmlSuccess, answer);
     EXPECT_EQ(there, back);
     EXPECT_EQ(there == 0, other == gpu_);
@@ -167,7 +167,7 @@ TEST_F(NvmlTest, TheTopologyFitsTogether) {
   EXPECT_NE(kNvmlSuccess, beyond);
 }
 
-// nvmlGpuFabricInfoV_t, versions 2 and 3: the agent relies on the layout.
+// The agent relies on the layout of nvmlGpuFabricInfoV_t, versions 2 and 3.
 TEST_F(NvmlTest, TheFabricKnowsItsVersion) {
   struct {
     unsigned version;

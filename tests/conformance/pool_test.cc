@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations in a stream's order and memory pools.
+// Tests of stream-ordered allocations and memory pools.
 #include "tests/conformance/support/support.h"
 
 namespace conformance {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory in rows, memory of another process by legacy IPC.
+// Tests of memory in rows, and of memory of another process through legacy IPC.
 #include <cstring>
 
 #include "tests/conformance/support/support.h"
@@ -51,7 +51,7 @@ TEST_F(RowsTest, APitchIsWideEnoughAndRowsAreCopiedByIt) {
       ASSERT_EQ(expected, back[row * 100 + x]) << row << " " << x;
     }
   }
-  copy.dstPitch = 40;  // less than a row
+  copy.dstPitch = 40;  // shorter than a row
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemcpy2D_v2(&copy));
   EXPECT_OK(api().cuMemFree_v2(memory));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order on and between streams, events, host functions.
+// Tests of the order on and between streams, of events, and of host functions.
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -93,7 +93,7 @@ TEST_F(StreamTest, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
     ASSERT_OK(api().cuEventRecord(event_, later));
     EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuEventQuery(event_));
     ASSERT_OK(api().cuStreamDestroy_v2(later));
-    EXPECT_OK(api().cuStreamSynchronize(two_));  // non-blocking: not concerned
+    EXPECT_OK(api().cuStreamSynchronize(two_));  // a non-blocking stream is not affected
   }
   EXPECT_OK(api().cuEventSynchronize(event_));
   EXPECT_OK(api().cuEventQuery(by_default));
@@ -153,7 +153,7 @@ TEST_F(StreamTest, StreamsOfOtherContextsTakeMemoryOperations) {
 TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
   const std::vector<std::uint8_t> bytes(8192, 0x66);
   auto gate = std::make_unique<Gate>(one_);
-  // Pageable sources small enough to be staged: the caller may change them at once.
+  // The pageable sources are small enough to be staged. The caller may change them at once.
   std::vector<std::uint8_t> changing(256, 0);
   for (int i = 0; i < 50; i++) {
     changing.assign(changing.size(), static_cast<std::uint8_t>(i));
@@ -168,9 +168,8 @@ TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
   EXPECT_EQ(0x66, read_bytes(memory_ + kMiB + 8191, 1)[0]);
 }
 
-// Every thread adds to its own numbers on its own stream, hands over to the next thread's stream by an event
-// now and then, and waits often: a wake-up that is lost hangs this test, an order that is lost makes a wrong
-// sum.
+// Every thread adds to its own numbers on its own stream, and sometimes hands over to the next thread's
+// stream by an event. It also waits often. A lost wake-up hangs this test; a lost order gives a wrong sum.
 TEST_F(StreamTest, ThreadsWithStreamsOfTheirOwnDoNotDisturbEachOther) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 600;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that write a word of memory, or wait for one.
+// Tests of streams that write a word of memory, or wait for one.
 #include <atomic>
 
 #include "tests/conformance/support/support.h"
@@ -17,7 +17,7 @@ class ValueTest : public DriverTest {
     for (int i = 0; i < 16; ++i) words_[i] = 0;
     ASSERT_OK(api().cuMemAlloc_v2(&memory_, 4096));
     ASSERT_OK(api().cuMemsetD8_v2(memory_, 0, 4096));
-    ASSERT_OK(api().cuCtxSynchronize());  // the stream does not wait for it
+    ASSERT_OK(api().cuCtxSynchronize());  // the new stream does not wait for the memset
     ASSERT_OK(api().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   }
   void TearDown() override {
@@ -29,7 +29,7 @@ class ValueTest : public DriverTest {
     }
     DriverTest::TearDown();
   }
-  // Stores a word as the host; a device that waits for it sees it.
+  // Stores a word from the host, so that a waiting device sees the word.
   void write(int word, std::uint32_t value) const { std::atomic_ref(words_[word]).store(value); }
 
   std::uint32_t* words_ = nullptr;
@@ -76,7 +76,7 @@ TEST_F(ValueTest, EachConditionIsItsOwn) {
     EXPECT_OK(api().cuStreamSynchronize(stream_));
   };
   write(0, 0x80000001U);
-  passes(0x7fffffffU, CU_STREAM_WAIT_VALUE_GEQ);  // around the end of the numbers
+  passes(0x7fffffffU, CU_STREAM_WAIT_VALUE_GEQ);  // wraps around the end of the number range
   passes(0x80000001U, CU_STREAM_WAIT_VALUE_EQ);
   passes(0x3, CU_STREAM_WAIT_VALUE_AND);
   ASSERT_OK(api().cuStreamWaitValue32_v2(stream_, there_, 0x80000002U, CU_STREAM_WAIT_VALUE_GEQ));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual memory management API: rules, error codes, sharing between processes, who counts what.
+// Tests of the virtual memory management API: rules, error codes, sharing between processes, and accounting.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ TEST_F(VmmTest, UnmapTakesWholeMappingsOnly) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemUnmap(range + unit_, 2 * unit_));
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemAddressFree(range, 4 * unit_));
   EXPECT_OK(api().cuMemUnmap(range, 4 * unit_));
-  EXPECT_OK(api().cuMemUnmap(range, 4 * unit_));  // nothing is left to unmap
+  EXPECT_OK(api().cuMemUnmap(range, 4 * unit_));  // no mapping is left to unmap
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemAddressFree(range, 2 * unit_));
   EXPECT_OK(api().cuMemAddressFree(range, 4 * unit_));
 }
@@ -209,7 +209,8 @@ TEST_F(VmmTest, AnotherProcessReadsAndWritesExportedMemory) {
   ::close(fd);
   ASSERT_EQ("imported", child.receive_text());
   EXPECT_EQ(std::vector<std::uint8_t>(64, 0x22), read_bytes(memory.address + memory.bytes - 64, 64));
-  // Held by two processes, counted once (a real context has an overhead of its own, hence the margin).
+  // The memory is held by two processes and counted once. The margin allows for the overhead of a real
+  // context.
   EXPECT_GE(free_memory() + 1024 * kMiB, before);
   child.send_text("bye");
   EXPECT_EQ(0, child.wait());

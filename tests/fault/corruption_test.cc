@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One flipped byte wherever data passes: found, sent again, reported; at the third time the session ends.
+// Tests with one flipped byte wherever data passes. The damage is found, the data is sent again, and the
+// damage is reported. At the third time the session ends.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -107,11 +108,11 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name_of(std::get<Place>(info.param))) + (std::get<bool>(info.param) ? "_near" : "");
     });
 
-// An encoding against a version that the target has overwritten: it is found, and the chunk sent raw.
+// An encoding against a version that the target has overwritten. It is detected, and the chunk is sent raw.
 struct Stale {
   const char* name;
   codec::CodecMode codec;
-  std::uint64_t changed_bytes;  // at the source, in the chunk
+  std::uint64_t changed_bytes;  // the bytes that change at the source in the chunk
 };
 
 class StaleVersion : public testing::TestWithParam<Stale> {};
@@ -121,7 +122,8 @@ TEST_P(StaleVersion, is_found_and_the_chunk_is_sent_raw) {
   pair.announce();
   pair.source().write(0, test::random_floats(1 * kMiB, 1));
   must(pair.sender().run_round());
-  pair.target().fill(5 * 64 * kKiB + 60'000, 1, 0x5A);  // without a notice to the engine
+  pair.target().fill(5 * 64 * kKiB + 60'000, 1, 0x5A);  // changes the target's memory without notifying the
+                                                        // engine
   pair.source().fill(5 * 64 * kKiB, GetParam().changed_bytes, 0);
   const RoundReport report = must(pair.sender().run_round());
   EXPECT_EQ(report.dirty_bytes, 64 * kKiB);
@@ -138,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Encodings, StaleVersion,
                                          Stale{"difference", codec::CodecMode::kDifference, 30'000}),
                          [](const auto& info) { return info.param.name; });
 
-// A byte of what is encoded, damaged on the link: it decodes to something else, or not at all.
+// Hooks that damage a byte of an encoded chunk on the link. It decodes to other content, or not at all.
 class FlipEncoded : public FaultHooks {
  public:
   std::atomic<std::size_t> at{0};

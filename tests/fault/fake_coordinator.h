@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator without opinions: it takes agents in, keeps their messages, and sends what a test wants. And
-// agents as processes, each a node of its own.
+// A minimal coordinator that accepts agents, stores their messages, and sends what a test orders. Also agents
+// as processes, each a node of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class FakeCoordinator {
       throw std::runtime_error(sent.error().to_string());
     return requests_;
   }
-  // Runs the loop until `done`; a minute at most, which no test comes near to.
+  // Runs the loop until `done`, for at most a minute; no test needs nearly that long.
   void wait(const std::string& what, const std::function<bool()>& done) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     io_.restart();
@@ -74,8 +74,8 @@ class FakeCoordinator {
   std::map<std::uint64_t, wire::Reply> replies;
   std::map<std::pair<std::string, std::pair<wire::JobId, wire::Incarnation>>, wire::JobInstance> instances;
   std::vector<wire::SnapshotReport> reports;
-  std::map<std::string, wire::VaultContents> vaults;    // by node
-  std::map<std::string, wire::RestoreReport> restored;  // likewise, the last
+  std::map<std::string, wire::VaultContents> vaults;    // the contents of checkpoint stores by node
+  std::map<std::string, wire::RestoreReport> restored;  // the last restore report by node
 
  private:
   static constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
@@ -126,7 +126,7 @@ class FakeCoordinator {
   std::uint64_t requests_ = 0;
 };
 
-// One node: its agent, with software GPUs of its own. Its jobs' keepers end with this object.
+// One node: its agent, with software GPUs of its own. The keepers of its jobs end with this object.
 class AgentNode {
  public:
   AgentNode(std::string name, const std::string& folder, const FakeCoordinator& coordinator,
@@ -177,7 +177,7 @@ class AgentNode {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     wait();
   }
-  // Until the agent has ended.
+  // Waits until the agent has ended.
   void wait() {
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
@@ -189,14 +189,14 @@ class AgentNode {
     return !std::filesystem::exists(folder_ + "/faults/" + role + "." + std::to_string(point));
   }
   [[nodiscard]] const std::string& home() const { return home_; }
-  // The number of keepers below home() that have not ended.
+  // Returns the number of keepers below home() that have not ended.
   [[nodiscard]] int living_keepers() const {
     int living = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(home_)) {
       if (entry.path().filename() != "keeper.pid") continue;
       pid_t pid = 0;
       std::ifstream(entry.path()) >> pid;
-      std::error_code gone;  // also of one that has only not been waited for
+      std::error_code gone;  // the error is also set for a keeper that has ended and was not reaped
       const auto program = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone);
       living += program.filename() == "gpumigrate-keeper" ? 1 : 0;
     }
@@ -206,7 +206,7 @@ class AgentNode {
     std::ifstream in(home_ + "/" + file);
     return "--- " + name_ + "/" + file + "\n" + std::string(std::istreambuf_iterator<char>(in), {});
   }
-  // The output of the job's last instance of that incarnation.
+  // Returns the output of the job's last instance of that incarnation.
   [[nodiscard]] std::string output(wire::JobId job, wire::Incarnation incarnation) const {
     const std::string begin = "j" + std::to_string(job) + "." + std::to_string(incarnation);
     std::filesystem::path last;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transport that delivers the messages of a confused or hostile peer. It is the loopback transport; a test
-// may change, swallow or multiply its messages before they are delivered.
+// may change, drop or duplicate its messages before they are delivered.
 //
 //   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; }); //
 //   changes nothing
 //
-// Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership:
-// outlives its lanes.
+// Threads: the test's function runs on the receiving lane's thread, for several lanes concurrently.
+// Ownership: outlives its lanes.
 #pragma once
 
 #include <deque>
@@ -29,13 +29,13 @@ using Headers = std::vector<Bytes>;
 struct Arrival {
   enum class At : std::uint8_t { kSource, kTarget };
   At at;
-  std::size_t lane;  // in the order in which the target listens, and the source connects
+  std::size_t lane;  // the lane's number, in the order in which the target listens and the source connects
   std::span<const std::byte> header;
   [[nodiscard]] Bytes bytes() const { return {header.begin(), header.end()}; }
 };
 
-// The headers that are handed on instead, in order; a payload goes with the first. A message with a payload
-// cannot be swallowed.
+// Returns the headers that are delivered instead, in order. A payload is delivered with the first header. A
+// message with a payload cannot be dropped.
 using Meddle = std::function<Headers(const Arrival&)>;
 
 class FaultInjectingTransport final : public transport::Transport {
@@ -68,7 +68,7 @@ class FaultInjectingTransport final : public transport::Transport {
       return inner_.on_payload_begin(with_payload_.front(), bytes);
     }
     void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override {
-      // A payload that lies in the source's memory has no on_payload_begin().
+      // A payload in the source's memory has no on_payload_begin().
       const Headers headers =
           with_payload_.empty() ? meddle_({at_, lane_, header}) : std::exchange(with_payload_, {});
       for (const Bytes& each : headers) {
@@ -84,7 +84,7 @@ class FaultInjectingTransport final : public transport::Transport {
     const Arrival::At at_;
     const std::size_t lane_;
     transport::LaneHandler& inner_;
-    Headers with_payload_;  // of the message whose payload is being received
+    Headers with_payload_;  // the headers of the message whose payload is being received
   };
 
   transport::LaneHandler& wrap(Arrival::At at, transport::LaneHandler& handler) {
@@ -95,7 +95,7 @@ class FaultInjectingTransport final : public transport::Transport {
 
   const Meddle meddle_;
   std::unique_ptr<transport::Transport> inner_;
-  std::mutex mutex_;  // all below
+  std::mutex mutex_;  // guards all fields below
   std::deque<Handler> handlers_;
   std::size_t listening_ = 0;
   std::size_t connected_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover as its agent sees it: started with one end of a socketpair, given orders, and listened to. Also
-// a job's memory: exportable allocations with host access, in this process.
+// A mover from its agent's view: started with one end of a socketpair, given orders, and read from. Also a
+// job's memory: exportable allocations with host access, in this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ class MoverProcess {
     const UniqueFd theirs(ends[1]);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    // A descriptor that is 3 already would keep its close-on-exec flag, so it goes through another number.
+    // A descriptor that is already 3 would keep its close-on-exec flag. The descriptor is therefore
+    // duplicated through another number.
     ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 100);
     ::posix_spawn_file_actions_adddup2(&actions, 100, messages::kSocketFd);
     ::posix_spawn_file_actions_addclose(&actions, 100);
@@ -69,8 +70,8 @@ class MoverProcess {
     if (auto sent = messages::send_message(socket_.get(), message, fds); !sent)
       throw std::runtime_error(sent.error().to_string());
   }
-  // The next message of this kind; others are kept in `seen`. A failed session throws unless that is what is
-  // expected.
+  // Returns the next message of this kind; other messages are stored in `seen`. A failed session throws
+  // unless its failure is the expected message.
   template <class M>
   M expect(UniqueFd* fd = nullptr) {
     while (true) {
@@ -82,8 +83,7 @@ class MoverProcess {
         return std::move(*found);
       }
       if (const auto* failed = std::get_if<messages::SessionFailed>(&packet.message);
-          failed != nullptr &&
-          !std::is_same_v<M, messages::SessionEnded>)  // the other side may have ended first
+          failed != nullptr && !std::is_same_v<M, messages::SessionEnded>)  // the peer may have ended first
         throw std::runtime_error("session failed: " + failed->failure.text);
       if (const auto* mover_failed = std::get_if<messages::MoverFailed>(&packet.message))
         throw std::runtime_error("mover failed: " + mover_failed->failure.text);
@@ -96,7 +96,7 @@ class MoverProcess {
         std::count_if(seen.begin(), seen.end(), [](const auto& m) { return std::holds_alternative<M>(m); }));
   }
   void kill() { ::kill(pid_, SIGKILL); }
-  // Waits for the end; true if SIGKILL ended it.
+  // Waits for the end of the process. Returns true if SIGKILL ended it.
   bool wait_killed() {
     int status = 0;
     ::waitpid(pid_, &status, 0);
@@ -119,7 +119,7 @@ class MoverProcess {
   pid_t pid_ = -1;
 };
 
-// The memory of a job on one device: regions and the tensors in them.
+// The memory of a job on one device: regions, and the tensors in the regions.
 class JobMemory {
  public:
   explicit JobMemory(const Device& device) : device_(device) {}

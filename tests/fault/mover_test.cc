@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two mover processes on two GPUs; this program plays both agents and both jobs.
+// Tests with two mover processes on two GPUs. This program plays both agents and both jobs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -71,7 +71,7 @@ class Move {
     release.session = key_;
     source_.send(release);
   }
-  // The job is paused: last round, manifest, verification.
+  // Completes the move while the job is paused: last round, manifest, verification.
   void finish(std::span<const std::byte> host_state) {
     send_final(host_state);
     sent = source_.expect<messages::FinalSent>();
@@ -111,7 +111,7 @@ class Move {
   messages::SessionKey key_;
 };
 
-// Two regions, a view, tied weights, scratch; the standby has them elsewhere.
+// Names tensors in two regions: a view, tied weights, scratch. In the standby they are at other addresses.
 void name_tensors(JobMemory& memory, bool other_layout) {
   const std::uint64_t first = memory.add_region(4 * kMiB);
   const std::uint64_t second = memory.add_region(4 * kMiB);
@@ -119,8 +119,8 @@ void name_tensors(JobMemory& memory, bool other_layout) {
   const std::uint64_t moments = other_layout ? first : second;
   const std::uint64_t shift = other_layout ? 4096 : 0;
   memory.add_tensor("weights", weights, shift, 900'000);
-  memory.add_tensor("weights.head", weights, shift + 4096, 1000);  // a view
-  memory.add_tensor("weights.tied", weights, shift, 900'000);      // the same bytes
+  memory.add_tensor("weights.head", weights, shift + 4096, 1000);  // a view of the weights
+  memory.add_tensor("weights.tied", weights, shift, 900'000);      // the same bytes as the weights
   memory.add_tensor("moments", moments, shift, 500'000, CKPT_OPTIMIZER);
   memory.add_tensor("small", moments, shift + 2'000'000, 3, CKPT_BUFFER);
   memory.add_tensor("scratch", moments, shift + 2'100'000 / 16 * 16, 1000, CKPT_SCRATCH);
@@ -169,7 +169,7 @@ TEST_F(MoverTest, stop_copy_moves_tensors_by_name_and_leaves_nothing_behind) {
   EXPECT_EQ(move.verified.root.size(), 32u);
   move.end();
 
-  // The movers live on; the job's memory must be free as soon as the job lets go of it.
+  // The movers keep running. The job's memory must be free as soon as the job releases it.
   const std::uint64_t before = source_memory->free_bytes();
   source_memory->free_region(1);
   source_memory->free_region(2);
@@ -250,7 +250,7 @@ TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
       << failed.failure.text;
   EXPECT_EQ(target.expect<messages::SessionFailed>().failure.code, ErrorCode::kRefused);
   move.end();
-  // The movers are as good as new.
+  // The movers work as before.
   target_memory->tensors = {};
   name_tensors(*target_memory, true);
   Move again(source, target, 8);
@@ -280,7 +280,7 @@ TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmatio
   EXPECT_EQ(source.expect<messages::Dropped>().regions, drop.regions);
   const std::uint64_t before = source_memory->free_bytes();
   source_memory->free_region(cache);
-  EXPECT_GE(source_memory->free_bytes(), before + 32 * kMiB);  // the mover gives back memory of its own, too
+  EXPECT_GE(source_memory->free_bytes(), before + 32 * kMiB);  // the mover also frees memory of its own
   if (source.count_seen<messages::Converged>() == 0) source.expect<messages::Converged>();
   move.finish({});
   EXPECT_EQ(move.verified.state_bytes, 3'600'000u + 2'000'000u + 12u);
@@ -288,7 +288,8 @@ TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmatio
   move.end();
 }
 
-// As a rank does that allocates in a round: the name first, the descriptor when it can be exported.
+// A rank that allocates in a round does this: it sends the name first, and the descriptor when the memory can
+// be exported.
 TEST_F(MoverTest, memory_that_was_named_before_it_was_exported_arrives) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
@@ -319,7 +320,7 @@ TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
-  // The source has not named "late" yet when the plan is made; the standby's program names it later, too.
+  // The source has not named "late" yet when the plan is made. The standby's program also names it later.
   move.attach(*source_memory, *target_memory);
   const std::uint64_t region = source_memory->add_region(2 * kMiB);
   source_memory->add_tensor("late", region, 0, 1000);
@@ -340,7 +341,7 @@ TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by
   move.end();
 }
 
-// Writes all of its weights, over and over.
+// A job that writes all of its weights repeatedly.
 class RewritingJob {
  public:
   explicit RewritingJob(JobMemory& memory)
@@ -430,7 +431,7 @@ TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_wor
   move.end();
 }
 
-// Every crash point of a mover, armed for one of the two.
+// Tests of every crash point of a mover, armed for one of the two movers.
 class CrashPoint : public MoverTest, public testing::WithParamInterface<int> {};
 
 TEST_P(CrashPoint, kills_that_mover_and_fails_the_other_side) {
@@ -449,7 +450,7 @@ TEST_P(CrashPoint, kills_that_mover_and_fails_the_other_side) {
       move.start(wire::MigrateStrategy::kLive);
       source.expect<messages::Converged>();
       move.finish({});
-    } catch (const std::exception&) {  // the socket of the killed one, or the failure of the other
+    } catch (const std::exception&) {  // the socket of the killed mover, or the failure of the other mover
     }
     EXPECT_FALSE(std::filesystem::exists(file)) << "the point was never reached";
     EXPECT_TRUE((at_source ? source : target).wait_killed());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that is confused or hostile: each message that no right peer sends ends the session with its reason,
-// on both sides, and nothing counts as arrived or verified; what may be an old message of a right peer is
-// passed over.
+// Tests of a confused or hostile peer. Each message that no correct peer sends ends the session with its
+// reason, on both sides. Nothing counts as arrived or verified. A message that may be an old message of a
+// correct peer is ignored.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ LaneHeader header_of(std::span<const std::byte> bytes) {
   return header;
 }
 
-// A changed copy.
+// Returns a changed copy of the message.
 template <class Change>
 Bytes with_header(Bytes bytes, Change change) {
   LaneHeader header = header_of(bytes);
@@ -51,7 +51,7 @@ Bytes with_record(Bytes bytes, Change change) {
   std::memcpy(bytes.data() + sizeof(LaneHeader), &record, sizeof record);
   return bytes;
 }
-// A message of the same session and round.
+// Returns a message of the same session and round.
 template <class... Records>
 Bytes made(const Bytes& like, LaneMessage type, const Records&... records) {
   const LaneHeader header = header_of(like);
@@ -61,7 +61,7 @@ Bytes made(const Bytes& like, LaneMessage type, const Records&... records) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The message with the slot and sequence of `like`.
+// Returns the message with the slot and sequence of `like`.
 Bytes placed_as(const Bytes& message, const Bytes& like) {
   return with_header(message, [&like](LaneHeader& h) {
     h.slot = header_of(like).slot;
@@ -82,28 +82,28 @@ class Nobody final : public ReceiverDelegate {
 struct Wrong {
   const char* name;
   Arrival::At at;
-  LaneMessage type;  // the first of these that arrives there ...
+  LaneMessage type;  // the type of the message that is replaced: the first of this type to arrive
   std::function<Headers(const Bytes&)> becomes;
-  const char* text;  // ... ends the session with this
+  const char* text;  // the reason with which the replaced message ends the session
 };
 void PrintTo(const Wrong& wrong, std::ostream* out) {
   *out << wrong.name;
 }
 
-// Plan, a measurement (which every lane has a part in), a round, the final one with host state, and the
-// verdict; the first error.
+// Runs a move: plan, a measurement on every lane, a round, the final round with host state, and the verdict.
+// Returns the first error.
 Result<void> move(EnginePair& pair) {
   CKPT_TRYV(pair.try_announce());
   CKPT_TRYV(pair.sender().measure_link());
   CKPT_TRYV(pair.sender().run_round());
-  pair.source().fill(64 * kKiB, 100, 0x7E);  // something for the final round
+  pair.source().fill(64 * kKiB, 100, 0x7E);  // changes memory for the final round
   static const Bytes host_state = test::random_bytes(300 * kKiB, 3);
   CKPT_TRYV(pair.sender().run_final(host_state));
   CKPT_TRYV(pair.commit());
   return ok();
 }
 
-// Only the first message of this kind, of all lanes.
+// Returns a function that replaces only the first message of this kind, of all lanes.
 test::Meddle first_of(Arrival::At at, LaneMessage type, std::function<Headers(const Bytes&)> becomes) {
   return [=, seen = std::make_shared<std::atomic<bool>>(false)](const Arrival& arrival) {
     if (arrival.at == at && header_of(arrival.header).type == type && !seen->exchange(true))
@@ -290,8 +290,8 @@ INSTANTIATE_TEST_SUITE_P(
               "too long, or announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// The error of a move whose first three chunks, the last of them short, stay in the source's staging memory
-// and whose headers `becomes` replaces; "none" if it succeeds.
+// Returns the error of a move; "none" if it succeeds. The move's first three chunks, the last of them short,
+// stay in the source's staging memory. `becomes` replaces their headers.
 std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becomes) {
   FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kChunks, becomes));
   EnginePair pair({.sizes = {164 * kKiB},
@@ -304,14 +304,14 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
   return moved.has_value() ? "none" : moved.error().to_string();
 }
 
-// A decoder reads its input more than once, and the source may change what it has staged at any time.
+// A decoder reads its input more than once, and the source may change its staged data at any time.
 TEST(WrongPeer, that_offers_encoded_chunks_in_its_memory_is_refused) {
   for (const auto encoding :
        {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {
     const auto encoded = [encoding](const Bytes& chunks) {
       auto second = record_at<ChunkRecord>(chunks, 1);
       auto last = record_at<ChunkRecord>(chunks, 2);
-      std::swap(second.bytes, last.bytes);  // what is encoded is shorter than its chunk
+      std::swap(second.bytes, last.bytes);  // an encoded chunk is shorter than the chunk
       second.encoding = static_cast<std::uint8_t>(encoding);
       last.chunk = 0;
       return Headers{placed_as(
@@ -392,8 +392,8 @@ TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
   EXPECT_FALSE(pair.verified);
 }
 
-// The loopback receives one payload after the other; a network may be writing the first where the second
-// would begin.
+// The loopback receives one payload after the other. A network may be writing the first payload where the
+// second would begin.
 TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_place) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
@@ -411,7 +411,7 @@ TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_plac
   EXPECT_TRUE(test::must(core.blob_received(header, piece, 40)));
 }
 
-// The memory that was announced would be cut to nothing while a reader has it mapped.
+// The announced memory would be truncated to zero bytes while a reader has it mapped.
 TEST(WrongPeer, that_sends_host_state_of_no_bytes_is_refused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
@@ -425,7 +425,8 @@ TEST(WrongPeer, that_sends_host_state_of_no_bytes_is_refused) {
   EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
 }
 
-// Stale chunks of an extent that has gone, of its earlier generation, and one chunk named over and over.
+// The messages contain stale chunks of a removed extent, stale chunks of its earlier generation, and one
+// chunk named repeatedly.
 TEST(RightPeer, that_repeats_a_stale_message_is_answered_once) {
   const auto stale = [](const Bytes& done) {
     AckRecord real;
@@ -460,10 +461,10 @@ TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
   EXPECT_EQ(pair.differences(), 0U);
 }
 
-// One bit of one message's header, anywhere: it ends the session, or it means nothing.
+// One flipped bit anywhere in one message's header ends the session, or has no effect.
 TEST(WrongPeer, that_flips_a_header_bit_is_refused_or_has_no_effect) {
   constexpr unsigned kSeeds = 60;
-  constexpr unsigned kMessages = 40;  // of a move of this size
+  constexpr unsigned kMessages = 40;  // the number of messages in a move of this size
   unsigned refused = 0;
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power goes at each step of a mover that takes snapshots: its own writes, recorded, are replayed onto a
-// disk on which what was not synced is there, or is not, or is torn. The newest version that was ever
-// reported restores, or a newer one, whole.
+// Tests of power cuts at each step of a mover that takes snapshots. The mover's recorded writes are replayed
+// onto a disk. On this disk unsynced data is present, missing or torn. The newest version that was ever
+// reported, or a newer one, restores completely.
 #include "tests/fault/vault_mover.h"
 #include "tests/fault/write_journal.h"
 
@@ -11,7 +11,7 @@ namespace {
 using ckpt::test::JournalEntry;
 using vault::test::PowerCutFiles;
 
-// A version in plain memory.
+// A restore target in plain memory.
 class PlainTarget : public vault::RestoreTarget {
  public:
   Result<void> begin(const vault::Version& version) override {
@@ -35,7 +35,7 @@ class PlainTarget : public vault::RestoreTarget {
     return ok();
   }
 
-  std::map<std::string, std::vector<std::byte>> content;  // of the tensors that span extents
+  std::map<std::string, std::vector<std::byte>> content;  // the content of the tensors that span extents
   std::vector<std::byte> host;
 
  private:
@@ -55,7 +55,7 @@ class PowerCutMover : public VaultMover {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Five versions, of which two stay: the older ones' space is collected.
+  // Records five versions; two are retained, so the space of the older versions is reclaimed.
   void record() {
     const std::string journal = root_ + "/journal";
     MoverProcess mover(0, "a",
@@ -79,7 +79,7 @@ class PowerCutMover : public VaultMover {
     entries_ = ckpt::test::read_journal(journal);
   }
 
-  // Leaves in root_/after a content that the disk may have after a cut before entry `cut`.
+  // Stores in root_/after a content that the disk may have after a power cut before entry `cut`.
   void cut_power(std::size_t cut, std::uint64_t seed, const std::string& left_out = {}) {
     PowerCutFiles disk;
     if (!left_out.empty()) disk.leave_out_syncs_of(left_out);
@@ -95,7 +95,7 @@ class PowerCutMover : public VaultMover {
     return above == told_.begin() ? 0 : std::prev(above)->second;
   }
 
-  // Empty, or what does not hold. As a restarted mover opens it.
+  // Opens the store as a restarted mover does. Returns an empty string, or the violated condition.
   std::string check(std::uint64_t reported) {
     auto vault = vault::Vault::open(root_ + "/after/vault", {});
     if (!vault) return "the vault does not open: " + vault.error().to_string();
@@ -127,7 +127,7 @@ class PowerCutMover : public VaultMover {
 
   std::string root_;
   std::vector<JournalEntry> entries_;
-  std::map<std::uint64_t, std::uint64_t> told_;  // end of the journal: version
+  std::map<std::uint64_t, std::uint64_t> told_;  // the reported version by the journal's length at that time
   std::map<std::uint64_t, std::pair<Content, std::vector<std::byte>>> expected_;
 };
 
@@ -136,13 +136,13 @@ TEST_F(PowerCutMover, AtEachStepTheNewestWholeVersionRestores) {
   EXPECT_EQ(cut_everywhere("", 3), "");
 }
 
-// The check sees what it looks for.
+// The check detects the losses that it is meant to detect.
 TEST_F(PowerCutMover, WithoutASyncALossIsFound) {
   for (const char* left_out : {".pack.new", "/packs", ".version.new", "/versions"})
     EXPECT_NE(cut_everywhere(left_out, 3), "") << left_out;
 }
 
-// By a mover, into the memory of a standby.
+// A mover restores the version into the memory of a standby.
 TEST_F(PowerCutMover, MoverRestoresTheNewestVersionAfterAPowerCut) {
   for (const auto& [end, version] : told_) {
     std::size_t cut = 0;
@@ -156,7 +156,7 @@ TEST_F(PowerCutMover, MoverRestoresTheNewestVersionAfterAPowerCut) {
   }
 }
 
-// A mover goes on writing after the cut.
+// A mover continues to write after the power cut.
 TEST_F(PowerCutMover, LaterVersionsAreWrittenAfterAPowerCut) {
   for (std::size_t cut = 0; cut < entries_.size(); cut += 9) {
     cut_power(cut, cut);

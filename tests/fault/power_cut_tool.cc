@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// power-cut JOURNAL ROOT BEFORE SEED: ROOT's content becomes what its disk may hold if the power had gone
-// when the journal ended, BEFORE being what was on the disk when it began.
+// Command: power-cut JOURNAL ROOT BEFORE SEED. It replaces ROOT's content with the content that its disk may
+// have if the power failed at the journal's end. BEFORE is the disk's content at the journal's start.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

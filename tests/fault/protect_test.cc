@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of jobs as agents take and restore them; this program is their coordinator.
+// Tests of images of jobs that agents take and restore. This program is the agents' coordinator.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ using wire::SnapshotPhase;
 
 constexpr wire::JobId kJob = 1;
 
-// The digest in the last line of a program's output.
+// Returns the digest in the last line of a program's output.
 std::string digest_of(const std::string& output) {
   std::istringstream lines(output);
   std::string digest;
@@ -67,12 +67,14 @@ class Protect : public testing::Test {
             "--print-every",
             "1"};
   }
-  // Jobs of hotset do not end before; the second half of the others' steps is slow until then (examples/common/pace.h).
+  // Lets the jobs end. Jobs of hotset do not end before this call. In other jobs, the second half of the
+  // steps is slow until this call (examples/common/pace.h).
   void let_end() const { std::ofstream(folder_ + "/end").put('\n'); }
   [[nodiscard]] std::string unmoved(int steps) const {
     std::string line;
     for (const std::string& word : command(steps)) line += word + " ";
-    static std::map<std::string, std::string> known;  // by command: it takes as long as the job
+    static std::map<std::string, std::string> known;  // results by command, since a run takes as long as the
+                                                      // job
     if (const auto found = known.find(line); found != known.end()) return found->second;
     FILE* pipe = ::popen(line.c_str(), "r");
     std::string output;
@@ -139,7 +141,7 @@ class Protect : public testing::Test {
     restore.version = version;
     return coordinator_->ask("b", restore);
   }
-  // The restored job ends as one that was never moved.
+  // Expects that the restored job ends like a job that was never moved.
   void expect_same_end(wire::Incarnation incarnation = 2) {
     let_end();
     wait_for("b", incarnation, [](const auto& job) { return job.phase == wire::JobPhase::kExited; });
@@ -173,7 +175,7 @@ TEST_F(Protect, EndedJobGoesOnFromItsImage) {
   expect_same_end();
 }
 
-// Its process is in the image: CRIU takes it, as root.
+// Tests with a process in the image; CRIU dumps it, as root.
 class ProtectTransparent : public Protect {
  protected:
   void SetUp() override {
@@ -210,7 +212,7 @@ TEST_F(ProtectTransparent, JobWithSnapshotsEndsWithTheSameDigest) {
   EXPECT_EQ(digest_of(a_->output(kJob, 1)), unmoved(steps_));
 }
 
-// kill -9 of the agent while the process is held.
+// Tests of kill -9 of the agent while the process is held.
 class ProtectTransparentCrash : public ProtectTransparent, public testing::WithParamInterface<int> {};
 
 TEST_P(ProtectTransparentCrash, TheJobRunsOn) {
@@ -271,7 +273,7 @@ TEST_F(Protect, DamagedNewestImageFallsBackAndTheInstanceReportsIt) {
   EXPECT_EQ(used.barrier_ms, first_listed.created_ms);
   EXPECT_GT(used.fill_ns, 0);
   EXPECT_NE(used.skipped.find("version 2"), std::string::npos) << used.skipped;
-  // A later agent reports it as well.
+  // A later agent also reports the used image.
   coordinator_->restored.clear();
   b_->kill();
   coordinator_->wait("the agent's end", [this] { return !at("b"); });
@@ -281,7 +283,7 @@ TEST_F(Protect, DamagedNewestImageFallsBackAndTheInstanceReportsIt) {
   expect_same_end();
 }
 
-// The numbers of the steps that a program has printed.
+// Returns the numbers of the steps that a program has printed.
 std::vector<int> steps_of(const std::string& output) {
   std::vector<int> steps;
   std::istringstream lines(output);
@@ -334,8 +336,8 @@ TEST_F(Protect, ImpossibleOrdersAreRefused) {
   EXPECT_FALSE(restore().ok);
 }
 
-// kill -9 of the agent or of its mover while a snapshot is taken: the job runs on, the image before restores,
-// and the next snapshot succeeds.
+// Tests of kill -9 of the agent or of its mover while a snapshot is taken. The job keeps running, the
+// previous image restores, and the next snapshot succeeds.
 class ProtectCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
 TEST_P(ProtectCrash, TheJobRunsOnAndTheImageBeforeRestores) {
@@ -372,7 +374,8 @@ INSTANTIATE_TEST_SUITE_P(Points, ProtectCrash,
                                   std::to_string(info.param.second);
                          });
 
-// kill -9 of the agent or mover that restores: nothing of the instance is left, and the second time it runs.
+// Tests of kill -9 of the agent or mover that restores. No part of the instance is left, and the second
+// restore runs.
 class RestoreCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
 TEST_P(RestoreCrash, SecondRestoreSucceeds) {

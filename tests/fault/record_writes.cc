@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaded into a program (LD_PRELOAD) it writes down what that does to files below CKPT_RECORD_FOLDER, in its
-// order, into CKPT_RECORD_JOURNAL (write_journal.h). Several programs may share a journal: an entry is one
-// write(2) at its end.
-// Threads: any. Without both variables it does nothing. What cannot be written down ends the program: a test
-// must not go on without it.
+// A library for LD_PRELOAD that records a program's changes to files below CKPT_RECORD_FOLDER. It writes them
+// in their order into CKPT_RECORD_JOURNAL (write_journal.h). Several programs may share a journal: each entry
+// is one write(2) at its end.
+// Threads: any. Without both variables the library does nothing. An operation that cannot be recorded ends
+// the program, since a test must not continue without it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ struct Recorder {
   std::mutex mutex;
   std::string folder;
   int journal = -1;
-  std::map<int, Opened> opened;  // below the folder, to write or to sync
+  std::map<int, Opened> opened;  // descriptors of files below the folder that are open for writing or syncing
 };
 
 template <class F>
@@ -41,7 +41,7 @@ F real(const char* name) {
   return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
 }
 
-// Never destroyed: other threads write until the very end.
+// Returns the recorder. It is never destroyed, since other threads write until the very end.
 Recorder& recorder() {
   static Recorder* const made = [] {
     auto* r = new Recorder;
@@ -86,7 +86,7 @@ int open_recorded(const char* name, const char* path, int flags, mode_t mode) {
   const bool is_folder = (flags & O_DIRECTORY) != 0;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   const std::lock_guard lock(recorder().mutex);
-  // A lock's file has no content, and is made where it is missing.
+  // A lock's file has no content, and is created where it is missing.
   if (writes && (flags & O_TRUNC) != 0) write_down(JournalKind::kCreate, path);
   if (is_folder || writes) recorder().opened[fd] = {path, is_folder};
   return fd;

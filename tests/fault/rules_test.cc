@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One named test per rule of the engine. CMake also builds the engine without each of the rules and expects
-// the rule's test to fail there (tests/fault/CMakeLists.txt): a test that passes without its rule shows
-// nothing.
+// One named test per rule of the engine. CMake also builds the engine without each rule and expects the
+// rule's test to fail there (tests/fault/CMakeLists.txt). A test that passes without its rule proves nothing.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/datapath/engine/engine_pair.h"
@@ -16,7 +15,7 @@ using test::must;
 
 constexpr std::uint64_t kChunk = 64 * kKiB;
 
-// The chunk is A when it is scanned, B when it is copied, and A again afterwards.
+// Hooks for a chunk that is A when it is scanned, B when it is copied, and A again afterwards.
 class ChangeAndChangeBack : public FaultHooks {
  public:
   std::atomic<const test::Buffer*> buffer{nullptr};
@@ -62,14 +61,14 @@ TEST(Rule2, a_torn_chunk_is_found_at_the_barrier) {
   pair.source().fill(0, 4 * kMiB, 'o');
   hooks.buffer = &pair.source();
   must(pair.sender().run_round());
-  pair.source().fill(5 * kChunk, kChunk, 'n');  // the job finishes its write
+  pair.source().fill(5 * kChunk, kChunk, 'n');  // the job completes its write
   pair.switch_over();
   EXPECT_EQ(pair.final_report.dirty_bytes, kChunk);
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-// Holds one message at the target until the round has returned, but at most half a second: a round must not
-// return before.
+// Hooks that hold one message at the target until the round has returned, but for at most half a second. A
+// round must not return before the message.
 class HoldOneMessage : public FaultHooks {
  public:
   std::atomic<bool> armed{false};
@@ -108,7 +107,7 @@ TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found
   pair.source().write(0, test::random_bytes(4 * kMiB, 2));
   must(pair.sender().run_round());
   EXPECT_EQ(pair.differences(), 0u);
-  pair.target().fill(1'000'000, 1, 0x5A);  // without a notice to the engine
+  pair.target().fill(1'000'000, 1, 0x5A);  // changes the target's memory without notifying the engine
   must(pair.sender().run_final({}));
   auto verdict = pair.commit();
   EXPECT_TRUE(verdict.has_value()) << verdict.error().to_string();
@@ -124,8 +123,8 @@ TEST(Rule4, a_scan_ahead_of_the_pause_finds_what_changed_at_the_target) {
   pair.target().fill(1'000'000, 1, 0x5A);
   pair.sender().begin_verify();
   must(pair.sender().wait_verified());
-  pair.source().fill(2 * kMiB, kChunk, 'n');  // comes after the scan, and is verified as it arrives
-  pair.add_buffers(7, 1, 1 * kMiB);           // as does a region that joins
+  pair.source().fill(2 * kMiB, kChunk, 'n');  // changes after the scan; the chunk is verified when it arrives
+  pair.add_buffers(7, 1, 1 * kMiB);           // a region that is added is also verified when it arrives
   pair.announce();
   must(pair.sender().run_round());
   pair.switch_over();
@@ -141,7 +140,7 @@ TEST(Rule4, a_scan_is_repeated_when_no_round_came_between) {
   must(pair.sender().run_round());
   pair.sender().begin_verify();
   must(pair.sender().wait_verified());
-  pair.target().fill(1'000'000, 1, 0x5A);  // after the first scan, before the second
+  pair.target().fill(1'000'000, 1, 0x5A);  // a change between the first and the second scan
   pair.sender().begin_verify();
   must(pair.sender().wait_verified());
   pair.switch_over();
@@ -157,7 +156,7 @@ TEST(Rule5, regions_join_and_leave_during_rounds) {
   pair.drop(2);
   pair.free_buffers(2);
   must(pair.sender().run_round());
-  pair.add_buffers(2, 2, 3 * kMiB);  // the same id, a new generation, another size
+  pair.add_buffers(2, 2, 3 * kMiB);  // the same id with a new generation and another size
   pair.add_buffers(9, 1, 100 * kKiB);
   pair.announce();
   pair.source(2).write(0, test::random_bytes(3 * kMiB, 6));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's memory, movers that take snapshots of it and restore them, and this program as their agent.
+// A job's memory, movers that take and restore snapshots of it, and this program as the movers' agent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ inline void end_session(MoverProcess& mover, const messages::SessionKey& key) {
   mover.expect<messages::SessionEnded>();
 }
 
-// One snapshot, step by step.
+// One snapshot, taken step by step.
 class Snapshot {
  public:
   Snapshot(MoverProcess& mover, const JobMemory& memory, std::string folder)
@@ -140,7 +140,7 @@ class VaultMover : public testing::Test {
     for (const auto& tensor : memory.tensors) content[tensor.name] = memory.read(tensor.name);
     return content;
   }
-  // A version into the standby's memory, on the other GPU.
+  // Restores a version into the standby's memory, on the other GPU.
   messages::RestoreDone restore(std::uint64_t version, std::string* host = nullptr) {
     MoverProcess mover(1, "b");
     const auto key = next_key();

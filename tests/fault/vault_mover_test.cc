@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots into a vault and restores out of it by mover processes; this program plays their agent and the
-// job.
+// Tests of snapshots into a checkpoint store and of restores, by mover processes. This program plays their
+// agent and the job.
 #include "tests/fault/vault_mover.h"
 
 namespace ckpt::engine::test {
@@ -62,7 +62,8 @@ TEST_F(VaultMover, TheJobGoesOnWhileTheVersionIsWritten) {
   snapshot.start();
   const auto at_barrier = content_of(job);
   snapshot.stage();
-  // It has not been written: the host state is not there yet. And the mover lets go of all.
+  // The version has not been written, since the host state has not arrived. The mover still releases all
+  // regions.
   mover.expect<messages::DroppedRegions>();
   job.write("weights", 0, random_bytes(kWeights * 4, 6));
   const std::uint64_t free_before = job.free_bytes();
@@ -85,8 +86,8 @@ TEST_F(VaultMover, SnapshotLargerThanStagingIsWrittenBeforeTheJobGoesOn) {
   snapshot.request.staging_bytes = 16 * kMiB;
   snapshot.start();
   snapshot.stage();
-  // The job may go on, so nothing waits any more: but for what staging holds last, all of it is in the
-  // vault's files by now.
+  // The job may continue, so nothing waits any more. Everything except the last content of staging memory is
+  // in the store's files by now.
   std::uint64_t stored = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (entry.is_regular_file()) stored += entry.file_size();
@@ -153,7 +154,7 @@ TEST_F(VaultMover, AbandonedSnapshotLeavesTheVersionBefore) {
   Snapshot next(mover, job, folder);
   next.start();
   next.stage();
-  end_session(mover, next.key());  // its host state never came
+  end_session(mover, next.key());  // the host state of this snapshot never arrived
   EXPECT_EQ(restore(0).version, 1u);
   EXPECT_TRUE(content_of(standby) == first);
   Snapshot third(mover, job, folder);
@@ -176,7 +177,7 @@ TEST_F(VaultMover, AStandbyThatNamesOtherTensorsIsRefused) {
 }
 
 TEST_F(VaultMover, MemoryIsMadeWhereNoStandbyHasIt) {
-  // As a transparent job: regions are moved whole.
+  // As in a transparent job, regions are moved as a whole.
   JobMemory whole(device(0));
   const std::uint64_t region = whole.add_region(4 * kMiB);
   whole.add_tensor("region:1", region, 0, kMiB);
@@ -206,8 +207,8 @@ TEST_F(VaultMover, MemoryIsMadeWhereNoStandbyHasIt) {
   end_session(other, key);
 }
 
-// kill -9 of the mover at each of its crash points: the version before restores, or the new one where it was
-// durable.
+// The mover is killed with kill -9 at each of its crash points. The previous version restores, or the new
+// version where it was durable.
 TEST_F(VaultMover, AMoverThatDiesLeavesAWholeVersion) {
   const std::string faults = folder + ".faults";
   fs::create_directories(faults);

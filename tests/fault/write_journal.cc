@@ -30,14 +30,14 @@ std::vector<std::byte> bytes_of(const fs::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-// As the double knows it: "." is the root.
+// Returns the path as the simulated disk names it: "." is the root.
 std::string below(const std::string& path, const std::string& root) {
   if (path == root) return ".";
   if (!path.starts_with(root + "/")) throw std::runtime_error(path + " is not below " + root);
   return path.substr(root.size() + 1);
 }
 
-// Files that are open for writing, by path.
+// Files open for writing, by path.
 using Opened = std::map<std::string, std::unique_ptr<File>>;
 
 void apply(PowerCutFiles& disk, const JournalEntry& entry, const std::string& root, Opened& opened) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal of a program's writes below one folder, in their order. record_writes.cc keeps it, loaded into
+// The journal of a program's writes below one folder, in their order. record_writes.cc writes it, loaded into
 // the program (LD_PRELOAD), so the program itself is unchanged. The journal is replayed onto a disk whose
 // power is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
 //
@@ -10,8 +10,8 @@
 //   disk.restart(seed);
 //   store(disk, "after");
 //
-// A write, a name is recorded before it is ordered, a sync once it has returned: what the journal calls
-// durable is.
+// A write or a name change is recorded before it is carried out, a sync once it has returned. Everything that
+// the journal records as durable is durable.
 // Threads: one. Errors: std::runtime_error, of a test.
 #pragma once
 
@@ -27,18 +27,18 @@ namespace ckpt::test {
 
 struct JournalEntry {
   JournalKind kind = JournalKind::kWrite;
-  std::string path;   // absolute
-  std::string other;  // of a rename: to
+  std::string path;   // the absolute path
+  std::string other;  // the new path of a rename
   std::uint64_t offset = 0;
   std::vector<std::byte> bytes;
-  std::uint64_t end = 0;  // of the entry, in the journal
+  std::uint64_t end = 0;  // the offset of the entry's end in the journal
 };
 
-// Entries that are there in full; a journal's writer may have been killed.
+// Returns the complete entries; a journal's writer may have been killed.
 std::vector<JournalEntry> read_journal(const std::string& path);
 void replay(vault::test::PowerCutFiles& disk, std::span<const JournalEntry> entries, const std::string& root);
 void load(vault::test::PowerCutFiles& disk, const std::string& folder);
-// Replaces the folder's content.
+// Replaces the content of the folder with the disk's content.
 void store(vault::test::PowerCutFiles& disk, const std::string& folder);
 
 }  // namespace ckpt::test

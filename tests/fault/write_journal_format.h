@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One entry of a write journal: this head, the path, the other path, the bytes.
+// One entry of a write journal: this header, the path, the other path, the bytes.
 #pragma once
 
 #include <cstdint>

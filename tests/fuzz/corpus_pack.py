@@ -24,11 +24,11 @@ import struct
 import sys
 
 MAGIC = b"GMCORP\0\1"
-# As in replay.cc. Far above what a corpus needs: a damaged length is told from a right one before anything is
-# read.
+# The same limits as in replay.cc, far above the needs of a corpus. They detect a damaged length before
+# anything is read.
 MAX_PACK_BYTES = 64 << 20
 MAX_INPUT_BYTES = 1 << 20
-# Names become files of a folder: nothing that leads out of it, hides in it or needs quoting.
+# Names become files of a folder. A name must not lead out of the folder, be hidden in it, or need quoting.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -94,7 +94,8 @@ def write_pack(path, inputs):
     data = b"".join(parts)
     if len(data) > MAX_PACK_BYTES:
         raise PackError(f"{path}: {len(data)} bytes, and a pack has at most {MAX_PACK_BYTES}")
-    # Beside it and renamed, so that the pack is the old one or the new one if this is interrupted.
+    # The new pack is written next to the old pack and renamed. After an interruption, the pack is either the
+    # old or the new one.
     beside = path.with_name(path.name + ".new")
     beside.write_bytes(data)
     os.replace(beside, path)

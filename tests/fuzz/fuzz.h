@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared parts of the fuzz targets: a reader of the fuzzer's bytes, and a target's report that a property
-// does not hold.
+// Shared parts of the fuzz targets: a reader of the fuzzer's bytes, and the report that a property of a
+// target is violated.
 //
 // A target is one file that defines LLVMFuzzerTestOneInput. Built with -DGPUMIGRATE_FUZZ=ON libFuzzer calls
 // it; in every other build replay.cc calls it once for each input of its corpus. It must not depend on
@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-// Ends the run as a crash would, and prints what was not true.
+// Ends the run like a crash, and prints the condition that was false.
 #define FUZZ_CHECK(condition)                                                             \
   do {                                                                                    \
     if (!(condition)) {                                                                   \
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace ckpt::fuzz {
 
-// Takes values from the front of the input; after its end everything is 0 and empty.
+// A reader that takes values from the front of the input. After the input's end every value is 0 or empty.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : bytes_(std::as_bytes(std::span(data, size))) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the first inputs of the fuzz targets' corpora, made from real encodings: fuzz_make_corpus DIRECTORY.
-// There each target has a folder, whose files corpus_pack.py adds to its pack. tools/fuzz --merge adds what
-// the fuzzers find beyond them.
+// Command: fuzz_make_corpus DIRECTORY. It writes the first inputs of the fuzz targets' corpora, made from
+// real encodings. In DIRECTORY each target has a folder, whose files corpus_pack.py adds to its pack.
+// tools/fuzz --merge adds the inputs that the fuzzers find.
 #include <iostream>
 
 #include "tests/fuzz/seeds/seeds.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls a fuzz target once for each input of the packed corpora (*.pack), the files and the folders of files
-// that it is given: the corpus as a test of every build. Fails if there is nothing to call it with, or if a
-// pack is not whole. The format is described in corpus_pack.py, which writes it.
+// Calls a fuzz target once for each input in the given packed corpora (*.pack), files and folders of files.
+// The corpus is thus a test of every build. It fails if there is no input, or if a pack is incomplete. The
+// format is described in corpus_pack.py, which writes it.
 #include <bit>
 #include <cerrno>
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// As in corpus_pack.py.
+// The same values as in corpus_pack.py.
 constexpr std::string_view kMagic("GMCORP\0\1", 8);
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxInputBytes = std::size_t{1} << 20;
@@ -43,8 +43,8 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
-// Takes a pack apart from its front. What is cut off ends the program with the place and with what would have
-// been there.
+// A reader that takes a pack apart from its front. A truncated pack ends the program; the message names the
+// offset and the missing part.
 class PackReader {
  public:
   PackReader(std::string path, std::string_view bytes) : path_(std::move(path)), bytes_(bytes) {}
@@ -79,7 +79,8 @@ struct PackedInput {
   std::string_view bytes;
 };
 
-// Unpacking makes files of the names: nothing that leads out of a folder, hides in it or needs quoting.
+// Checks a name, since unpacking makes files of the names. A name must not lead out of a folder, be hidden in
+// it, or need quoting.
 bool is_name(std::string_view name) {
   constexpr std::string_view kWord = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
   return !name.empty() && name.size() <= kMaxNameBytes && kWord.find(name.front()) != kWord.npos &&
@@ -87,7 +88,8 @@ bool is_name(std::string_view name) {
                      [&](char c) { return kWord.find(c) != kWord.npos || c == '.' || c == '-'; });
 }
 
-// All of a pack before any of it is tried: a damaged one fails as such, and not by half of its inputs.
+// Reads all of a pack before any input is tried. A damaged pack thus fails as such, and not after half of its
+// inputs.
 std::vector<PackedInput> read_pack(const std::string& path, std::string_view bytes) {
   PackReader reader(path, bytes);
   if (reader.take(kMagic.size(), "the magic") != kMagic) {
@@ -115,17 +117,18 @@ std::vector<PackedInput> read_pack(const std::string& path, std::string_view byt
 }
 
 void replay_input(const std::string& name, std::string_view bytes) {
-  // Named before it is tried, so that the last line before a crash is the culprit.
+  // The input's name is printed before the input is tried, so that the last line before a crash names the
+  // cause.
   std::printf("%s\n", name.c_str());
   std::fflush(stdout);
-  // Bytes of its own, so that AddressSanitizer sees what is read beyond their end.
+  // The input is copied, so that AddressSanitizer detects reads beyond its end.
   const std::vector<std::uint8_t> own(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(own.data(), own.size());
 }
 
 std::size_t replay(const std::filesystem::path& path) {
   std::size_t count = 0;
-  // A path without a readable status is no folder: reading it fails with the reason.
+  // A path without a readable status is treated as a file: reading it fails with the reason.
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     for (const auto& entry : std::filesystem::directory_iterator(path)) count += replay(entry.path());

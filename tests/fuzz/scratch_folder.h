@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder in memory for targets whose decoders read or write files. One per process, removed at its end.
+// A folder in memory for targets whose decoders read or write files. There is one per process; it is removed
+// at the process's end.
 #pragma once
 
 #include <filesystem>

@@ -54,7 +54,7 @@ class HostCluster(cluster.Cluster):
         self.stopping = set()
         self.nodes, self.gpus, self.memory = nodes, gpus, memory
         self.agent_settings, self.coordinator_settings = agent_settings, coordinator_settings
-        self.transports = transports  # of the hosts' networks
+        self.transports = transports  # the transports of the hosts' networks
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
                                 GPUMIGRATE_SOFTWARE_GPU="1")
         self.hosts = hosts.Hosts(self.folder / "hosts")
@@ -96,7 +96,7 @@ class HostCluster(cluster.Cluster):
         own = self.home / "coordinator" if host == CONTROL else self.home / "nodes" / host
         all_have = [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, self.shared,
                     own]
-        # As a real driver's devices, the software driver's have the same names everywhere.
+        # As with a real driver's devices, the software driver's devices have the same names on every host.
         return all_have if host == CONTROL else [*all_have, (own / "gpu", DEVICES)]
 
     @property
@@ -110,8 +110,9 @@ class HostCluster(cluster.Cluster):
         return {"127.0.0.1", *(self.hosts.address(host) for host in [CONTROL, *self.names()])}
 
     def start_by_hand(self, node, command, output, **options):
-        # In a session of its own, with files that were opened there: those of this process are not of the host.
-        # Its parent is a shell, since nsenter stops when its child is stopped.
+        # The command runs in a session of its own, with files that were opened in the host. Files of this
+        # process do not belong to the host. The parent is a shell, since nsenter stops when its child is
+        # stopped.
         shell = ('cd "$0"; out=$1; shift; setsid "$@" </dev/null >"$out" 2>&1 & wait $!; code=$?; '
                  '[ $code -le 128 ] || kill -$((code - 128)) $$; exit $code')
         process = ShellsProcess([*self.hosts.enter(node), "sh", "-c", shell, str(self.shared), str(output), *command],
@@ -228,7 +229,7 @@ class HostCluster(cluster.Cluster):
 
     def start_daemon(self, host, program, environment):
         log = self.config(host).with_name(f"{program}.log")
-        # The host's init process is its parent: nothing of this process is left in it.
+        # The host's init process becomes the parent, so no part of this process remains in the daemon.
         command = [*self.hosts.enter(host), "setsid", "--fork", cluster.BIN / program, "--config",
                    self.config(host)]
         with log.open("ab") as output:

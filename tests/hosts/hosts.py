@@ -68,7 +68,7 @@ class Hosts:
         new.write_text(json.dumps(self.state, indent=1))
         new.rename(self.folder / "hosts.json")
 
-    # Places of hosts
+    # Paths of hosts
 
     def pid(self, host):
         """The id of the host's init process, in this process's PID namespace."""
@@ -98,7 +98,7 @@ class Hosts:
     def switch(self, *command, text=None):
         return call("nsenter", "--target", self.state["switch"], "--net", "--", *command, text=text)
 
-    # Making them
+    # Creating hosts
 
     def up(self, names, networks=1, hidden=(), shown=()):
         """`hidden`: folders that are empty on every host. `shown`, or `shown(name)`: folders of the machine that
@@ -147,7 +147,7 @@ class Hosts:
     def connect(self, name, network):
         port, pid = self.port(name, network), self.pid(name)
         device = f"net{network}"
-        # The peer gets its name when it has moved: a bridge here has the same one.
+        # The peer gets its name after it has moved, since a bridge here has the same name.
         self.switch("ip", "link", "add", port, "type", "veth", "peer", "name", f"p{port}", "netns", pid)
         self.switch("ip", "link", "set", port, "master", device)
         self.switch("ip", "link", "set", port, "up")
@@ -171,7 +171,7 @@ class Hosts:
                 raise HostsError(f"a host could not be made: {words}")
         return {"pid": first_child(process.pid), "holder": process.pid}
 
-    # Using them
+    # Using hosts
 
     def run(self, host, *command, folder="/", **options):
         return subprocess.run([*self.enter(host, folder), *map(str, command)], check=False, **options)
@@ -205,7 +205,7 @@ class Hosts:
                     (lambda *words: call("nsenter", "--target", self.pid(host), "--net", "--", *words),
                      f"net{network}")]
             for at, device in ends:
-                with contextlib.suppress(HostsError):  # there was none
+                with contextlib.suppress(HostsError):  # the device had no queueing discipline
                     at("tc", "qdisc", "del", "dev", device, "root")
                 if rate != "none":
                     at("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "1mb",
@@ -275,7 +275,7 @@ def make_place(order):
     covers = [("/tmp", private / "tmp"), (order["home"], private / "home"),
               ("/etc/gpumigrate", private / "etc")]
     hidden = [(path, private / "hidden" / str(index)) for index, path in enumerate(order["hidden"])]
-    # Visible paths are bound into the covers first: afterwards the paths themselves are covered.
+    # Visible paths are bound into the covers first, since the paths themselves are covered afterwards.
     for path, at in order["shown"]:
         for place, cover in [*covers, *hidden]:
             if pathlib.Path(at).is_relative_to(place):
@@ -285,7 +285,7 @@ def make_place(order):
     for place, cover in [*covers, *hidden]:
         pathlib.Path(cover).mkdir(parents=True, exist_ok=True)
         pathlib.Path(place).mkdir(parents=True, exist_ok=True)
-    # The deepest last, and the folder of the covers itself may be among the hidden.
+    # The deepest path is bound last. The folder of the covers itself may be among the hidden paths.
     kept = [(place, os.open(cover, os.O_PATH | os.O_DIRECTORY)) for place, cover in [*covers, *hidden]]
     for place, cover in kept:
         bind_descriptor(cover, place)

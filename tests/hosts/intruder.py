@@ -60,7 +60,7 @@ def hello(address, port, token, name, folder=None):
         heard = read_all(stream)
     if len(heard) < struct.calcsize(HEADER):
         return "closed"
-    # The body: endianness, envelope, version, accepted.
+    # The fields of the body are endianness, envelope, version, accepted.
     return "accepted" if heard[struct.calcsize(HEADER) + 1 + 6 + 4] else "refused"
 
 
@@ -82,7 +82,7 @@ def take(port, count, file):
         server.settimeout(LIMIT_S)
         for _ in range(int(count)):
             stream, _ = server.accept()
-            stream.settimeout(0.5)  # the other side waits for an answer
+            stream.settimeout(0.5)  # the peer waits for an answer
             heard.write(read_all(stream))
             heard.flush()
             stream.close()

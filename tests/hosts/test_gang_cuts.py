@@ -12,8 +12,8 @@ from host_cluster import HostsTest
 from test_gang_moves import GangMovesTest
 from waiting import eventually
 
-# Ranks 0 and 1 stay on node-a, rank 2 on node-b; rank 3 moves from node-b to node-c. The process stands at its point while
-# the host is cut off.
+# Ranks 0 and 1 stay on node-a, rank 2 on node-b; rank 3 moves from node-b to node-c. The process waits at its
+# point while the host is disconnected.
 CUTS = (
     ("agent.node-b", Point.SOURCE_PREPARING, "node-b"),
     ("agent.node-b", Point.SOURCE_BARRIER_DURABLE, "node-b"),

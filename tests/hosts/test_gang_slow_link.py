@@ -6,7 +6,7 @@ from cluster import EXAMPLES
 from host_cluster import HostsTest
 from test_gang_moves import GangMovesTest
 
-SWITCH_MS = 1000  # how long sources wait for a switch
+SWITCH_MS = 1000  # how long sources wait for a switch, in milliseconds
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")

@@ -51,7 +51,8 @@ class CutMoves(HostsTest, TransparentCrashes):
 
     def cut_while(self, role, number, what, seconds=0, for_good=False):
         source, target = self.places
-        # The job outlasts the move. That goes on for 15 seconds where the cut is not noticed at once.
+        # The job outlasts the move. The move continues for 15 seconds where the disconnection is not noticed
+        # at once.
         self.start_training(50 * (seconds + 40), step_ms=20)
         moved, held = self.hold_at(role, number)
         ends = self.cut(what, source, target)

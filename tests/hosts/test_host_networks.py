@@ -32,7 +32,7 @@ class Networks(HostsTest):
         self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net0")
         self.without_network("node-b", 0)
         self.assertEqual(self.cluster.migrate("job", "node-a")["network"], "net1")
-        self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net1")  # its source has net0
+        self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net1")  # only the source has net0
         asked = self.cluster.migrate("job", "node-a", "--network", "net2")
         self.assertEqual((asked["network"], asked["transport"]), ("net2", "tls"))
 
@@ -66,7 +66,8 @@ class Networks(HostsTest):
         self.without_network("node-b", 0)
         refused = self.cluster.call("migrate", "job", "--to", "node-b", "--network", "net0", exits=(5,))
         self.assertIn("network net0 is not on both", refused.stderr)
-        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
+        # the target was not changed
+        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertGreaterEqual(self.cluster.log("job").count("step"), before)
 
 
@@ -139,7 +140,8 @@ class SeveralAddresses(HostsTest):
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
         ends = [self.cluster.hosts.address(node, 1) for node in ("node-a", "node-b")]
         self.assertIn("over network data, from {} to {}".format(*ends), refused.stderr)
-        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
+        # the target was not changed
+        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertEqual(self.cluster.job("job")["state"], "running")
 
 

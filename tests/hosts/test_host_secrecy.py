@@ -38,7 +38,7 @@ class DataNetworkIsRead(unittest.TestCase):
         with Capture(hosts.hosts, "node-a", 1) as capture:
             report = hosts.migrate("job", "node-b", "--codec", "raw")
         self.assertEqual((report["network"], report["transport"]), ("net1", transport))
-        self.assertGreater(len(capture.payload), report["wire_bytes"] // 2)  # it was read
+        self.assertGreater(len(capture.payload), report["wire_bytes"] // 2)  # the capture read the traffic
         hosts.down()
         return capture.payload
 
@@ -46,7 +46,8 @@ class DataNetworkIsRead(unittest.TestCase):
         job = ("serve", WEIGHTS, ("--cooperative",))
         canaries = incompressible_windows(self.capture_of_a_move("ucx-trusted", *job))
         self.assertGreater(len(canaries), WINDOWS // 4)
-        again = self.capture_of_a_move("ucx-trusted", *job)  # the same weights, so the same bytes
+        again = self.capture_of_a_move("ucx-trusted", *job)  # the weights are the same, so the bytes are the
+                                                             # same
         seen = sum(canary in again for canary in canaries)
         self.assertGreater(seen, len(canaries) // 2)
         hidden = self.capture_of_a_move("tls", *job)
@@ -70,9 +71,9 @@ class DataNetworkIsRead(unittest.TestCase):
         with Capture(hosts.hosts, "node-a", 1) as capture:
             hosts.call("snapshot", "job", "--to", "node-b")
         hosts.down()
-        self.assertGreater(len(capture.payload), 1 << 20)  # it was read
+        self.assertGreater(len(capture.payload), 1 << 20)  # the capture read the traffic
         self.assertNotIn(secret.encode(), capture.payload)
-        self.assertNotIn(b"GPVF", capture.payload)  # how each message begins
+        self.assertNotIn(b"GPVF", capture.payload)  # the magic at the start of each message
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from hosts import Hosts
 from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The system's own: a host has no home folder with another.
+# The system's Python is used: a host has no home folder that contains another Python.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 NODES = ("node-a", "node-b")
 PORTS = {"control": "7060, 7070", "node-a": "7071, 7072, 9402, 7100-7199", "node-b": "7071, 7072, 9402, 7100-7199"}
-# The software driver's variables, in place of a real driver's files and environment.
+# The software driver's variables replace a real driver's files and environment.
 SOFTWARE = {"LD_LIBRARY_PATH": f"{cluster.BUILD}/lib/cudasim", "CUDASIM_DIR": "/tmp/gpu", "CUDASIM_DEVICES": "1",
             "CUDASIM_MEMORY": "1GiB"}
 READ_METRICS = """

@@ -13,8 +13,8 @@ from test_hosts import TRAINING, HostsTest
 from waiting import eventually
 
 MOVES, MAX_MOVES = 4, 40
-HELD = 200  # connections of a stranger to each host
-FEW_DESCRIPTORS = 24  # the strangers that a mover has at a time, and the move's own
+HELD = 200  # the number of a stranger's connections to each host
+FEW_DESCRIPTORS = 24  # the strangers that a mover accepts at a time, and the descriptors of the move itself
 GROWTH_KIB = 32 << 10
 
 
@@ -73,7 +73,7 @@ class StrangersAtTheMovers(StrangersTest):
         self.cluster.start("job", "charlm-plain", *arguments, way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         for turn in range(2):
-            self.move(turn)  # with all that movers keep from a first move
+            self.move(turn)  # after these moves the movers have all memory that they retain
         before = self.movers()
         self.assertEqual(len(before), 2)
         strangers = [self.bother(node, AGENT_PORT, API_PORT, PEER_PORT) for node in ("node-a", "node-b")]
@@ -84,7 +84,7 @@ class StrangersAtTheMovers(StrangersTest):
         had = [self.connections_of(stranger) for stranger in strangers]
         self.assertGreater(sum(had), 0, "no port of a mover was found")
         for turn in range(2):
-            self.move(turn)  # back to where the job was
+            self.move(turn)  # moves the job back to its first node
         self.assertEqual(self.movers().keys(), before.keys(), "a mover has ended")
         eventually(lambda: all(descriptors <= before[pid][0] for pid, (descriptors, _) in self.movers().items()),
                    "movers have as many descriptors as before")

@@ -7,7 +7,7 @@ from cluster import run_unmoved
 from host_cluster import HostsTest
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
-LISTENS = "0A"  # as in /proc/net/tcp
+LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
 
 
 class MovesBetweenHosts(HostsTest):

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check.sh FOLDER GROUP [MODEL]: one group of the checks of MODEL.pml (switch) with spin, as MODEL.runs lists them.
-# Exit 1 and a line for what differs. A line of MODEL.runs:
+# check.sh FOLDER GROUP [MODEL]: runs one group of the checks of MODEL.pml (switch) with spin, as MODEL.runs
+# lists them. On a difference it prints a line and exits with 1. A line of MODEL.runs:
 #   GROUP NAME ok|error [-D...]   a run: no error in any reachable state, or an error must be found
 #   state NAME EXPRESSION         the run above must reach this state
 #   record PARTY VARIABLE C       PARTY's record is VARIABLE (a regular expression); its values are constants that begin with C
 #   name PARTY RECORD VALUE...    what the transitions table calls these values; "-" and FORGOTTEN are no records
 #   transitions FILE              the runs of the group edges together take exactly the transitions of FILE
 #   memory MIB                    the most that a run may take (6000)
-# The groups: holds (the protocol), broken (deliberately broken variants), reached (states without which `holds` would be vacuous),
-# edges, and long (minutes, gigabytes; not part of ctest's default).
+# The groups: holds (the protocol), broken (deliberately broken variants), reached (states without which
+# `holds` would be vacuous), edges, and long (minutes, gigabytes; not part of ctest's default).
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
 group=$2
@@ -42,10 +42,10 @@ run() {
   rm -f pan pan.c pan.h pan.b pan.m pan.t pan.p
 }
 
-# The checker's C code prints SEEN WHAT once for each.
+# The checker's C code prints SEEN WHAT only once for each WHAT.
 seen_once='c_decl { static unsigned char seen_[65536]; static void seen(unsigned k) { if (!seen_[k]) { seen_[k] = 1; printf("SEEN %u\n", k); } } }'
 
-# reached NAME [-D...]: one run over all states listed behind it.
+# reached NAME [-D...]: one run over all states that are listed after it.
 reached() {
   local name=$1 source=$out/$1.pml names=() options="" state expression k
   shift
@@ -61,7 +61,7 @@ reached() {
   echo "$name: ${#names[@]} states looked for"
 }
 
-# The number of a constant of the model.
+# value NAME: prints the number of a constant of the model.
 value() { awk -v name="$1" '$1 == "#define" && $2 == name {print $3}' "$here/$model.pml"; }
 
 edges() {

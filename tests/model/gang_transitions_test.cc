@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines' half of tests/model/gang_transitions.txt: in thousands of lives by chance the journals of all parties hold
-// exactly the successions of records that the table allows, and that check.sh proves of the model.
+// Tests of the machines against tests/model/gang_transitions.txt. In thousands of random lives, the journals
+// of all parties contain exactly the successions of records that the table allows. check.sh proves the same
+// table for the model.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -90,9 +91,10 @@ void live(std::uint64_t seed, std::set<std::string>& seen) {
   collect(world, seen);
 }
 
-// Too rare for chance is what befalls a bystander that holds still, or was lifted: it learns that the lead has vetoed, or it
-// is fenced. The first target is slow, so the bystander is asked to hold still; then a source is lost, which excludes the
-// return. The switch takes too long, or the target is lost, too: before the bystander is lifted, or after.
+// Plays events that are too rare for chance: a bystander that holds still, or was lifted, learns that the
+// lead has vetoed, or is fenced. The first target is slow, so the bystander is requested to hold still. Then
+// a source is lost, which excludes the return. The switch takes too long, or the target is also lost, before
+// or after the bystander is lifted.
 void ends_after_holding_still(std::optional<int> target_lost_after_ms, std::set<std::string>& seen) {
   World world({.seed = 1, .timing = fast()});
   const Party slow(Role::kTarget, 1);

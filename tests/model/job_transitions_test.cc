@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's half of tests/model/job_transitions.txt: the table in lifecycle/rank_state.cc is the model's, and in
-// thousands of lives by chance the machine takes its hops, and keeps I3, J1 and J2 of ADR 54.
+// Tests of the machine against tests/model/job_transitions.txt. The table in lifecycle/rank_state.cc is the
+// model's. In thousands of random lives the machine takes the table's hops, and satisfies I3, J1 and J2 of
+// ADR 54.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -21,7 +22,8 @@ std::set<std::string> read_table() {
   return table;
 }
 
-// The arrows of the diagram in docs/architecture.md; "[*]" is before the job and behind it.
+// Returns the arrows of the diagram in docs/architecture.md; "[*]" stands for the states before and after the
+// job.
 std::set<std::string> read_diagram() {
   std::ifstream file(ARCHITECTURE_FILE);
   std::set<std::string> arrows;
@@ -45,19 +47,20 @@ TEST(JobTransitionsTest, TableIsTheModelsAndTheDiagrams) {
   std::set<std::string> machine;
   for (const Transition& one : transitions()) machine.insert(text_of(one.from, one.to));
   std::set<std::string> model = read_table();
-  for (const RankState state : {RankState::kEndingStart}) model.erase(text_of(state, state));  // no hop here
+  // not a hop here
+  for (const RankState state : {RankState::kEndingStart}) model.erase(text_of(state, state));
   EXPECT_EQ(machine, model);
   EXPECT_EQ(machine, read_diagram());
 }
 
-// Every image is known.
+// A view in which every image is known.
 struct ViewOfLife : FakeView {
   [[nodiscard]] std::optional<Image> image(std::string_view name) const override {
     return name.empty() ? std::nullopt : std::optional(Image());
   }
 };
 
-// A job of some ranks on nodes a to c, whose life is drawn by chance.
+// A job of several ranks on nodes a to c, with a randomly drawn life.
 class Life {
  public:
   Life(std::uint64_t seed, std::set<std::string>& seen) : random_(seed), seen_(seen) {
@@ -129,7 +132,7 @@ class Life {
     return operation;
   }
 
-  // Orders come in states in which the coordinator's requests let them through.
+  // Returns an order that the coordinator's requests allow in the job's state.
   JobEvent order_of(const Job& job) {
     const RankState state = state_of(job);
     ImageOperation operation = operation_of(job);

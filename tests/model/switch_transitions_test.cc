@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines' half of transitions.txt: in thousands of lives by chance, the journals of the three parties
-// hold exactly the successions of records that the table allows (and that check.sh proves of the model).
+// Tests of the machines against transitions.txt. In thousands of random lives, the journals of the three
+// parties contain exactly the successions of records that the table allows. check.sh proves the same table
+// for the model.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -40,14 +41,15 @@ void collect(const std::vector<Record>& journal, std::set<std::string>& seen,
     }
     std::string& before = last[{record.info.migration, record.party}];
     const std::string now = name_of(record);
-    // A tombstone or an owner's record may be repeated: that states nothing new.
+    // A tombstone or an owner's record may be repeated without new meaning.
     if (before == now && (now == "NEVER" || now == "RELINQUISHED")) continue;
     seen.insert(std::string(to_string(record.party)) + " " + (before.empty() ? "-" : before) + " " + now);
     before = now;
   }
 }
 
-// The grant goes to the source and back (SW-12): three cuts in the right order, too rare for chance.
+// Moves the grant to the source and back (SW-12). This needs three disconnections in the right order, too
+// rare for chance.
 void there_and_back(std::set<std::string>& seen) {
   World world({.seed = 1});
   world.hold("Ran");
@@ -70,8 +72,8 @@ void there_and_back(std::set<std::string>& seen) {
   for (const int node : {0, 1, kCoordinatorNode}) collect(world.journal(node), seen);
 }
 
-// The store is lost while the target runs and the sides do not reach each other: where they do, the source
-// lends, and no grant is needed.
+// Grants again after a loss of the store. The store is lost while the target runs and the sides cannot reach
+// each other. If they could, the source would lend, and no grant would be needed.
 void granted_anew(std::set<std::string>& seen) {
   World world({.seed = 1});
   world.hold("Ran");

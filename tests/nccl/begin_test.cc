@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators: how they begin, and what they answer.
+// Tests of how communicators begin, and of their answers to queries.
 #include <cstdlib>
 
 #include "tests/nccl/support/lifecycle.h"

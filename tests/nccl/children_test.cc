@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits and shrinks.
+// Tests of splits and shrinks of communicators.
 #include "tests/nccl/support/lifecycle.h"
 
 namespace nccl_test {

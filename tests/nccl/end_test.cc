@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators: how they end, by themselves, by their peers and by graphs. Memory of NCCL's own.
+// Tests of how communicators end: on their own, by their peers, and with graphs. Also tests of NCCL's own
+// memory.
 #include <chrono>
 #include <future>
 
@@ -37,7 +38,7 @@ TEST_F(LifecycleTest, AnAbortEndsAFinalizeThatWaitsForAPeer) {
     EXPECT_NCCL(ncclInProgress, nccl().ncclCommFinalize(communicator));
   }
   if (rank_ == 0) abort(communicator);
-  exchange();  // the peer has not gone, either
+  exchange();  // the peer has not ended either
   if (rank_ == 1) abort(communicator);
   EXPECT_TRUE(stream_ends(stream_));
 }
@@ -136,7 +137,8 @@ class EndTest : public LifecycleTest, public testing::WithParamInterface<const c
   }
 };
 
-// It can be seen to wait only for a while: what is wrong may pass, what is right never fails.
+// The wait can only be observed for a limited time. A wrong implementation may pass; a correct implementation
+// never fails.
 TEST_P(EndTest, TheEndWaitsForGraphs) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find each other and connect, and strangers that do so.
+// Tests of how ranks find each other and connect, and of strangers that do so.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ TEST_F(NcclsimTest, RanksConnectAtOnceIfToldTo) {
   end();
 }
 
-// The bootstrap root's address is in the id, as with NCCL.
+// Returns the bootstrap root's address, which is in the id, as with NCCL.
 sockaddr_in root_of(const ncclUniqueId& id) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -45,7 +45,7 @@ sockaddr_in root_of(const ncclUniqueId& id) {
   return address;
 }
 
-// A registration as a rank's, which need not be right.
+// Sends a rank's registration, which may be wrong.
 int register_with(const ncclUniqueId& id, std::uint64_t wrong, int rank, int ranks) {
   ncclsim::Registration registration;
   std::memcpy(&registration.secret, id.internal + 8, sizeof registration.secret);
@@ -91,7 +91,7 @@ TEST_F(NcclsimTest, StrangersAreNoRanks) {
   for (int i = 0; rank_ == 0 && i < 8; i++) {
     strangers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(0, ::connect(strangers.back(), reinterpret_cast<const sockaddr*>(&root), sizeof root));
-    // Some are silent, some end in the middle, some send what is no registration.
+    // Some connections are silent, some end in the middle, and some send invalid registrations.
     const std::string garbage(static_cast<std::size_t>(i) * 40, 'x');
     if (i > 0) {
       EXPECT_LT(0, ::send(strangers.back(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
@@ -106,7 +106,7 @@ TEST_F(NcclsimTest, StrangersAreNoRanks) {
   end();
 }
 
-// The ports that this process listens on.
+// Returns the ports that this process listens on.
 std::vector<sockaddr_in> listeners() {
   std::vector<sockaddr_in> found;
   for (int fd = 3; fd < 256; fd++) {
@@ -124,7 +124,8 @@ std::vector<sockaddr_in> listeners() {
 
 TEST_F(NcclsimTest, StrangersAreNoPeers) {
   if (!begin(2)) return;
-  // As from rank 0, but for the number that only the ranks know; before rank 0 connects.
+  // A connection like that of rank 0, except for the number that only the ranks know. It is made before rank
+  // 0 connects.
   struct {
     std::uint64_t secret = 0;
     std::uint32_t purpose = 0;
@@ -167,7 +168,7 @@ TEST_F(NcclsimTest, AGroupWithAWrongBeginBeginsNothing) {
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommInitRank(&wrong, 1, id, 1));
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclGroupEnd());
   EXPECT_EQ(nullptr, communicator_);
-  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 1, id, 0));  // the id is as good as before
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 1, id, 0));  // the id is still valid
   end();
 }
 
@@ -176,7 +177,7 @@ TEST_F(NcclsimTest, AnotherThreadEndsABeginThatBlocks) {
   const ncclUniqueId id = shared_id();
   auto begun =
       std::async(std::launch::async, [&] { return nccl().ncclCommInitRank(&communicator_, 2, id, 0); });
-  // The handle is there while the call is still at it, as with NCCL.
+  // The handle is set while the call is still running, as with NCCL.
   std::atomic_ref<ncclComm_t> handle(communicator_);
   while (handle.load() == nullptr) std::this_thread::yield();
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(handle.load()));
@@ -202,7 +203,7 @@ TEST_F(NcclsimTest, ARankThatDiesInTheMiddleOfTheBeginIsAnError) {
   if (!as_rank(3, options)) return;
   const ncclUniqueId id = shared_id();
   if (rank_ == 1) {
-    register_with(id, 0, 1, 3);  // as far as the root's table, which lacks a third rank
+    register_with(id, 0, 1, 3);  // registers with the root's table, which still lacks a third rank
     exchange();
     kill_self();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on order.
+// Tests of faults on request.
 #include <unistd.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ TEST_F(FaultTest, AnEndlessBeginEndsWithAnAbort) {
   if (!as_rank(1, with("NCCLSIM_INIT_ENDLESS", "1"))) return;
   ncclConfig_t config = non_blocking();
   EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
-  // It can be seen for a while only.
+  // The state can be observed only for a limited time.
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress && std::chrono::steady_clock::now() < until)

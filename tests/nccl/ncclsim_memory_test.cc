@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that communicators hold, and what they leave behind.
+// Tests of memory that communicators use, and of resources that they leave behind.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ TEST_F(NcclsimTest, ImportsOutliveTheirExporter) {
   exchange();
   if (rank_ == 1) {
     EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
-    EXPECT_TRUE(free_memory_becomes(before - (std::size_t{2} << 20)));  // rank 0 has it
+    EXPECT_TRUE(free_memory_becomes(before - (std::size_t{2} << 20)));  // rank 0 still holds this memory
   }
   exchange();
   if (rank_ == 0) {
@@ -45,7 +45,7 @@ F driver_function(const char* name) {
   return reinterpret_cast<F>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), name));
 }
 
-// The driver's checkpoint of another process; the process goes on.
+// Takes the driver's checkpoint of another process; the process then continues.
 CUresult checkpoint(int pid) {
   const auto lock = driver_function<decltype(&::cuCheckpointProcessLock)>("cuCheckpointProcessLock");
   const auto save =
@@ -82,7 +82,7 @@ TEST_F(NcclsimTest, ImportsForbidACheckpointUntilTheEnd) {
   }
   exchange();
   EXPECT_EQ(2, data_->values()[0]);
-  communicator_ = init();  // the driver works, and so does a new one
+  communicator_ = init();  // the driver works, and a new communicator works
   ASSERT_NCCL(ncclSuccess, all_reduce());
   sync();
   EXPECT_EQ(4, data_->values()[0]);
@@ -94,7 +94,7 @@ std::size_t entries_of(const char* folder) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// Descriptors and threads: what a checkpoint of the process would meet.
+// Checks that no descriptors and threads remain, which a checkpoint of the process would encounter.
 TEST_F(NcclsimTest, AnEndLeavesNothingBehind) {
   if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
   std::size_t descriptors = 0;
@@ -110,7 +110,7 @@ TEST_F(NcclsimTest, AnEndLeavesNothingBehind) {
     EXPECT_NCCL(ncclSuccess,
                 i == 1 ? nccl().ncclCommAbort(communicator_) : nccl().ncclCommDestroy(communicator_));
     if (i > 0) continue;
-    // The first round also opens what stays: the driver's.
+    // The first round also opens the descriptors and threads that remain, which belong to the driver.
     descriptors = entries_of("/proc/self/fd");
     threads = entries_of("/proc/self/task");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that disagree find out, and reductions follow the order of ranks.
+// Tests that ranks that disagree detect the disagreement, and that reductions follow the order of ranks.
 #include "tests/nccl/support/ncclsim.h"
 
 namespace nccl_test {
@@ -71,7 +71,7 @@ TEST_F(NcclsimTest, AnErrorStays) {
 
 TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
   if (!begin(4)) return;
-  // In any other order, or as a tree, the sum is another one.
+  // In any other order, or as a tree, the sum differs.
   const float values[] = {1e8F, 1.0F, -1e8F, 2.0F};
   const Buffer<float> reduced(std::vector<float>(101, values[rank_]));
   for (int i = 0; i < 3; i++) {
@@ -84,7 +84,7 @@ TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
   end();
 }
 
-// Two communicators on two streams each, in an order that all ranks share.
+// There are two communicators on two streams each. All ranks use them in the same order.
 TEST_F(NcclsimTest, ManyOperationsOfManyCommunicators) {
   if (!begin(4)) return;
   ncclComm_t communicators[] = {communicator_, nullptr};
@@ -99,7 +99,7 @@ TEST_F(NcclsimTest, ManyOperationsOfManyCommunicators) {
     seed = seed * 1664525U + 1013904223U;
     const std::size_t which = seed >> 30;
     const std::size_t count = (seed >> 8) % 1000 + 1;
-    // A buffer has its stream and its communicator.
+    // Each buffer always uses the same stream and communicator.
     ASSERT_NCCL(ncclSuccess,
                 nccl().ncclAllReduce(buffers[which]->get(), buffers[which]->get(), count, ncclInt32, ncclMax,
                                      communicators[which % 2], streams[which / 2]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations between two ranks: what each leaves behind, in streams, groups and graphs.
+// Tests of operations between two ranks, and of their effects in streams, groups and graphs.
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -10,7 +10,8 @@
 namespace nccl_test {
 namespace {
 
-constexpr std::size_t kMany = 300000;  // more than one segment of a socket, and not even
+constexpr std::size_t kMany = 300000;  // more elements than one segment of a socket holds, and not a multiple
+                                       // of it
 
 class OperationsTest : public RanksTest {
  protected:
@@ -27,7 +28,7 @@ class OperationsTest : public RanksTest {
     RanksTest::TearDown();
   }
   void sync() { ASSERT_CUDA_OK(cuda().cuStreamSynchronize(stream_)); }
-  // Element i of rank r.
+  // Returns the elements of rank `rank`: element i is the i-th value.
   static std::vector<std::int32_t> input(int rank, std::size_t count) {
     std::vector<std::int32_t> values(count);
     for (std::size_t i = 0; i < count; i++) values[i] = static_cast<std::int32_t>(i) * 3 + rank * 1000;
@@ -152,7 +153,8 @@ TEST_F(OperationsTest, AGroupMixesCollectivesAndMessagesInGroupsOfGroups) {
                                                 communicator_, stream_));
   EXPECT_NCCL(ncclSuccess, nccl().ncclSend(from.get(), 50, ncclInt32, peer, communicator_, stream_));
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
-  EXPECT_EQ(CUDA_SUCCESS, cuda().cuStreamQuery(stream_));  // nothing before the outer end
+  EXPECT_EQ(CUDA_SUCCESS, cuda().cuStreamQuery(stream_));  // no operation starts before the end of the outer
+                                                           // group
   EXPECT_NCCL(ncclSuccess, nccl().ncclSend(summed.get(), 0, ncclInt32, peer, communicator_, stream_));
   EXPECT_NCCL(ncclSuccess, nccl().ncclRecv(second.get(), 0, ncclInt32, peer, communicator_, stream_));
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
@@ -217,7 +219,7 @@ TEST_F(OperationsTest, ACallReturnsBeforeItsStreamHasComeToIt) {
   ASSERT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(data.get(), data.get(), 4, ncclInt32, ncclSum, communicator_, stream_));
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuda().cuStreamQuery(stream_));
-  exchange();  // both have called; neither has begun
+  exchange();  // both ranks have called the operation; neither rank has begun
   gate.open();
   sync();
 }
@@ -236,7 +238,8 @@ TEST_F(OperationsTest, OperationsOfTwoStreamsOfOneGroup) {
               nccl().ncclAllReduce(two.get(), two.get(), 800, ncclInt32, ncclSum, communicator_, other));
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
   exchange();
-  // Neither begins before both streams have come to it, which can be seen for a while only.
+  // Neither operation begins before both streams have reached it. This can be observed only for a limited
+  // time.
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   while (cuda().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < until) {
   }
@@ -260,9 +263,9 @@ TEST_F(OperationsTest, AGraphReplaysWhatItCaptured) {
                   nccl().ncclBroadcast(data.get(), data.get(), 1000, ncclInt32, 0, communicator_, stream_));
     });
     sync();
-    EXPECT_EQ(input(rank_, 1000), data.values());  // captured, not done
+    EXPECT_EQ(input(rank_, 1000), data.values());  // captured, not executed
     for (int i = 0; i < 3; i++) graph.launch();
-    // An operation of the stream itself comes after those of the graph.
+    // An operation of the stream itself runs after the operations of the graph.
     ASSERT_NCCL(ncclSuccess, nccl().ncclAllReduce(data.get(), data.get(), 1000, ncclInt32, ncclSum,
                                                   communicator_, stream_));
     sync();
@@ -318,7 +321,7 @@ TEST_F(OperationsTest, WrongArgumentsAreRefusedAtOnce) {
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclSend(data.get(), 4, ncclFloat32, 2, communicator_, stream_));
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclSend(data.get(), 4, ncclFloat32, rank_, communicator_, stream_));
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclGroupEnd());
-  // A group with a wrong call does nothing at all.
+  // A group with an invalid call does nothing.
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(data.get(), data.get(), 4, ncclFloat32, ncclSum, communicator_, stream_));
@@ -350,7 +353,7 @@ TEST_F(OperationsTest, FourRanksDoEverything) {
               nccl().ncclAllReduce(data.get(), data.get(), 1003, ncclInt32, ncclSum, communicator_, stream_));
   ASSERT_NCCL(ncclSuccess,
               nccl().ncclAllGather(data.get(), gathered.get(), 1003, ncclInt32, communicator_, stream_));
-  // Around a ring, in one group.
+  // The operations form a ring, in one group.
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclSend(data.get(), 1003, ncclInt32, (rank_ + 1) % 4, communicator_, stream_));

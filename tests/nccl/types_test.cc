@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each data type with each operator, with values that every type holds exactly.
+// Tests of each data type with each operator, with values that every type represents exactly.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -10,7 +10,7 @@
 namespace nccl_test {
 namespace {
 
-// Whole elements, as bytes.
+// Returns integer elements of type T, as bytes.
 template <typename T>
 std::vector<std::uint8_t> encoded(const std::vector<int>& numbers) {
   std::vector<std::uint8_t> bytes(numbers.size() * sizeof(T));
@@ -99,7 +99,7 @@ TEST_F(TypesTest, IntegersAreSignedAndWrap) {
   EXPECT_EQ((Values{-56, -3}), reduced({100, -2}, {100, -1}, ncclSum));
   EXPECT_EQ((Values{100, -1}), reduced({100, -2}, {-100, -1}, ncclMax));
   EXPECT_EQ((Values{-100, -2}), reduced({100, -2}, {-100, -1}, ncclMin));
-  EXPECT_EQ((Values{-2, 3}), reduced({-3, 5}, {-2, 2}, ncclAvg));  // towards zero
+  EXPECT_EQ((Values{-2, 3}), reduced({-3, 5}, {-2, 2}, ncclAvg));  // rounds towards zero
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator));
 }
 

@@ -30,7 +30,7 @@ std::string word_of(std::string text) {
   return text;
 }
 
-// The number behind `name` in a file of /proc.
+// Returns the number after `name` in a file of /proc.
 std::uint64_t proc_number(pid_t pid, const char* file, const std::string& name) {
   const auto text = read_file("/proc/" + std::to_string(pid) + "/" + file, kLargestFile);
   if (!text) return 0;

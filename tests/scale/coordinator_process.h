@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-coordinator as a process of its own, and its cost as the kernel counts it.
-// Threads: any, once it has started. Ownership: the process, which ends with this. Errors: kUnavailable if it
-// does not start.
+// The process gpumigrate-coordinator, and its resource use as the kernel counts it.
+// Threads: any, once it has started. Ownership: the process, which ends with this object. Errors:
+// kUnavailable if it does not start.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace ckpt::scale {
 
 class CoordinatorProcess {
  public:
-  // `settings`: lines of its configuration file.
+  // Starts the coordinator; `settings` are lines of its configuration file.
   static Result<std::unique_ptr<CoordinatorProcess>> start(const std::string& program,
                                                            const std::string& home,
                                                            const std::string& settings);
@@ -30,10 +30,10 @@ class CoordinatorProcess {
   [[nodiscard]] coordinator::test::HttpAnswer post(const std::string& target, const std::string& body) const {
     return coordinator::test::request(api_address_, token_, "POST", target, body);
   }
-  // Processor time that it has used.
+  // Returns the processor time that the coordinator has used.
   [[nodiscard]] double cpu_seconds() const;
   [[nodiscard]] double resident_mib() const;
-  // Calls of write(2) and its like, on files and sockets.
+  // Returns the number of calls of write(2) and similar calls, on files and sockets.
   [[nodiscard]] std::uint64_t writes() const;
 
   [[nodiscard]] const std::string& api_address() const { return api_address_; }
@@ -41,7 +41,7 @@ class CoordinatorProcess {
   [[nodiscard]] const std::string& agent_address() const { return agent_address_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // From its start to the file that has its address.
+  // Returns the time from the coordinator's start to the file with its address.
   [[nodiscard]] double start_seconds() const { return start_seconds_; }
 
  private:

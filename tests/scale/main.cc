@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_scale: prints what a coordinator with much behind it costs, and one JSON object as the last line.
-// Exit codes: 0 all limits hold, 1 one does not, 2 it could not be measured, 64 usage.
+// measure_scale prints the resource use of a coordinator with a long history, and one JSON object as the last
+// line. Exit codes: 0 all limits are met, 1 a limit is exceeded, 2 the measurement failed, 64 usage.
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ struct Options {
   DryRuns dry_runs;
 };
 
-// Removed at the end.
+// A folder that is removed at the end.
 class Folder {
  public:
   Folder() {
@@ -80,7 +80,7 @@ Result<json> measure_what_stays(const Options& options, const std::string& much_
   const Programs programs{"", options.build + "/bin/gpumigrate"};
   CKPT_TRY(dry_runs, measure_dry_runs(programs, much, nothing, options.dry_runs));
   out["dry_run"] = dry_runs;
-  // Last, since what it begins changes one of the two.
+  // This measurement is the last, since the operations that it starts change one of the two coordinators.
   CKPT_TRY(polls, measure_long_polls(much, options.polls));
   out["long_polls"] = polls;
   return out;
@@ -90,7 +90,7 @@ Result<json> measure(const Options& options) {
   const Folder folder;
   const std::string much = folder.path() + "/much";
   CKPT_TRYV(coordinator::test::write_past(much + "/coordinator", options.past));
-  // A copy, since a coordinator with nodes adds to it.
+  // The store is copied, since a coordinator with nodes adds to the store.
   const std::string again = folder.path() + "/again";
   std::error_code failure;
   std::filesystem::copy(much, again, std::filesystem::copy_options::recursive, failure);

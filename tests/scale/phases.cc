@@ -36,7 +36,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// How long it took, if it was answered as it should be.
+// Returns the duration of the call, if it was answered with the expected status.
 template <class Call>
 Result<double> timed(unsigned wanted_status, Call call) {
   const auto begun = Clock::now();
@@ -76,7 +76,7 @@ json row_of(double much, double nothing) {
   return {{"much", much}, {"nothing", nothing}, {"ratio", much / nothing}};
 }
 
-// Medians; who comes first changes, too.
+// Returns medians of calls at both sites in turns. The site that is called first alternates, too.
 template <class Call>
 Result<json> in_turns(const Site& much, const Site& nothing, unsigned count, Call call) {
   std::vector<double> with, without;

@@ -42,7 +42,7 @@ SimulatedNodes::SimulatedNodes(const CoordinatorProcess& coordinator, const Node
         std::make_unique<FakeAgent>(name_of(i), coordinator.agent_address(), coordinator.agent_token()));
     give_gpus(*agents_.back(), shape_.gpus);
   }
-  // Between these a migration stays open.
+  // Between these two nodes a migration stays open.
   agents_[0]->silent_prepare = agents_[1]->silent_prepare = true;
 }
 
@@ -101,7 +101,7 @@ void SimulatedNodes::speak() {
   }
 }
 
-// Memory and logs move a little, as they do while training.
+// Sends an agent's inventory. Memory and logs change slightly, as during training.
 void SimulatedNodes::tell(FakeAgent& agent, unsigned turn) const {
   const std::uint64_t little = std::uint64_t{turn % 7} << 20;
   for (wire::GpuInfo& gpu : agent.inventory.gpus)

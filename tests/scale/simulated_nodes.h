@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes with GPUs and running jobs, as a coordinator sees them: agents that send their lists once in a
+// Nodes with GPUs and running jobs, as a coordinator sees them: agents that send their inventories once per
 // period.
-// Threads: one that made it; each agent has its own. Ownership: the agents, which leave with this. Errors:
-// kTimedOut for nodes that do not come, kInternal for a job that does not start.
+// Threads: the thread that made the object; each agent has its own. Ownership: the agents, which disconnect
+// at the end of this object. Errors: kTimedOut for nodes that do not connect, kInternal for a job that does
+// not start.
 #pragma once
 
 #include <condition_variable>
@@ -30,9 +31,9 @@ class SimulatedNodes {
   SimulatedNodes(const SimulatedNodes&) = delete;
   SimulatedNodes& operator=(const SimulatedNodes&) = delete;
 
-  // Connects them all, starts their jobs, and has them speak.
+  // Connects all agents, starts their jobs, and makes them send inventories.
   Result<void> start();
-  // Send nothing more, but stay connected.
+  // Makes the agents send nothing more while they stay connected.
   void fall_silent();
 
   [[nodiscard]] static std::string name_of(unsigned node) { return "node-" + std::to_string(node); }

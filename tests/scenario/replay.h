@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays scenario files. Blocks of commands, "----", what they caused, and an empty line; # starts a comment line before
-// commands.
+// Replays scenario files. A file contains blocks of commands, "----", the caused events, and an empty line; #
+// starts a comment line before commands.
 //   PROGRAM FILE...            exit 1 at the first difference
 //   PROGRAM --update FILE...   writes what happened into the files (then read the difference in git)
-// Player: `std::string play(const std::vector<std::string>& commands)`, what a block causes, a line each. One for each file.
-// A line with VIOLATION or "unknown command" fails in both ways.
+// Player: `std::string play(const std::vector<std::string>& commands)` returns the events that a block
+// causes, one per line. There is one player for each file. A line with VIOLATION or "unknown command" fails
+// in both modes.
 // Threads: one. Errors: on stderr.
 #pragma once
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switch of a job of one rank, by files (replay.h): what the parties do.
-// Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance.
-// Commands:
+// Replays the switch of a job of one rank from files (replay.h), and prints the actions of the parties.
+// Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, and nothing happens by chance. Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
 //   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) ·
 //   finish N (its instance) · cut N N · heal N N · full N COUNT refuse N (its next preparation) · abort ·
@@ -61,7 +60,7 @@ class Player {
     world_.trace_on(true);
   }
 
-  // Plays a block of commands; returns the events that they cause, a line each.
+  // Plays a block of commands; returns the events that they cause, one per line.
   std::string play(const std::vector<std::string>& commands) {
     out_.clear();
     quiet_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of the examples in libckpt's headers: declarations of the names that an example uses, and a slot for its
-// lines. tools/check-examples puts the examples into the slots and compiles this file; no build does.
+// The frames of the examples in libckpt's headers: declarations of the names that an example uses, and a slot
+// for its lines. tools/check-examples inserts the examples into the slots and compiles this file. No build
+// compiles it.
 #include <array>
 #include <chrono>
 #include <concepts>

@@ -9,16 +9,17 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CHECKER = ROOT / "tools/check-docs"
-RULE = "ENG" + "-99"  # in two pieces: this file must not cite what is not there
+RULE = "ENG" + "-99"  # in two pieces, since this file must not cite a rule that does not exist
 TWICE = "SW" + "-4"
 SECTION = "design.md " + "§99"
 PAGE = "docs/" + "no-such-page.md"
 RECORD = "adr/" + "9999"
 OLD_NAME = "an_" + "old_name"
 MOST = "kMost" + "Words"
-LONG = "This sentence has " + "one word more and " * 4 + "does not end here at all now."  # 26 words
+# a sentence of 26 words
+LONG = "This sentence has " + "one word more and " * 4 + "does not end here at all now."
 
-# file, line to append, what is said of that line
+# The mistakes as (file, line to append, what is reported about that line).
 MISTAKES = [
     ("docs/operations.md", "[gone](no-such-file.md)", "link to no-such-file.md: there is no such file"),
     ("docs/operations.md", "[gone](../../README.md)", "link to ../../README.md: there is no such file"),
@@ -69,7 +70,7 @@ for name, text in [
         ("libckpt/base/clock.h", "TEST(Clock, WhatIsLate) {}"),
         ("tests/integration/support/adopting.py", "def test_of_each(): pass")]:
     MISTAKES.append((name, text, "a test's name has no subject"))
-# Texts that look like mistakes and are none.
+# Texts that resemble mistakes but are correct.
 RIGHT = [
     ("libckpt/base/clock.h", "// The pipe\n// Of which one end is open.\nint c;  // of a rank"),
     ("libckpt/base/clock.h", 'const char* text = "Which node is it?";  // "Offered"'),
@@ -92,8 +93,8 @@ HEADERS = [
     (f"// First.\n//\n// {LONG.replace('word more', 'word' + chr(10) + '// more')}\n#pragma once\n", 3),
     (f"/* Short.\n *\n * {LONG} */\n#pragma once\n", 3),
     (f"// - {LONG}\n#pragma once\n", 1),
-    (f"//   {LONG}\n#pragma once\n", None),  # an example
-    (f"// name   {LONG}\n#pragma once\n", None),  # a row of a table
+    (f"//   {LONG}\n#pragma once\n", None),  # an indented example, which is not checked
+    (f"// name   {LONG}\n#pragma once\n", None),  # a row of a table, which is not checked
     (f"// {LONG.replace('and does', 'and. kRefused does')}\n#pragma once\n", None),
     (f"// Short.\n#pragma once\n// {LONG}\n", None),
 ]

@@ -46,7 +46,7 @@ RIGHT = [
     "//   use(1);\n//\n// Prose between two.\n//\n//   use(2);",
     "struct Shelf {\n  //   use(1);\n  Box box;\n};",
 ]
-# A comment, and the line and the text of what the compiler finds.
+# A comment, and the line and the text of the compiler's error.
 WRONG = [
     ("//   const Box box = open_boxes();", 1, "open_boxes"),
     ("// Opens.\n//   const Box box = open_box();\n//   use(box.weigh());", 3, "no matching function"),
@@ -56,7 +56,7 @@ WRONG = [
     ("//   use(...);", 1, "expected"),
     ("//   use(1);\n//\n//   use(nothing);", 3, "nothing"),
 ]
-# Indented lines that are no example.
+# Indented lines that are not an example.
 PROSE = [
     "//   S>T kPlan (blob), T>S kAnswer;  S>T kPing, T>S kPong",
     "//   * a name is on the disk once sync() of its file has returned;",

@@ -9,7 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 42 (apt-get)"
-# Fails with the next line of `answers`, if there is one left; notes how it was called.
+# A script that fails with the next line of `answers`, if one is left. It records its arguments.
 APT = """#!/bin/bash
 echo "$*" >> "$HERE/calls"
 if [[ -s $HERE/answers ]]; then

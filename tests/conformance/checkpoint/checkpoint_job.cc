@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that the checkpoint tests stop and restore: it obeys orders on its socket and checks
-// itself.
+// The process that the checkpoint tests stop and restore. It obeys orders on its socket and checks itself.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -73,7 +72,7 @@ class Job {
     std::memset(registered_, 0x77, kMiB);
   }
 
-  // A launch that is counted.
+  // Makes a graph with one counted launch.
   void make_graph() {
     CUgraph graph = nullptr;
     EXPECT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -83,7 +82,8 @@ class Job {
     EXPECT_OK(api().cuGraphDestroy(graph));
   }
 
-  // Everything made before is there, at the same places, and works; each call leaves two launches more.
+  // Checks that everything made before is present, at the same addresses, and works. Each call adds two
+  // launches.
   void check() {
     EXPECT_EQ(7U + 1000, read_words(plain_ + 4000, 1)[0]);
     EXPECT_EQ(7U + kPlain / 4 - 1, read_words(plain_ + kPlain - 4, 1)[0]);
@@ -160,7 +160,7 @@ class Job {
     ::close(fd);
     map_region();
   }
-  // Memory of the first device that a context of the second one uses.
+  // Creates memory of the first device that a context of the second device uses.
   void use_peer() {
     CUcontext second = nullptr;
     EXPECT_OK(api().cuDevicePrimaryCtxRetain(&second, 1));
@@ -179,7 +179,7 @@ class Job {
     EXPECT_OK(api().cuMemsetD8_v2(peer_, 0, 4096));
     use_peer();
   }
-  // A thread that counts in pinned memory without a pause, whatever happens to the driver meanwhile.
+  // Starts a thread that counts in pinned memory without a pause, whatever happens to the driver meanwhile.
   void start_counting() {
     counter_ = std::thread([this] {
       auto* word = reinterpret_cast<volatile std::uint64_t*>(pinned_ + 4096);
@@ -193,7 +193,7 @@ class Job {
     EXPECT_EQ(counted_, *reinterpret_cast<volatile std::uint64_t*>(pinned_ + 4096));
   }
 
-  // It has what a forked child inherits, and does nothing.
+  // Forks a child that inherits everything and does nothing.
   static void fork_a_child() {
     const pid_t child = ::fork();
     EXPECT_GE(child, 0);
@@ -202,7 +202,7 @@ class Job {
     for (;;) ::pause();
   }
 
-  // False for what is no order.
+  // Carries out an order. Returns false for an unknown order.
   bool obey(const std::string& order, int fd) {
     if (order == "check")
       check();
@@ -272,7 +272,7 @@ class Job {
   bool mapped_ = false;
   int exported_ = -1;
   unsigned char* pinned_ = nullptr;
-  std::uint8_t* registered_ = nullptr;  // of a memory file
+  std::uint8_t* registered_ = nullptr;  // registered memory of a memory file
   std::uint32_t expected_launches_ = 0;
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<Workers> workers_;

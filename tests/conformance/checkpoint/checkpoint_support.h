@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that stop another process (checkpoint_job.cc) and restore it. Skipped by drivers without
-// cuCheckpointProcess*.
+// Helpers for tests that stop another process (checkpoint_job.cc) and restore it. The tests are skipped on
+// drivers without cuCheckpointProcess*.
 #pragma once
 
 #include <poll.h>
@@ -59,7 +59,7 @@ class CheckpointTest : public DriverTest {
     return api().cuCheckpointProcessRestore(pid(), &arguments);
   }
   [[nodiscard]] CUresult unlock() const { return api().cuCheckpointProcessUnlock(pid(), nullptr); }
-  // All devices; the first two change places.
+  // Returns all devices; the first two are exchanged.
   static std::vector<CUcheckpointGpuPair> exchanged_devices() {
     int count = 0;
     EXPECT_OK(api().cuDeviceGetCount(&count));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint and restore of another process: the rules of cuda.h, and the results of an H200 (driver 580,
-// tools/probe).
+// Tests of the checkpoint and restore of another process: the rules of cuda.h, and the results of an H200
+// (driver 580, tools/probe).
 #include <poll.h>
 #include <unistd.h>
 
@@ -152,7 +152,7 @@ TEST_F(CheckpointTest, TheProgramGoesOnOnAnotherDevice) {
   ASSERT_OK(restore(pairs));
   ASSERT_OK(unlock());
   EXPECT_TRUE(job_->does("check"));
-  EXPECT_GE(free_memory() + kMiB, before);  // its memory is on the other device
+  EXPECT_GE(free_memory() + kMiB, before);  // the job's memory is on the other device
   ASSERT_TRUE(job_->does("make region"));
   ASSERT_TRUE(job_->does("check"));
 }
@@ -171,13 +171,13 @@ TEST_F(CheckpointTest, DevicesThatUseEachOthersMemoryGoOnDoingSo) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-// Threads on all devices launch, copy, allocate, load, run graphs and host functions all the time.
+// Threads on all devices launch, copy, allocate, load, and run graphs and host functions all the time.
 TEST_F(CheckpointTest, AProgramAtFullWorkIsStoppedAndRestoredAnywhere) {
   ASSERT_TRUE(job_->does("work"));
   for (int i = 0; i < 12; i++) {
     ASSERT_OK(lock());
     ASSERT_OK(checkpoint());
-    // There and back again: after the first time its devices have changed places.
+    // The process moves back and forth: after the first time its devices are exchanged.
     std::vector<CUcheckpointGpuPair> pairs;
     if (two_devices() && i % 2 == 0) pairs = exchanged_devices();
     if (two_devices() && i % 3 == 0) pairs.clear();

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint64_t kWords = 16384;
 
-// The stream, module and memory of one thread. Each round adds one to each word by a launch and by a graph.
+// The stream, module and memory of one thread. Each round adds one to each word by a launch, and one by a
+// graph.
 class Worker {
  public:
   Worker(int number, CUcontext context) : number_(number) {

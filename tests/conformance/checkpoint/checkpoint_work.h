@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that use the driver in every way at once and check what they get, while their process is stopped
-// and restored.
+// Threads that use the driver in every way concurrently and check their results while their process is
+// stopped and restored.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,10 @@ namespace conformance {
 
 class Workers {
  public:
-  // Threads on each device's primary context.
+  // Starts threads on each device's primary context.
   explicit Workers(int threads);
-  // Ends and joins them; failures are test failures. The rounds that all have done together.
+  // Ends and joins the threads; their failures are test failures. Returns the number of rounds that all
+  // threads have completed.
   std::uint64_t stop();
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints by the software driver, beyond what is known of the real one: the traces that it leaves in the
-// process (a dump must find nothing of the driver's), its refusals, and going on with other devices.
+// Tests of checkpoints by the software driver, beyond the known behavior of the real one. They cover the
+// traces that it leaves in the process, its refusals, and a restore on other devices. A dump must find no
+// trace of the driver.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ bool has_secret_memory() {
 
 class CudasimCheckpointTest : public CheckpointTest {
  protected:
-  // Descriptors of sockets and of memory without a name, and shared mappings.
+  // Returns the descriptors of sockets and of unnamed memory, and the shared mappings.
   [[nodiscard]] std::vector<std::string> remains() const {
     std::vector<std::string> found;
     const std::string process = "/proc/" + std::to_string(pid());
@@ -32,8 +33,8 @@ class CudasimCheckpointTest : public CheckpointTest {
       char target[256];
       const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target, sizeof target);
       const std::string text(target, length > 0 ? static_cast<std::size_t>(length) : 0);
-      if (text == listener()) continue;                    // it stays (below)
-      const bool own = std::string(entry->d_name) == "3";  // the test's socket
+      if (text == listener()) continue;                    // the listener stays open (see listener())
+      const bool own = std::string(entry->d_name) == "3";  // the socket of the test
       if (!own && (text.rfind("socket:", 0) == 0 || text.rfind("/memfd:", 0) == 0 ||
                    text.find("/device") != std::string::npos)) {
         found.push_back(text);
@@ -42,16 +43,17 @@ class CudasimCheckpointTest : public CheckpointTest {
     ::closedir(folder);
     std::ifstream maps(process + "/maps");
     for (std::string line; std::getline(maps, line);) {
-      if (line.find("memfd:conformance") != std::string::npos) continue;  // the job's own
+      if (line.find("memfd:conformance") != std::string::npos) continue;  // memory of the job itself
       const std::size_t rights = line.find(' ') + 1;
       if (line[rights + 3] == 's' || line.find("memfd") != std::string::npos) found.push_back(line);
     }
     return found;
   }
-  // "socket:[INODE]" of the listener that has the process's number in its name.
+  // Returns "socket:[INODE]" of the listener that has the process's number in its name.
   [[nodiscard]] std::string listener() const {
     std::ifstream sockets("/proc/net/unix");
-    const std::string ending = "-" + std::to_string(pid()) + "@";  // as the kernel writes the zero at the end
+    const std::string ending = "-" + std::to_string(pid()) + "@";  // the kernel writes the terminating zero
+                                                                   // as @
     for (std::string line; std::getline(sockets, line);) {
       const std::size_t name = line.find(" @cuda-uvmfd-");
       if (name == std::string::npos || !line.ends_with(ending)) continue;
@@ -67,7 +69,7 @@ class CudasimCheckpointTest : public CheckpointTest {
     children >> child;
     return child;
   }
-  // Descriptors and maps of the device.
+  // Returns the number of descriptors and mappings of the device.
   static int device_files(const std::string& process) {
     int found = 0;
     for (const auto& item : std::filesystem::directory_iterator("/proc/" + process + "/fd")) {
@@ -159,7 +161,7 @@ TEST_F(CudasimCheckpointTest, OpenExportsOfTheProgramItselfAreRefused) {
   ASSERT_OK(unlock());
   ASSERT_TRUE(job_->does("close export"));
   ASSERT_OK(lock());
-  EXPECT_OK(checkpoint());  // what this process has open does not matter
+  EXPECT_OK(checkpoint());  // open descriptors of this process do not matter
   EXPECT_OK(restore());
   EXPECT_OK(unlock());
   EXPECT_TRUE(job_->does("check"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver function that records its answers, so that two runs of the suite can be compared call by call. One
-// runs with, one without something in front of the driver. CONFORMANCE_ANSWERS names the file to which the
-// main process writes at its end. It has one line "TEST FUNCTION RESULT" for each answer that a test got,
-// sorted and once. Without it nothing is taken down.
+// run has a library in front of the driver, the other has none. CONFORMANCE_ANSWERS names the file to which
+// the main process writes at its end. The file has one line "TEST FUNCTION RESULT" for each answer that a
+// test got, sorted and without duplicates. Without the variable nothing is recorded.
 // Threads: any.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace conformance {
 
 void note_answer(const char* function, CUresult result);
-// False: it could not be written.
+// Writes the recorded answers. Returns false if they could not be written.
 bool write_answers();
 
 template <class Function>

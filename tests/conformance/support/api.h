@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver under test, loaded at run time, so that one binary tests any driver: LD_LIBRARY_PATH chooses.
+// The driver under test. It is loaded at run time, so that one binary tests any driver; LD_LIBRARY_PATH
+// selects the driver.
 #pragma once
 
 #include "tests/conformance/support/answers.h"
@@ -14,8 +15,8 @@ struct Api {
 #undef CKPT_CUDA
 };
 
-// The loaded driver, or null if there is none; a driver without one of the functions that are not optional
-// ends the process, saying which.
+// Returns the loaded driver, or null if there is none. If a driver lacks a required function, the process
+// ends and names the function.
 const Api* load_api();
 inline const Api& api() {
   return *load_api();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roles: the work of the tests' second processes. A role returns its exit status; anything but 0 is a
-// failure that it has seen.
+// The roles: the work of the tests' second processes. A role returns its exit status; a value other than 0 is
+// a failure that it has detected.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ bool start_context() {
          api().cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-// Imports what it is sent, expects it full of 0x11 and fills it with 0x22.
+// Imports the received memory, expects it full of 0x11 and fills it with 0x22.
 int import_memory(int socket) {
   if (!start_context()) return 1;
   int fd = -1;
@@ -78,7 +78,7 @@ int call_uninitialized(int) {
   return api().cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 3;
 }
 
-// An illegal address ends the context for good, and only the context.
+// Stores to an illegal address. This ends the context permanently, and nothing else.
 int store_illegally(int) {
   if (!start_context()) return 1;
   const CUfunction store = kernel(load_kernels(), "store");
@@ -94,8 +94,8 @@ int store_illegally(int) {
   return api().cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 8;
 }
 
-// Opens the memory of a handle, expects it full of 0x31 and fills it with 0x32; opened twice it is at one
-// place.
+// Opens the memory of a handle, expects it full of 0x31 and fills it with 0x32. Opened twice, the memory has
+// the same address.
 int open_handle(int socket) {
   if (!start_context()) return 1;
   const std::string text = receive_text(socket);
@@ -117,7 +117,7 @@ int open_handle(int socket) {
   return api().cuIpcCloseMemHandle(memory) == CUDA_SUCCESS ? 0 : 8;
 }
 
-// Reports the device that it sees as its only one.
+// Reports the only device that the process sees.
 int show_device(int socket) {
   CUuuid uuid{};
   int count = 0;

@@ -242,7 +242,7 @@ bool comes_back(std::size_t enough) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (free_memory() < enough) {
     if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 5);  // no driver reports when
+    ::poll(nullptr, 0, 5);  // no driver sends a notification
   }
   return true;
 }

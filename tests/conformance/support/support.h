@@ -22,11 +22,13 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 CUmemAllocationProp device_memory(int device, bool exportable);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-// Memory created, mapped and accessible; taken apart again at its end. Failures are test failures.
+// Memory that is created, mapped and accessible, and released at the end of the object. Failures are test
+// failures.
 class Mapped {
  public:
   explicit Mapped(std::size_t bytes, bool exportable = false, int device = 0);
-  Mapped(CUmemGenericAllocationHandle handle, std::size_t bytes, int device = 0);  // takes the handle
+  // takes ownership of the handle
+  Mapped(CUmemGenericAllocationHandle handle, std::size_t bytes, int device = 0);
   ~Mapped();
   Mapped(const Mapped&) = delete;
   Mapped& operator=(const Mapped&) = delete;
@@ -39,10 +41,10 @@ class Mapped {
   void map(int device);
 };
 
-// Files of the tests' kernels, one for each kind of driver: ../lib/kernels beside this program's folder, so
-// that the program and the kernels can be taken to another machine together.
+// Returns the files of the tests' kernels, one for each kind of driver. They are in ../lib/kernels relative
+// to this program's folder. The program and the kernels can thus be copied to another machine together.
 std::vector<std::string> kernel_images();
-// The kernels of the tests, from whichever image the driver accepts.
+// Loads the kernels of the tests from the first image that the driver accepts.
 CUmodule load_kernels();
 CUfunction kernel(CUmodule module, const char* name);
 
@@ -56,7 +58,7 @@ CUresult launch(CUfunction function, unsigned blocks, unsigned threads, CUstream
 std::vector<std::uint32_t> read_words(CUdeviceptr from, std::size_t count);
 std::vector<std::uint8_t> read_bytes(CUdeviceptr from, std::size_t count);
 
-// Device 0's primary context is current; skipped without a driver.
+// A fixture with device 0's primary context current; skipped without a driver.
 class DriverTest : public testing::Test {
  protected:
   void SetUp() override;
@@ -67,11 +69,11 @@ class DriverTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// Holds up a stream until it is opened: what is queued behind it has certainly not run.
+// A gate that holds up a stream until it is opened. Work queued behind the gate has certainly not run.
 class Gate {
  public:
   explicit Gate(CUstream stream);
-  ~Gate() { open(); }  // the stream may get to it later
+  ~Gate() { open(); }  // the stream may reach the gate later
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   void open();
@@ -81,7 +83,7 @@ class Gate {
   bool opened_ = false;
 };
 
-// A second process: this binary again, in a role (see roles.cc), with a socket to it.
+// A second process: this binary in a role (see roles.cc), with a socket to it.
 class Child {
  public:
   explicit Child(const std::string& role);
@@ -90,10 +92,10 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send_text(const std::string& text, int fd = -1) const;
-  // The next message and, if asked for, its descriptor; "" when the child is gone.
+  // Returns the next message and, if requested, its descriptor; "" when the child has ended.
   std::string receive_text(int* fd = nullptr) const;
   void kill();
-  // Waits for its end; the exit status, or -signal.
+  // Waits for the child's end. Returns its exit status, or -signal.
   int wait();
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] int socket() const { return socket_; }
@@ -104,7 +106,7 @@ class Child {
   bool waited_ = false;
 };
 
-// The child's side.
+// The child's side of a test.
 using Role = std::function<int(int socket)>;
 const std::map<std::string, Role>& roles();
 int checkpoint_job(int socket);
@@ -112,8 +114,8 @@ void send_text(int socket, const std::string& text, int fd = -1);
 std::string receive_text(int socket, int* fd = nullptr);
 
 std::size_t free_memory();
-// Memory of ended processes comes back soon after their end, not with it: looks until `enough` is free, or a
-// minute.
+// Waits until `enough` memory is free, for at most a minute. Memory of ended processes is freed soon after
+// their end, not immediately.
 bool comes_back(std::size_t enough);
 
 }  // namespace conformance

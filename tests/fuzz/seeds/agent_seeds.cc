@@ -14,8 +14,8 @@
 namespace ckpt::fuzz {
 namespace {
 
-// As agent/host_process/image_pack.cc writes it, whose structs are its own. {nothing beyond, `front` units of
-// zeroes}: image_packs.cc
+// Returns a pack as agent/host_process/image_pack.cc writes it; the structs of that file are private.
+// {nothing beyond, `front` units of zeroes}: image_packs.cc
 std::string image_pack(const std::vector<std::pair<std::string, std::string>>& files, char front = 0) {
   std::string contents;
   std::string table;
@@ -59,7 +59,8 @@ void add_image_packs(Corpus& corpus) {
   corpus.add("image_packs", "too_long", taken + "more");
 }
 
-// The target knows a file by its use, and puts it where it is (file_lists.cc).
+// Adds file lists. The target recognizes a file by its use, and gives the file a path that exists
+// (file_lists.cc).
 void add_file_lists(Corpus& corpus) {
   using agent::host::FileUse;
   const std::string program = program_with_build_id();

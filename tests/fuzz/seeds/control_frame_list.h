@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every message that is a body of a control connection's frame, but those of the switch. The target
-// control_frames takes them, and the corpus has a seed of each. A frame type that is missing here does
-// not compile.
+// Every message that is a body of a control connection's frame, except those of the switch. The target
+// control_frames decodes them, and the corpus has a seed of each. A missing frame type does not compile.
 #pragma once
 
 #include "libckpt/protocol/gang/gang_plan.h"
@@ -25,7 +24,7 @@ struct MessageList {
   }
 };
 
-// Append only: the corpus knows each by its place.
+// Append only: the corpus identifies each message by its position.
 using ControlMessages =
     MessageList<wire::Hello, wire::HelloReply, wire::Ping, wire::Pong, wire::AgentHello, wire::Welcome,
                 wire::Inventory, wire::JobChange, wire::LogData, wire::MigrationProgress, wire::SourceReport,

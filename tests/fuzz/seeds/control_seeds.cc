@@ -165,7 +165,7 @@ void add_journals(Corpus& corpus) {
     record.side = 1;
     corpus.add_numbered("journal_records", bytes_text(encode_record(record)));
   }
-  // {cut u16, no magic u8, {order u8, choice u8, ...}...}: journal_files.cc
+  // Inputs in the format of journal_files.cc: {cut u16, no magic u8, {order u8, choice u8, ...}...}
   corpus.add("journal_files", "empty", std::string(3, '\0'));
   corpus.add("journal_files", "intact", std::string(3, '\0') + std::string({0, 1, 0, 2, 0, 3}));
   corpus.add("journal_files", "compacted", std::string({0, 0, 7}) + std::string({0, 1, 0, 2, 0, 3}));
@@ -197,7 +197,7 @@ void add_gang_messages(Corpus& corpus, const gang::GangInfo& info) {
   }
 }
 
-// {which u8, body}: gang_bodies.cc
+// Adds gang bodies: {which u8, body}: gang_bodies.cc
 void add_gang_bodies(Corpus& corpus) {
   gang::GangPlan plan = filled<gang::GangPlan>();
   gang::GangInfo info;
@@ -225,7 +225,7 @@ void add_gang_bodies(Corpus& corpus) {
   corpus.add_numbered("gang_bodies", std::string(1, '\2') + bytes_text(wire::encode(plan)));
 }
 
-// The header alone with its checksum to be made, and all of a file whose parts are empty.
+// Adds the header alone, whose checksum is still to be computed, and a complete file whose parts are empty.
 void add_backup_files(Corpus& corpus) {
   backup::Contents contents;
   contents.cluster = "c0ffee";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder that corpora are written to, one folder per fuzz target, from which corpus_pack.py adds them to
-// the packs. Threads: one. Errors: none are reported, it is a tool by hand.
+// The folder that corpora are written to, with one folder per fuzz target. corpus_pack.py adds them to the
+// packs.
+// Threads: one. Errors: none are reported, since this is a manual tool.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace ckpt::fuzz {
 
 void add_lane_headers(Corpus& corpus) {
   using namespace engine;
-  const SessionIdentity id{7, 2, 0};  // lane_headers.cc
+  const SessionIdentity id{7, 2, 0};  // the identity in lane_headers.cc
   const auto add = [&](LaneMessage type, const auto& fill) {
     LaneBuffer message(type, id, 3);
     fill(message);
@@ -46,8 +46,8 @@ void add_lane_headers(Corpus& corpus) {
                       bytes_text(abort_message(id, Error(ErrorCode::kAborted, "enough")).bytes()));
 }
 
-// Orders of chunk_messages.cc: a plan of one region, chunks into it, a final round, a manifest; and parts of
-// that.
+// Adds orders of chunk_messages.cc: a plan of one region, chunks into the region, a final round, a manifest;
+// and parts of this sequence.
 void add_chunk_messages(Corpus& corpus) {
   const std::string plan{0, 0, 0};
   const std::string zero_chunk{1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0};
@@ -87,7 +87,7 @@ void add_chunks(Corpus& corpus) {
     corpus.add_numbered("codec_chunks", raw(i) + raw(length) + std::string(1, with_previous ? '\1' : '\0') +
                                             bytes_text(size ? encoded : chunk));
   }
-  // The first and the short last of three blocks.
+  // The mask selects the first and the short last of three blocks.
   const std::uint32_t mask = 0b101;
   constexpr std::uint16_t kThreeBlocks = 2 * codec::kPatchBlockBytes + 100;
   corpus.add_numbered("codec_chunks", std::string(1, '\5') + raw(kThreeBlocks) + std::string(1, '\0') +
@@ -105,7 +105,7 @@ void add_ucx_frames(Corpus& corpus) {
     frame.payload_bytes = 4096;
     corpus.add_numbered("ucx_frames", raw(std::uint32_t{4096}) + raw(frame) + header);
   }
-  transport::Frame near;  // only the payload's address travels
+  transport::Frame near;  // a frame that transmits only the payload's address
   near.kind = FrameKind::kSameHost;
   near.header_bytes = static_cast<std::uint16_t>(header.size());
   near.payload_bytes = transport::kLargePayloadBytes;

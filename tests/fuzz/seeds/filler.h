@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire messages that have something in every field.
+// Wire messages that have a value in every field.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ckpt::fuzz {
 
-// An archive that puts something into every field.
+// An archive that puts a value into every field.
 class Filler {
  public:
   template <class... T>

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first inputs of the fuzz targets, by what the targets decode. What they begin with beside an encoding
-// (a number that chooses, a length) is in the target's source.
+// The first inputs of the fuzz targets, by the format that the targets decode. Prefixes of an encoding (a
+// selector, a length) are described in the target's source.
 #pragma once
 
 #include "tests/fuzz/seeds/corpus.h"
 
 namespace ckpt::fuzz {
 
-// control_seeds.cc: messages between daemons, and their records of them.
+// Seeds in control_seeds.cc: messages between daemons, and the daemons' records of them.
 void add_control_frames(Corpus& corpus);
 void add_mover_packets(Corpus& corpus);
 void add_job_packets(Corpus& corpus);
 void add_journals(Corpus& corpus);
 void add_gang_bodies(Corpus& corpus);
 
-// engine_seeds.cc: what a move sends.
+// Seeds in engine_seeds.cc: messages of a move.
 void add_lane_headers(Corpus& corpus);
 void add_backup_files(Corpus& corpus);
 void add_chunk_messages(Corpus& corpus);
 void add_chunks(Corpus& corpus);
 void add_ucx_frames(Corpus& corpus);
 
-// image_seeds.cc: plans, manifests, stored jobs, vaults of other nodes.
+// Seeds in image_seeds.cc: plans, manifests, stored jobs, checkpoint stores of other nodes.
 void add_images(Corpus& corpus);
 void add_vault_requests(Corpus& corpus);
 
-// agent_seeds.cc: what an agent has from its helpers, its files and another node's processes.
+// Seeds in agent_seeds.cc: data that an agent gets from its helpers, its files and another node's processes.
 void add_image_packs(Corpus& corpus);
 void add_file_lists(Corpus& corpus);
 void add_context_packets(Corpus& corpus);
 void add_instance_files(Corpus& corpus);
 void add_health_reports(Corpus& corpus);
 
-// text_seeds.cc: what people and their programs write.
+// Seeds in text_seeds.cc: texts that users and their programs write.
 void add_configurations(Corpus& corpus);
 void add_api_bodies(Corpus& corpus);
 void add_http_targets(Corpus& corpus);

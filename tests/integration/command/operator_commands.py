@@ -3,12 +3,12 @@
 have). `{examples}` is the folder of the example programs; a line that ends with ^C is interrupted after it has
 printed."""
 
-# Typed in narrower and wider terminals, too.
+# The screens are also printed in narrower and wider terminals.
 SCREENS = tuple(f"gpumigrate {screen}" for screen in (
     "jobs", "jobs -a -o wide", "describe plain", "nodes", "gpus", "migrations", "drains", "images", "health", "rebalance",
     "cluster recover", "doctor", "help", "help migrate"))
 COMMANDS = (
-    # The first minute.
+    # The first minute of the trial.
     ("gpumigrate", (0, 64)),
     ("gpumigrate --version", (0,)),
     ("gpumigrate help", (0,)),
@@ -17,7 +17,7 @@ COMMANDS = (
     ("gpumigrate nodes", (0,)),
     ("gpumigrate gpus", (0,)),
     ("gpumigrate jobs", (0,)),
-    # Jobs begin.
+    # Starting jobs.
     ("gpumigrate run -- nosuchprog", (127,)),
     ("gpumigrate run -- /etc/passwd", (126,)),
     ("gpumigrate run --dry-run -- {examples}/charlm --steps 100000 --step-ms 20", (0,)),
@@ -34,7 +34,7 @@ COMMANDS = (
     ("gpumigrate jobs --node node-a", (0,)),
     ("gpumigrate describe plain", (0,)),
     ("gpumigrate logs plain --tail 2", (0,)),
-    # Moves.
+    # Moving jobs.
     ("gpumigrate migrate big --to \"\"", (64,)),
     ("gpumigrate migrate big --too node-c", (64,)),
     ("gpumigrate migrate nobody --to node-c", (5,)),
@@ -50,7 +50,7 @@ COMMANDS = (
     ("gpumigrate abort big", (0,)),
     ("gpumigrate migrations", (0,)),
     ("gpumigrate migrations -o json", (0,)),
-    # Images.
+    # Images of jobs.
     ("gpumigrate protect big --every 1m --to /nonexistent/dir", (5,)),
     ("gpumigrate protect big --to node-b --every 1m", (0,)),
     ("gpumigrate snapshot plain", (0,)),
@@ -62,7 +62,7 @@ COMMANDS = (
     ("gpumigrate jobs", (0,)),
     ("gpumigrate resume low", (0, 3)),
     ("gpumigrate unprotect big", (0,)),
-    # Maintenance.
+    # Maintenance of nodes.
     ("gpumigrate drain node-c --reason \"new driver\"", (0,)),
     ("gpumigrate drains", (0,)),
     ("gpumigrate nodes", (0,)),
@@ -71,7 +71,7 @@ COMMANDS = (
     ("gpumigrate events --since 10m --job big", (0,)),
     ("gpumigrate events --type drain-ended", (0, 5, 64)),
     SCREENS,
-    # The end.
+    # The end of the trial.
     ("gpumigrate wait big --timeout 1s", (124,)),
     ("gpumigrate stop low", (0,)),
     ("gpumigrate wait low", tuple(range(256))),

@@ -13,11 +13,12 @@ from drawing import drawn
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/command/cli.md"
 UNKNOWN = "nosuch"
 BAD = ("", UNKNOWN, "-1", "9" * 30, "\u00fc\u2603", "12parsecs", "x" * 5000)
-# Options that take any text: filters that find nothing, notes for the records, and what a dry run ignores.
+# Options that accept any text: filters that match nothing, notes for the records, and options that a dry run
+# ignores.
 ANY_TEXT = {"--reason", "--name", "--node", "--state", "--type", "--env", "--cwd", "--line", "--gpu-model"}
 VALID = {("--priority", "-1")}
-# They have an effect with a word that exists nowhere: a backup's file and a certificate's folder are made by
-# their names, and an authority signs for any name.
+# These commands have an effect even with an unknown word. A backup's file and a certificate's folder are
+# created by their names, and an authority signs for any name.
 LEFT_OUT = {"backup", "cluster certificate", "cluster init", "local up", "help", "node certificate", "node token"}
 
 Taken = collections.namedtuple("Taken", "path positionals options")

@@ -28,7 +28,7 @@ def run_in_terminal(columns, *arguments):
         while True:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:  # the other side was closed
+            except OSError:  # the peer was closed
                 break
             if not piece:
                 break

@@ -24,7 +24,7 @@ class Streams(ClusterTest):
 
     def test_tail_reads_the_last_lines(self):
         cluster = self.cluster
-        count = 40000  # more than a window of the end
+        count = 40000  # more lines than one window at the end
         self.run_to_its_end("lines", f"seq 1 {count}")
         for lines in (0, 1, 5, 20000, count - 1, count, count + 7):
             expected = "".join(f"{n}\n" for n in range(max(1, count - lines + 1), count + 1))
@@ -119,7 +119,7 @@ class Streams(ClusterTest):
         identity = cluster.job("job")["id"]
         image = cluster.json("snapshot", "job")["image"]
         cluster.call("protect", "job", "--every", "1h")
-        # The first one is taken at once, and its writer has the store until then.
+        # The first image is taken at once, and its writer has the store until the image is complete.
         eventually(lambda: len(cluster.json("images")) == 2, "protection has taken its first image")
         self.assertEqual(cluster.call("unprotect", "job").stdout,
                          f"job {identity} is unprotected; its images stay\n")

@@ -97,7 +97,8 @@ class Waits(ClusterTest):
 
     def test_a_drain_that_is_left_at_its_limit_goes_on(self):
         cluster = self.cluster
-        result = cluster.run("drain", "node-a", "--timeout", "0")  # of a job that has nowhere to go
+        result = cluster.run("drain", "node-a", "--timeout", "0")  # a drain of a job that cannot move
+                                                                   # anywhere
         self.assertEqual(result.returncode, 124, result.stderr)
         drains = eventually(lambda: [drain for drain in cluster.json("drains") if not drain["open"]],
                             "the drain ends by itself")

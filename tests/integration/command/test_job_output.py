@@ -6,7 +6,7 @@ from cluster import EXAMPLES, ClusterTest
 from waiting import eventually
 
 ARGUMENTS = "--params 20000 --seed 5 --print-every 1 --step-ms 20 --steps 1000000"
-NUMBERS = 1_000_000  # 6.6 MiB of lines
+NUMBERS = 1_000_000  # the numbers give 6.6 MiB of lines
 LIMIT = 1 << 20
 
 
@@ -63,7 +63,7 @@ class JobOutput(ClusterTest):
         eventually(is_away, "node-a is away")
         numbers, told = self.output()
         self.assertGreater(len(numbers), LIMIT // 9)
-        self.assertIn("Output of job job on node-a is missing", told)  # its begin
+        self.assertIn("Output of job job on node-a is missing", told)  # the start of the output is missing
         self.cluster.call("node", "rm", "node-a", "--force", "--fenced")
         again, _ = self.output()
         self.assertEqual(again, numbers)

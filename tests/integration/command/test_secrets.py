@@ -6,7 +6,7 @@ import unittest
 from cluster import ClusterTest
 
 CANARY = "canary-7f3a91"
-# With output, a digest at the end, and an image in between.
+# A job with output, a digest at the end, and an image in between.
 TRAINING = ["--params", "20000", "--steps", "100000", "--step-ms", "5", "--print-every", "1", "--seed", "2"]
 
 
@@ -35,7 +35,7 @@ class Secrets(ClusterTest):
         cluster.call("suspend", "train")
         cluster.call("resume", "train")
         self.assertEqual(self.files_with(CANARY), [])
-        # A variable that --env names is passed to the job, and its record holds it.
+        # A variable that --env names is passed to the job, and the job's record contains it.
         cluster.call("run", "--cooperative", "--env", "MY_SETTING", "--", "/bin/sh", "-c", f'test "$MY_SETTING" = {CANARY}')
         self.assertNotEqual(self.files_with(CANARY), [])
 

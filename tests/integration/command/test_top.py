@@ -20,7 +20,7 @@ class Top(ClusterTest):
         return [line.rstrip() for line in self.tmux("capture-pane", "-p", "-t", "top").stdout.split("\n")]
 
     def open_top(self, columns):
-        # A server ends with its last session: one that is about to would take no other.
+        # A server ends with its last session. A server that is about to end would not accept another session.
         self.server = f"gm-{os.getpid()}-{columns}"
         opened = self.tmux("new-session", "-d", "-s", "top", "-x", columns, "-y", LINES, f"{BIN / 'gpumigrate'} top")
         self.assertEqual(opened.returncode, 0, opened.stderr)

@@ -13,12 +13,12 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"])
 TORCH = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
-# The libraries that the bundle does not contain: the machine's own C library.
+# The libraries that the bundle does not contain, which are the machine's own C library.
 C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2",
              "libutil.so.1", "libanl.so.1")
 LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
 DEVICES = ("null", "zero", "random", "urandom")
-# In namespaces of its own; what is mounted goes with them.
+# A script that runs in namespaces of its own; its mounts disappear with the namespaces.
 ENTER = """
 set -e
 mount -t proc proc "$0/proc"

@@ -11,7 +11,8 @@ from waiting import eventually_equal
 
 STEPS = 4000
 TRAINING = ["--params", "5000", "--seed", "3", "--print-every", "1", "--step-ms", "20", "--steps", str(STEPS)]
-# "job" goes from the first GPU of node-a to that of node-b: the points of movers name it.
+# "job" moves from the first GPU of node-a to the first GPU of node-b. The crash points of movers name this
+# GPU.
 RUN = {"job": "node-a:0", "other-a": "node-a:1", "b-1": "node-b:1", "b-2": "node-b:2", "c-1": "node-c",
        "c-2": "node-c"}
 REST = {"rests-a": "node-a:2", "rests-b": "node-b:3"}

@@ -18,7 +18,7 @@ from waiting import eventually, next_line
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 LIMIT_S = 60
 
-# While HOME/hold exists it has started and does not listen yet.
+# While HOME/hold exists, this coordinator is started but does not listen.
 COORDINATOR = """#!{python}
 import http.server, json, os, pathlib, socket, time, tomllib, urllib.parse
 home = pathlib.Path(os.environ["GPUMIGRATE_HOME"])

@@ -11,7 +11,7 @@ from usage import HOTSET, SETTINGS, Api, Usage, jobs_one_after_the_other
 
 JOBS = int(os.environ.get("GPUMIGRATE_MANY_JOBS", "200"))
 OPERATIONS = int(os.environ.get("GPUMIGRATE_MANY_OPERATIONS", "10000"))
-OPERATIONS_LIMIT_S = 600  # the operations until then are reported
+OPERATIONS_LIMIT_S = 600  # the time limit; the operations done within it are reported
 
 
 class ManyJobs(ClusterTest):

@@ -77,8 +77,8 @@ class Metrics(ScrapedCluster):
         self.wait_for("gpumigrate_wire_bytes_total", report["wire_bytes"])
         self.wait_for("gpumigrate_dirty_bytes_total", report["dirty_bytes"])
         self.wait_for("gpumigrate_resent_chunks_total", 0)
-        # The source's agent counts while it sends: a report a few times a second, so the last bytes may be
-        # missing.
+        # The source's agent counts while it sends, and reports a few times a second. The last bytes may
+        # therefore be missing.
         self.wait_for('gpumigrate_agent_sent_bytes_total{node="node-a"}',
                       lambda sent: 0 < sent <= report["sent_bytes"])
         self.wait_for('gpumigrate_agent_sent_bytes_total{node="node-b"}', 0)
@@ -99,7 +99,7 @@ class Metrics(ScrapedCluster):
             self.wait_for(f"gpumigrate_gpu_healthy{labels}", 1)
             info = self.prometheus.query(f"gpumigrate_gpu_info{labels}")[0][0]
             self.assertEqual((info["UUID"], info["modelName"]), (gpu["uuid"], gpu["model"]))
-        # The job's 64 MiB are on node-b now; node-a has given them back, or reports it with its next
+        # The job's 64 MiB are on node-b now. Node-a has freed them, or reports them as free with its next
         # inventory.
         self.wait_for('gpumigrate_gpu_memory_free_bytes{node="node-a"} - on (gpu) gpumigrate_gpu_memory_free_bytes{node="node-b"}',
                       lambda difference: difference >= 64 << 20)
@@ -114,7 +114,7 @@ class Metrics(ScrapedCluster):
         self.assertIn("node-b", alert["annotations"]["summary"])
         self.prometheus.wait_for_alert("GpumigrateAgentMetricsDown")
         self.wait_for('gpumigrate_events_total{kind="node-lost"}', 1)
-        self.cluster.up()  # where it was before: Prometheus gets no notice
+        self.cluster.up()  # the addresses are unchanged: Prometheus is not notified
         self.wait_for('sum(up{job=~"gpumigrate-.*"})', 3)
         self.wait_for('count(ALERTS{alertname="GpumigrateNodeLost"}) or vector(0)', 0)
 
@@ -131,7 +131,7 @@ class Metrics(ScrapedCluster):
         queries = dashboard_queries()
         self.assertGreaterEqual(len(queries), 30)
         for query in queries + rules:
-            self.prometheus.query(query)  # fails if it does not parse
+            self.prometheus.query(query)  # fails if the query does not parse
             used = set(re.findall(r"\b(?:gpumigrate|process)_[a-z_]+", query))
             self.assertLessEqual(used, known, query)
         for rule in self.prometheus.get("/api/v1/rules")["groups"][0]["rules"]:

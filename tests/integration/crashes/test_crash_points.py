@@ -32,8 +32,8 @@ class CrashPoints(CrashingTest):
         cluster.wait_for_line("job", r"^step 5\b")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        # The command must end with an exit code of these: 0 moved, 1, 2 and 5 (refused) at the source, 6
-        # contact lost.
+        # The command must end with one of these exit codes. 0 means a move; 1, 2 and 5 (refused) mean that
+        # the job is at the source; 6 means lost contact.
         moved = self.move_until_fired(role, number)
         self.wait_until_dead(victims)
         cluster.up()
@@ -60,8 +60,8 @@ for name, role, number, ends_on in POINTS:
 
 class EveryPointIsTested(unittest.TestCase):
     def test_tables_are_complete(self):
-        # The first is reached by an abort (test_abort.py). The others end the keeper or the rank that runs:
-        # the job dies, not a switch.
+        # An abort reaches the first point (test_abort.py). The other points end the running keeper or rank:
+        # they end the job, not a switch.
         never = {Point.COORDINATOR_ABORTED_DURABLE, Point.RANK_RESUMED, Point.KEEPER_DUMPED,
                  Point.RANK_RELEASED, Point.RANK_MAPPED}
         tested = {number for _, _, number, _ in POINTS}
@@ -72,13 +72,13 @@ class EveryPointIsTested(unittest.TestCase):
         for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT,
                       test_peer_vault_losses.SERVER):
             tested |= {number for _, number in table}
-        # Points of images: tests/fault/protect_test.cc and vault_mover_test.cc.
+        # Crash points of images are tested in tests/fault/protect_test.cc and vault_mover_test.cc.
         tested |= {Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED,
                    Point.SNAPSHOT_DURABLE, Point.RESTORE_STARTED,
                    Point.RESTORE_FILLED, Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED,
                    Point.SNAPSHOT_MOVER_WRITTEN,
                    Point.SNAPSHOT_MOVER_COMMITTED, Point.RESTORE_MOVER_FILLED}
-        tested.add(Point.MEMORY_FOLLOWS)  # test_process_memory.py
+        tested.add(Point.MEMORY_FOLLOWS)  # tested in test_process_memory.py
         tested |= {number for _, _, number in test_gang_losses.POINTS}
-        tested.add(Point.COORDINATOR_GANG_STORED)  # test_gang_images.py
+        tested.add(Point.COORDINATOR_GANG_STORED)  # tested in test_gang_images.py
         self.assertEqual(set(Point) - never, tested)

@@ -13,8 +13,8 @@ from test_gang_moves import GangMovesTest, steps_of
 from waiting import eventually
 
 
-# Ranks 0 and 1 stay on node-a, rank 2 moves from node-b to node-c, rank 3 from node-b to node-d: so each daemon has a part of
-# its own, and the target of rank 2 is the lead.
+# Ranks 0 and 1 stay on node-a, rank 2 moves from node-b to node-c, rank 3 from node-b to node-d. So each
+# daemon has a separate role, and the target of rank 2 is the lead.
 POINTS = (
     ("source_preparing", "agent.node-b", Point.SOURCE_PREPARING),
     ("source_barrier", "agent.node-b", Point.SOURCE_BARRIER_DURABLE),
@@ -136,7 +136,7 @@ class GangMovesWhoseCoordinatorIsLost(GangMovesTest, StoreLosingTest):
         logs = self.logs()
         self.check_digests(logs)
         for log in logs:
-            steps = steps_of(log)  # where a rank ran before is not known any more, once its move is over
+            steps = steps_of(log)  # once a move is over, the rank's former place is unknown
             self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "each step was computed once")
 
     def gpus_known(self):
@@ -150,7 +150,7 @@ for name, role, point in POINTS:
                 lambda self, role=role, point=point, how=how: self.lose_at(role, point, how))
 
 
-# Helpers of rank 3, which moves from node-b to node-c. {0} is its GPU on node-b, {1} its job.
+# Helpers of rank 3, which moves from node-b to node-c. {0} is its GPU on node-b, {1} is its job.
 HELPERS = (
     ("source_mover_in_its_rounds", "mover.node-b.{0}", Point.SOURCE_MOVER_ROUND),
     ("source_mover_in_the_pause", "mover.node-b.{0}", Point.SOURCE_MOVER_FINAL),

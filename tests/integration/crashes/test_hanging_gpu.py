@@ -17,12 +17,12 @@ class HangingGpu(test_evacuation.TroubledGpu):
         self.wait_for_event("job-restored")
         job = self.cluster.job("job")
         self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
-        finding = self.cluster.json("health")["findings"][0]  # the newest
+        finding = self.cluster.json("health")["findings"][0]  # the newest finding
         self.assertEqual((finding["node"], finding["gpu"], finding["source"], finding["xid"]),
                          ("node-a", 0, "probe", None), finding)
         self.assertIn("a probe of the GPU hangs", finding["reason"])
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
-        self.assertFalse(self.cluster.pids("examples/" + program))  # what hung is gone, too
+        self.assertFalse(self.cluster.pids("examples/" + program))  # the hanging process has also ended
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
 

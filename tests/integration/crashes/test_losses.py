@@ -45,7 +45,7 @@ class Losses(CrashingTest):
             cluster.kill("gpumigrate-coordinator")
             next(line for line in progress if "retrying" in line)
             moving.send_signal(signal.SIGTERM)
-            # Without the signal it would retry for a minute and then report the same.
+            # Without the signal the command would retry for a minute and then report the same result.
             rest = moving.communicate(timeout=30)[1]
         self.assertEqual(moving.returncode, 6)
         self.assertRegex(rest, r"gpumigrate watch m\d+\S* asks again")
@@ -95,7 +95,7 @@ class Losses(CrashingTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        # Once the source has connected nothing listens any more.
+        # Once the source has connected, no port listens any more.
         cluster.arm("mover.node-a.0", Point.SOURCE_MOVER_ATTACHED, "stop")
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--timeout", "60s")
         self.wait_until_fired("mover.node-a.0", Point.SOURCE_MOVER_ATTACHED, moving)
@@ -126,10 +126,11 @@ class Losses(CrashingTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        # A mover that is started under the limit would have it, too.
+        # A mover that is started under the limit would inherit the limit.
         cluster.call("migrate", "job", "--to", "node-b", "--dry-run")
-        # The target before the source: a target that an earlier migration has prepared has space in its
-        # journal, which a full disk would leave it, but which RLIMIT_FSIZE does not let it write to.
+        # The target is limited before the source. A target that an earlier migration has prepared has free
+        # space in its journal. A full disk would leave it that space, but RLIMIT_FSIZE does not let it write
+        # there.
         daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"),
                    "target": cluster.pids("nodes/node-b/agent.toml"),
                    "source": cluster.pids("nodes/node-a/agent.toml")}
@@ -137,7 +138,7 @@ class Losses(CrashingTest):
             self.assertEqual(len(pids), 1, name)
             with self.subTest(full=name):
                 before = resource.prlimit(pids[0], resource.RLIMIT_FSIZE)
-                # Every write to a file fails as on a full disk (EFBIG for ENOSPC).
+                # Every write to a file fails as on a full disk, with EFBIG instead of ENOSPC.
                 resource.prlimit(pids[0], resource.RLIMIT_FSIZE, (0, before[1]))
                 result = cluster.call("migrate", "job", "--to", "node-b", "--timeout", "30s", exits=(1, 5))
                 resource.prlimit(pids[0], resource.RLIMIT_FSIZE, before)
@@ -163,7 +164,7 @@ def attack(pid, address, port, until_closed=True):
                 while until_closed and connection.recv(65536):
                     pass
         except OSError:
-            continue  # the daemon closed first, or a mover has ended
+            continue  # the daemon closed the connection first, or a mover has ended
 
 
 def listening_ports(cluster, word=""):

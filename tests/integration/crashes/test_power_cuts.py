@@ -19,12 +19,12 @@ from fault_points import Point
 
 RECORDER = BUILD / "tests/librecord_writes.so"
 POWER_CUT = BUILD / "tests/power-cut"
-# The agent's and the mover's points of taking an image, in their order (docs/testing.md).
+# The crash points of the agent and the mover while an image is taken, in their order (docs/testing.md).
 POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED),
           ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED),
           ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN),
           ("mover", Point.SNAPSHOT_MOVER_COMMITTED), ("agent", Point.SNAPSHOT_DURABLE)]
-STEPS_OF_A_POINT = 750  # it must last for all that is to happen to it
+STEPS_OF_A_POINT = 750  # the job must outlast all crashes of a point
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
           "--print-every", "1"]
 

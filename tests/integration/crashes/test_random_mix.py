@@ -103,15 +103,15 @@ class RandomMix(ClusterTest):
         that."""
         turns, wrong = instances_in_turn(witness.spoken(job["id"]))
         folders = [turn[0] for turn in turns]
-        # A target that ran and died before its source was released: the source goes on from the barrier, and
-        # the migration ends as restored.
+        # A target ran and exited before its source was released. The source then continues from the barrier,
+        # and the migration ends as restored.
         gone_back = self.moves_that_went_back(name)
         again = [folder for folder in folders if folders.count(folder) > 1]
         if len(again) - len(set(again)) > gone_back:
             wrong.append(f"{', '.join(sorted(set(again)))} speak again after another, by {gone_back} migrations "
                          "that ended as restored")
-        # A restore that was asked before a snapshot ended takes the image before that one, and the next
-        # restore goes forward to it.
+        # A restore that was requested before a snapshot ended uses the image before that snapshot. The next
+        # restore goes forward to the snapshot.
         reached = list(itertools.accumulate((turn[2] for turn in turns), max))
         pairs = list(zip(turns, turns[1:], reached))
         lost = [(before, after) for before, after, most in pairs if after[1] > most + 1]

@@ -22,8 +22,8 @@ class AgentDiesDuringASnapshot(CrashingTest):
         super().setUp()
         arguments = [*TRAINING, "--steps", str(STEPS)]
         self.expected = run_unmoved("charlm-plain", *arguments)["digest"]
-        # Another job before it, so that a restarted agent looks for what is paused only after its migrations
-        # have been restored.
+        # Another job is started first. A restarted agent therefore checks for paused jobs only after its
+        # migrations have been restored.
         for name, gpu in (("other", 1), ("job", 0)):
             self.cluster.start(name, "charlm-plain", *arguments, "--step-ms", STEP_MS, node=f"node-a:{gpu}",
                                way=())

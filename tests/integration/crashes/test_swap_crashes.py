@@ -16,7 +16,7 @@ AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
     (Point.TARGET_PREPARING, EITHER), (Point.TARGET_PRECOPY, SOURCE), (Point.TARGET_VERIFIED, SOURCE)]]
 AGENT_SAVING = [("agent.source", number, SOURCE) for number in (Point.SOURCE_MEMORY_RELEASED,
                                                                 Point.SOURCE_CONTEXT_SAVED)]
-# 109 behind 213: the next move's agent must know where the context was when it was saved.
+# Point 109 follows 213. The agent of the next move must know where the context was when it was saved.
 AGENT_AFTER = [("agent.source", number, SOURCE if number == Point.SOURCE_CONTEXT_SAVED else TARGET)
                for number in (Point.TARGET_COMMITTED_DURABLE, Point.TARGET_CONTEXT_RESTORED,
                               Point.SOURCE_CONTEXT_SAVED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED,
@@ -38,7 +38,7 @@ COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
 HELPER = [(f"context.{order}", number, SOURCE) for order in ("state", "lock", "checkpoint", "restore",
                                                              "unlock")
           for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
-# While the source takes the job back, since what was sent is not verified.
+# Crash points while the source takes the job back, since the sent data is not verified.
 GOING_BACK = [("agent.source", Point.TARGET_CONTEXT_PLACED), ("agent.source", Point.TARGET_MEMORY_MAPPED),
               ("context.restore", Point.CONTEXT_ORDERED), ("context.restore", Point.CONTEXT_PERFORMED),
               ("context.unlock", Point.CONTEXT_ORDERED)]
@@ -93,7 +93,7 @@ class SwapCrashes(TransparentCrashes):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next
         move works."""
         self.start_training(2800)
-        self.cluster.call("policy", "pause", "node-a")  # else the lost GPU is cordoned
+        self.cluster.call("policy", "pause", "node-a")  # otherwise the lost GPU is cordoned
         for role, number, order in GPU_FAULTS:
             with self.subTest(held_at=number, order=order):
                 print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)
@@ -106,7 +106,7 @@ class SwapCrashes(TransparentCrashes):
                 self.cluster.kill("gpumigrate-" + held.partition(".")[0], signal.SIGCONT)
                 self.check_outcome(moved, *self.places, SOURCE)
                 self.gpu(1, "reset")
-        # A mover that finds its context lost refuses this move and ends; its successor has a context of its
+        # A mover that finds its context lost refuses this move and ends. Its successor has a context of its
         # own.
         self.cluster.call("migrate", "job", "--to", self.places[1], exits=(0, 5))
         for place in [place for place in self.places if place != self.place()] + [self.place()]:

@@ -70,7 +70,8 @@ class Drains(DrainTest):
         self.assertEqual({job["name"]: job["state"] for job in done["jobs"]},
                          {name: "moved" for name in names})
         self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
-        # One move for each job: two at a time between the same two movers do not disturb each other.
+        # There is one move for each job. Two concurrent moves between the same two movers do not disturb each
+        # other.
         moves = cluster.json("migrations")
         self.assertEqual([m["result"] for m in moves], ["done"] * 8, [m["error"] for m in moves])
         self.assertEqual(self.max_at_a_time(), 2)
@@ -126,7 +127,8 @@ class Drains(DrainTest):
         cluster = self.cluster
         names = self.start_jobs(3, 1)
         coordinator = self.daemons_of("coordinator")
-        cluster.arm("coordinator", Point.COORDINATOR_GRANTED_DURABLE)  # GRANTED of the first move is durable
+        # the point at which GRANTED of the first move is durable
+        cluster.arm("coordinator", Point.COORDINATOR_GRANTED_DURABLE)
         draining = cluster.popen("drain", "node-a", "--parallel", "1", "-o", "json")
         self.wait_until_fired("coordinator", Point.COORDINATOR_GRANTED_DURABLE, draining)
         self.wait_until_dead(coordinator)

@@ -30,7 +30,7 @@ class TroubledGpu(cluster.ClusterTest):
 
     def wait_for_event(self, kind):
         with self.cluster.popen("events", "-f", "-o", "json") as follower:
-            # An event that never comes fails the test; it does not hang.
+            # An event that never arrives fails the test instead of hanging it.
             limit = threading.Timer(cluster.COMMAND_LIMIT_S, follower.kill)
             limit.start()
             found = any(f'"kind":"{kind}"' in line for line in follower.stdout)
@@ -60,7 +60,7 @@ class Evacuation(TroubledGpu):
         self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
         done = self.cluster.json("health")["evacuations"][-1]
         self.assertEqual((done["job"], done["state"]), (job["id"], "restored"), done)
-        # At most the interval and a snapshot, which is the machine's to take.
+        # The loss is at most the interval and the duration of a snapshot, which depends on the machine.
         self.assertGreaterEqual(done["lost_ms"], 0, done)
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
@@ -114,13 +114,13 @@ class HangingNvml(TroubledGpu):
         self.wait_for_version(1)
         self.gpu("hang-nvml")
         self.wait_for_event("gpu-health")
-        finding = self.cluster.json("health")["findings"][0]  # the newest
+        finding = self.cluster.json("health")["findings"][0]  # the newest finding
         self.assertEqual((finding["node"], finding["gpu"]), ("node-a", 0), finding)
         self.assertIn("does not answer", finding["reason"])
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
 
-        # The hang delays nothing: further images are made, and the job can be moved and goes on.
+        # The hang delays nothing: further images are taken, and the job can be moved and continues.
         self.wait_for_version(self.newest_version() + 1)
         report = self.cluster.migrate("job", "node-b", "--live")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)

@@ -18,7 +18,7 @@ TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "d
 CONTROL = cluster.BIN / "cudasim-ctl"
 BUS = "0000:10:00"
 HOTSET = ["--bytes", "16MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
-FOLLOWS_ANOTHER = {"154"}  # judged by its numbers, not by a row
+FOLLOWS_ANOTHER = {"154"}  # judged by its numbers, not by a row of the table
 
 
 def rows(table):
@@ -128,7 +128,7 @@ class WhatCounts(HealthTest):
         job, pid = self.start_job()
         self.gpu.log(self.gpu.xid(94, pid))
         self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*its context is lost")
-        self.gpu.log(self.gpu.xid(94, 1))  # of no process
+        self.gpu.log(self.gpu.xid(94, 1))  # an Xid of an unknown process
         self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*another process's context is lost")
         self.gpu.log(self.gpu.xid(13, pid))
         self.assertNotIn(job + ":", self.findings.next())
@@ -139,7 +139,7 @@ class WhatCounts(HealthTest):
         text = self.findings.next()
         self.assertRegex(text, rf"; {job}: Xid 94 .*its context is lost")
         self.gpu.log(self.gpu.xid(106))
-        self.assertIn("(Xid 106,", self.findings.next())  # and nothing between
+        self.assertIn("(Xid 106,", self.findings.next())  # no other finding arrives in between
 
     def test_only_kernel_lines_about_this_nodes_gpus_count(self):
         self.gpu.log(self.gpu.xid(79), facility=1)
@@ -157,7 +157,8 @@ class WhatCounts(HealthTest):
 
 class Counters(HealthTest):
     def test_counters_are_shown_and_uncorrected_errors_count(self):
-        self.wait_for_errors(lambda errors: errors["aggregate"])  # what is counted from here on is new
+        self.wait_for_errors(lambda errors: errors["aggregate"])  # errors that are counted from here on are
+                                                                  # new
         for kind, number in (("volatile-corrected", 7), ("aggregate-corrected", 70), ("rows-corrected", 2)):
             self.gpu.control("ecc", kind, number)
         self.gpu.control("ecc", "aggregate-uncorrected", 1)
@@ -196,7 +197,7 @@ class Swap(HealthTest):
         self.assertNotIn("; cordon", text)
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63, kernel-log)", self.findings.next())
-        # The process that asks NVML is another one, and knows the new card.
+        # The process that queries NVML has been restarted, and knows the new card.
         self.gpu.control("remap", "pending")
         self.assertIn("(Xid 63, nvml)", self.findings.next())
         old, gone, log, nvml = sorted(self.cluster.json("health")["findings"],
@@ -215,7 +216,7 @@ class Watchdog(HealthTest):
         self.assertIn("a probe of the GPU passes", text)
         self.assertIn("; cordon", text)
         self.assertEqual(self.cluster.migrate("moved", "node-b")["result"], "done")
-        # The second channel goes on: what comes now counts as a lost GPU.
+        # The second channel continues. The next Xid counts as a lost GPU.
         self.gpu.log(self.gpu.xid(74))
         self.assertIn("counts as lost", self.findings.next())
 

@@ -21,11 +21,11 @@ from waiting import eventually, eventually_equal
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "python_job.py"
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-STEPS = "12000"  # half of them take a tenth of a second until the evening
+STEPS = "12000"  # half of the steps take a tenth of a second until the evening
 COOPERATIVE = ("hotset", "--bytes", "16MiB", "--hot", "4%", "--seed", "7", "--print-every", "1", "--steps", STEPS)
 TRANSPARENT = ("charlm-plain", "--params", "20000", "--seed", "5", "--print-every", "1", "--steps", STEPS)
 TIED = (PYTHON, str(PROGRAM), "outside", STEPS)
-STEP_MS = ("--step-ms", "2")  # changes no digest
+STEP_MS = ("--step-ms", "2")  # the pace changes no digest
 WARNS, WEARS_OUT, FATAL = 13, 63, 79
 IMAGE_AGE = "gpumigrate_oldest_image_timestamp_seconds"
 RESTORED = re.compile(r"^\[gpumigrate: restored from .*\n", re.M)
@@ -36,7 +36,7 @@ class OperatorDay(OperatorActs):
         self.hang_restores()
         super().setUp()
         self.vault = self.cluster.home / "vault"
-        self.peer = socket.create_server(("127.0.0.1", 0))  # outside of every job
+        self.peer = socket.create_server(("127.0.0.1", 0))  # a server outside of every job
         self.addCleanup(self.peer.close)
 
     def hang_restores(self):
@@ -144,9 +144,9 @@ class OperatorDay(OperatorActs):
 
     def lost_node(self):
         before = self.cluster.log("coop")
-        self.cluster.call("unprotect", "coop")  # no image is under way when the node dies
+        self.cluster.call("unprotect", "coop")  # no image is being taken when the node is killed
         self.cluster.json("snapshot", "coop", "--to", self.vault)
-        self.cluster.kill("nodes/node-c/")  # agent, mover, keeper; the rank goes with its keeper
+        self.cluster.kill("nodes/node-c/")  # kills agent, mover and keeper; the rank ends with its keeper
         self.so.dead.add("node-c")
         self.so.killed.add("coop")
         self.so.silent["coop"] = "unreachable"
@@ -196,7 +196,7 @@ class OperatorDay(OperatorActs):
         self.see_the_images_age()
         aside = self.cluster.home / "aside"
         self.vault.rename(aside)
-        self.vault.touch()  # no folder
+        self.vault.touch()  # a file instead of a folder
         eventually(lambda: self.cluster.job("coop")["protection"]["last_error"], "the image's failure is shown")
         self.assertRegex(self.cluster.call("jobs").stdout, r"(?m)^coop .* FAILS \(describe\)$")
         self.prometheus.wait_for_alert("GpumigrateSnapshotsFail")

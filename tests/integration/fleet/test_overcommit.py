@@ -8,9 +8,9 @@ import cluster
 from waiting import eventually
 
 BYTES = "307MiB"
-NEEDED = "310MiB"  # what a job promises, and for a transparent one its quota
+NEEDED = "310MiB"  # the memory that a job promises; the quota of a transparent job
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
-# Each parks the one before it; the last waits for no other.
+# Each job parks the previous job; the last job waits for no other job.
 JOBS = [("coop-a", 150, COOPERATIVE), ("plain-b", 150, TRANSPARENT), ("plain-c", 150, TRANSPARENT),
         ("coop-d", 150, COOPERATIVE)]
 NAMES = [name for name, _, _ in JOBS]
@@ -55,7 +55,7 @@ class Overcommit(cluster.ClusterTest):
         for name in NAMES:
             self.assert_steps_in_order(self.cluster.log(name))
         self.assertEqual(self.jobs_of_events("job-parked"), ids[:3])
-        # By themselves, oldest first, at the first attempt.
+        # Parked jobs resume automatically, oldest first, at the first attempt.
         self.assertEqual(self.jobs_of_events("job-resumed"), ids[:3])
         self.assertEqual(self.jobs_of_events("restore-failed"), [])
         self.assertEqual([job["incarnation"] > 1 for job in self.cluster.json("jobs")],

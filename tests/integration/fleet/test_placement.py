@@ -63,7 +63,7 @@ class Choosing(PlacementTest):
         self.assertEqual(plan["to"], "node-a:2", why)
         self.assertIn("4 NVLink(s) to node-a:0", why["node-a:2"][1])
         self.assertIn("there already", why["node-a:0"][1])
-        self.assertTrue(why["node-b:0"][0], why)  # 64 MiB fit there
+        self.assertTrue(why["node-b:0"][0], why)  # 64 MiB fit on node-b:0
         report = cluster.json("migrate", "job", "--to", "auto")
         self.assertEqual((report["result"], report["to"]), ("done", "node-a:2"), report)
         self.assertEqual(cluster.finish("job")["digest"],

@@ -8,7 +8,7 @@ from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
 from waiting import eventually
 
 TRAINING = ["--seed", "5", "--print-every", "1"]
-STEP_MS = ["--step-ms", "8"]  # changes no digest
+STEP_MS = ["--step-ms", "8"]  # the pace changes no digest
 COOPERATIVE, TRANSPARENT = ("charlm", ("--cooperative",)), ("charlm-plain", ())
 
 
@@ -64,7 +64,7 @@ class Resting(ClusterTest):
         before = self.free()
         self.begin(way, steps=400, params=600000)
         size = self.cluster.job("job")["state_bytes"]
-        # The mover keeps 2 MiB for itself, as much as the transparent job holds.
+        # The mover uses 2 MiB itself, as much as the transparent job uses.
         more_than_the_movers_own = way is COOPERATIVE
         if more_than_the_movers_own:
             self.wait_until_free(lambda free: free <= before - size)
@@ -93,9 +93,9 @@ class Resting(ClusterTest):
         self.cluster.call("protect", "job", "--every", "1s", "--to", str(self.cluster.home / "vault") + "/",
                           "--keep", "3")
         self.wait_for_images(2)
-        self.cluster.kill("nodes/node-a/")  # agent, mover, keeper; the ranks go with their keeper
+        self.cluster.kill("nodes/node-a/")  # kills agent, mover and keeper; the ranks end with their keeper
         self.wait_for_event("node-lost")
-        self.assertEqual(self.cluster.run("restore", "job").returncode, 5)  # it may live
+        self.assertEqual(self.cluster.run("restore", "job").returncode, 5)  # the job may be alive on node-a
         back = self.cluster.json("restore", "job", "--force", "--accept-loss", exits=(3,))
         self.assertEqual(back["restored"]["at"].split(":")[0], "node-b")
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)

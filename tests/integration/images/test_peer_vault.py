@@ -15,7 +15,7 @@ from waiting import eventually
 STEPS = ["--steps", "1500", "--seed", "7", "--print-every", "1"]
 HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--seed", "4", "--pattern", "random", "--steps", "2000",
           "--print-every", "1"]
-STEP_MS = ["--step-ms", "5"]  # changes no digest
+STEP_MS = ["--step-ms", "5"]  # the pace changes no digest
 
 
 class Peers(ClusterTest):
@@ -137,7 +137,7 @@ class PeerVault(Peers):
 
 
 class SmallMemory(Peers):
-    memory_mib = 66  # an image, and little of what changes
+    memory_mib = 66  # one image and a few of the changed chunks
 
     def test_beyond_the_limit_images_lie_on_the_disk(self):
         self.begin("hotset", HOTSET)
@@ -151,7 +151,7 @@ class SmallMemory(Peers):
             self.assertGreater(image["memory_bytes"] + image["disk_bytes"], 60 << 20, image)
         memory = sum(f.stat().st_size for f in (pathlib.Path(self.tmpfs) / "node-b").rglob("*.pack"))
         self.assertLessEqual(memory, self.memory_mib << 20)
-        # The oldest and the newest are whole, wherever their content lies.
+        # The oldest and the newest image are complete, wherever their content is stored.
         self.cluster.json("restore", f"{images[min(images)]['id']}", "--accept-loss", "--to", "node-c", exits=(3,))
         self.cluster.json("restore", f"{images[max(images)]['id']}", "--accept-loss", "--to", "node-b", exits=(3,))
         self.end("node-b")

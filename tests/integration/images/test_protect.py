@@ -89,7 +89,7 @@ class Protect(ClusterTest):
         self.assertEqual(cluster.finish("job")["digest"], expected)
         lines = [(int(step), float(time))
                  for step, time in re.findall(r"^step (\d+)\b.* at ([\d.]+)$", cluster.log("job"), re.M)]
-        # From here on the restored one speaks.
+        # From here on the output is the restored job's.
         turn = next(i for i in range(1, len(lines)) if lines[i][0] <= lines[i - 1][0])
         first_life, again = lines[:turn], lines[turn - 1][0] - lines[turn][0] + 1
         barrier = datetime.datetime.fromisoformat(newest["created"].replace("Z", "+00:00")).timestamp()

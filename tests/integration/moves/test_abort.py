@@ -11,7 +11,7 @@ from crash_points import ARGUMENTS
 from crashing import CrashingTest
 from fault_points import Point
 
-# (name, role that is held, number, what abort may answer: "aborted", "late" or either)
+# The held points as (name, role that is held, number, expected answer of abort: "aborted", "late" or either).
 HELD = [
     ("preparing", "agent.node-b", Point.TARGET_PREPARING, "aborted"),
     ("precopy", "mover.node-a.0", Point.SOURCE_MOVER_ROUND, "aborted"),

@@ -14,7 +14,8 @@ from waiting import eventually
 class SlowCommunicatorsTest(GangMovesTest):
     def setUp(self):
         super().setUp()
-        self.faults_of_nccl = self.cluster.home / "shared/nccl-faults"  # where ranks of all hosts read it
+        # a path that ranks of all hosts can read
+        self.faults_of_nccl = self.cluster.home / "shared/nccl-faults"
         self.faults_of_nccl.parent.mkdir(exist_ok=True)
         self.faults_of_nccl.write_text("")
 
@@ -31,7 +32,7 @@ class SlowCommunicatorsTest(GangMovesTest):
                    key=lambda m: m["started"])["report"]
 
 
-SWITCH = ("--if-not-converged", "switch")  # these are not about the limit
+SWITCH = ("--if-not-converged", "switch")  # these moves do not test the limit
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")

@@ -22,8 +22,9 @@ NODES = ("node-a", "node-b", "node-c")
 DAEMONS = (*(f"nodes/{node}/agent.toml" for node in NODES), "gpumigrate-coordinator", "gpumigrate-mover")
 JOBS = (("charlm-dp", ()), ("charlm-dp", ("--shards",)), ("charlm-dp", ("--graphs",)), ("pipeline", ()))
 SETTLED_WITHIN_S = 90
-ONE_MORE_S = 60  # until some move was done
-SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s", "--if-not-converged", "switch")  # the copy ahead of the pause takes some seconds
+ONE_MORE_S = 60  # time to wait until a move is done, in seconds
+# the copy before the pause takes some seconds
+SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s", "--if-not-converged", "switch")
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")

@@ -164,7 +164,7 @@ class GangMoves(GangMovesTest):
         self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
         for node in ("node-b", "node-c"):
             self.cluster.call("cordon", node)
-        self.migrate("--rank", "1", "--to", "node-a")  # rank 0 stays
+        self.migrate("--rank", "1", "--to", "node-a")  # rank 0 remains on its node
         self.settled()
         self.cluster.call("suspend", "train")
         self.cluster.call("resume", "train")

@@ -116,7 +116,7 @@ class LateFindsWhatItLooksFor(unittest.TestCase):
         self.assertEqual(broken.exception.result.returncode, 1)
         found = final_object(broken.exception.result.stdout)["errors_found_by"]
         self.assertGreater(found["word"], 0, found)   # a kernel's write that was lost
-        self.assertGreater(found["still"], 0, found)  # a copy that came twice
+        self.assertGreater(found["still"], 0, found)  # a copy that was applied twice
         self.assertEqual((found["witness"], found["content"], found["host"], found["answer"]), (0, 0, 0, 0),
                          found)
 

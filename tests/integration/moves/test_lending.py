@@ -29,7 +29,7 @@ class Lending(CrashingTest):
         with cluster.popen("migrate", "job", "--to", "node-b", "-o", "json") as command:
             self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, command)
             cluster.kill("gpumigrate-coordinator", signal.SIGSTOP)
-            time.sleep(TERM_MS / 1000 + 0.5)  # the lease ends by the clock
+            time.sleep(TERM_MS / 1000 + 0.5)  # the lease expires by the clock
             cluster.kill("nodes/node-b/agent.toml", signal.SIGCONT)
             released, _, _ = select.select([source], [], [], 60)
             self.assertTrue(released, "the source did not release within a minute")

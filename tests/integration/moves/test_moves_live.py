@@ -40,8 +40,8 @@ class MovesBetweenGpusOfANode(MovingTest):
 
     def test_hotset(self):
         self.hotset("random", 6, MODE, steps=1500)
-        # Within a node the target copies to its device what the source has staged; between nodes all goes
-        # through the network.
+        # Within a node, the target copies data to its device from the source's staging memory. Between nodes
+        # all data goes through the network.
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
         lanes = re.findall(r"lanes: id m\d+-\w+ open (\d+) within_this_machine (\d+) in_place (\d+)", logs)
         self.assertEqual(len(lanes), 6, logs[-2000:])

@@ -29,7 +29,8 @@ class Options(ClusterTest):
         self.assertTrue(all(candidate["reasons"] for candidate in plan["candidates"]), plan)
         self.assertEqual(cluster.json("migrations"), [])
 
-        # No pause can be this short, and the rounds cannot shrink below what is rewritten at each step.
+        # No pause can be this short. The rounds cannot become smaller than the memory that is rewritten at
+        # each step.
         gave_up = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us",
                                exits=(5,))
         self.assertEqual(gave_up["result"], "refused")
@@ -39,7 +40,7 @@ class Options(ClusterTest):
                               "2", "--if-not-converged", "switch")
         self.assertEqual(rounds["rounds"], 3, "two rounds and the final one")
 
-        # So slow that it would not end today, until the limit is lifted.
+        # The bandwidth is so low that the move does not end until the limit is lifted.
         begun = cluster.json("migrate", "job", "--to", "auto", "--bandwidth", "1MiB/s", "--detach")
         self.assertTrue(begun["open"])
         self.assertEqual(begun["to"], "node-a:0")

@@ -14,9 +14,10 @@ from waiting import eventually
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "libckpt" / "python"
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_job.py"
-# The system's own: hosts (tests/hosts) have no home folder with another.
+# The system's Python is used: hosts (tests/hosts) have no home folder that contains another Python.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-# -B: nothing is written beside the sources. Unbuffered output would hide what is lost when the process ends.
+# With -B, no files are written next to the sources. Unbuffered output would hide output that is lost when the
+# process ends.
 INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}",
                f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B")
 RUN = (*INTERPRETER, str(PROGRAM))

@@ -24,8 +24,8 @@ WHILE_FILLING = [("agent.target", Point.TARGET_REGIONS_MADE, TARGET),
                  ("agent.target", Point.TARGET_CONTEXT_PLACED, TARGET),
                  ("agent.target", Point.TARGET_MEMORY_MAPPED, TARGET),
                  ("mover.target", Point.TARGET_MOVER_FILLED, SOURCE)]
-# After the source has taken the job back, because what was sent is not verified: its own memory is filled,
-# too.
+# Crash points after the source has taken the job back, because the sent data is not verified. The source's
+# own memory is filled, too.
 WHILE_GOING_BACK = [("agent.source", Point.TARGET_REGIONS_MADE),
                     ("agent.source", Point.TARGET_REGIONS_FILLED),
                     ("agent.source", Point.TARGET_REGIONS_KEPT), ("mover.source", Point.TARGET_MOVER_FILLED)]
@@ -97,7 +97,7 @@ class RemapTest(ClusterTest):
         self.assertEqual(self.cluster.job("job")["gpu"], gpu)
 
     def wait_until(self, is_so, what):
-        for _ in range(2000):  # each question is a command of its own
+        for _ in range(2000):  # each check runs a command
             if is_so():
                 return
         self.fail("never: " + what)
@@ -125,10 +125,10 @@ class FreedMemory(RemapTest):
                            node="node-a", way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.swap(2)
-        # One block more than the job has: what it has freed may be on its way back when its next block comes.
-        # Three blocks are not enough for a target that keeps what was freed.
+        # The limit is one block more than the job uses. A freed block may not be available yet when the next
+        # block is allocated. Three blocks are not enough for a target that retains freed memory.
         self.gpu(1, "limit", self.used(1) + ((held + 2 * block + 24) << 20))
-        # How many blocks come and go during one move depends on the machine.
+        # How many blocks are allocated and freed during one move depends on the machine.
         self.wait_until(lambda: self.move_with_limit() > (held + 3 * block) << 20, "three blocks are copied in one move")
         self.assertNotRegex(self.cluster.log("job"), r"errors [1-9]")
         self.cluster.call("stop", "job", "--grace", "0s")
@@ -170,7 +170,7 @@ class DriverThatNeverImports(RemapTest):
         self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300,
                            node="node-a", way=())
         self.cluster.wait_for_line("job", r"^step \d+")
-        self.swap(2)  # the movers have what they need
+        self.swap(2)  # the movers have allocated all memory that they need
         eventually(lambda: self.used(1) < largest << 20, "what was moved away is let go")
         before = self.used(1)
         self.gpu(1, "limit", before + ((2 * largest + rest - 48) << 20))
@@ -222,7 +222,7 @@ class Crashes(TransparentCrashes):
         os.kill(keeper, signal.SIGCONT)
         self.cluster.up()
         self.check_outcome(moved, *self.places, TARGET)
-        for _ in range(200):  # each question is a command of its own
+        for _ in range(200):  # each check runs a command
             if self.held_by(keeper) == 0:
                 break
             self.cluster.json("jobs")

@@ -23,10 +23,10 @@ class Resolve(CrashingTest):
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--live", "--timeout", "60s")
         self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, moving)
         self.wait_until_dead(agent)
-        # The keeper there, and with it the standby: the whole node is gone.
+        # The keeper of the standby is killed, and with it the standby: the whole node has failed.
         cluster.kill(f"jobs/{cluster.job('job')['id']}.2")
         self.assertTrue(cluster.json("migrations")[0]["open"])
-        # The migration's result: failed, at the source.
+        # The migration's result is "failed, at the source".
         resolved = cluster.call("resolve", "m1", "--at", "source", exits=(1,))
         self.assertIn("by an operator", resolved.stdout)
         output, errors = moving.communicate(timeout=120)
@@ -36,7 +36,7 @@ class Resolve(CrashingTest):
         self.assertEqual(cluster.job("job")["node"], "node-a")
         migration = cluster.json("migrations")[0]
         self.assertFalse(migration["open"], migration)
-        # The node comes back: what it had committed is void, nothing of the job starts there.
+        # The node returns. Its commit is void, and no part of the job starts there.
         cluster.up()
         self.assertEqual(cluster.pids("examples/hotset"), [])
 

@@ -35,7 +35,8 @@ class Adopting(ClusterTest):
         self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
                                delta=0.02 * report["downtime_ms"], msg=report)
         self.assertGreater(pieces["context"], 0, report)
-        # The context's save, which the pause would not have had if `gpumigrate run` had started the job.
+        # The bytes of the context's save. The pause would not include this save if `gpumigrate run` had
+        # started the job.
         self.assertGreaterEqual(report["context_bytes"], 2 << 20, report)
         saved = report["under_run"]
         self.assertEqual(saved["device_bytes"], report["context_bytes"], report)
@@ -58,7 +59,7 @@ class BetweenGpus(Adopting):
                              (turn % 2, training.pid, "adopted"))
         training.let_end()
         self.assertEqual(training.process.wait(), 0, "its own parent sees its end")
-        # gpumigrate is not its parent and cannot know how it ended.
+        # The process is not a child of gpumigrate, which therefore cannot know how it ended.
         result = self.cluster.run("wait", "job")
         self.assertEqual(result.returncode, 6, result)
         job = self.cluster.job("job")
@@ -107,12 +108,12 @@ class BetweenNodes(Adopting):
             self.assertGreater(report["downtime_breakdown_ms"]["host"], 0, report)
             job = self.cluster.job("job")
             self.assertEqual((job["node"], job["mode"], job["state"]), (node, "adopted", "running"), job)
-            # The source's ends a moment after the move has.
+            # The source's process ends shortly after the move.
             eventually(lambda: len(self.instances()) == 1, "the job has one process")
             if turn == 0:
                 self.assertEqual(training.process.wait(timeout=60), -9, "the original is gone")
         training.let_end()
-        self.cluster.call("wait", "job")  # its keeper is its parent now: the exit code is its own
+        self.cluster.call("wait", "job")  # the job's keeper is its parent now, so the exit code is known
         self.assertEqual(self.cluster.job("job")["exit_code"], 0)
         training.check_end(self)
 

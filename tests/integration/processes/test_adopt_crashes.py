@@ -13,8 +13,8 @@ COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
     (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER),
     (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET),
     (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
-# Once its host threads run at the target, an order whose outcome is not known is asked for again: the last
-# two do not end the move.
+# Once the host threads run at the target, an order with an unknown outcome is repeated. The last two orders
+# therefore do not end the move.
 HELPER = [(f"context.{order}", number, ends_on) for order, ends_on in
           (("lock", SOURCE), ("checkpoint", SOURCE), ("restore", TARGET), ("unlock", TARGET))
           for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
@@ -32,7 +32,7 @@ class AdoptedCrashes(TransparentCrashes):
         return self.place()
 
     def instances(self):
-        # Until its parent has reaped it, the original is there as a zombie, which runs nothing.
+        # Until its parent has reaped it, the original exists as a zombie, which runs nothing.
         self.training.process.poll()
         return super().instances()
 
@@ -62,7 +62,8 @@ class BetweenNodes(AdoptedCrashes):
             (Point.SOURCE_RECEIVED_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]])
 
     def test_target_agent(self):
-        # The image is the target agent's until the restored process has a keeper: 204 ends on the source.
+        # The image belongs to the target agent until the restored process has a keeper, so 204 ends on the
+        # source.
         self.crash([("agent.target", number, ends_on) for number, ends_on in [
             (Point.TARGET_PREPARING, EITHER), (Point.TARGET_VERIFIED, SOURCE),
             (Point.TARGET_COMMITTED_DURABLE, SOURCE), (Point.TARGET_RESTORED, TARGET),
@@ -86,7 +87,7 @@ class BetweenGpus(AdoptedCrashes):
     nodes, gpus = 1, 2
 
     def test_agent(self):
-        # Both sides are one agent's.
+        # Both sides of the move are in one agent.
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
             (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
             (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER),

@@ -16,7 +16,7 @@ AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
     (Point.SOURCE_DUMPED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER)]]
 AGENT_AFTER = [("agent.source", Point.SOURCE_RECEIVED_RUNS, TARGET),
                ("agent.source", Point.SOURCE_RELEASED_DURABLE, TARGET)]
-# The image is the target agent's until the restored process has a keeper: 204 ends on the source.
+# The image belongs to the target agent until the restored process has a keeper, so 204 ends on the source.
 TARGET_BEFORE = [("agent.target", Point.TARGET_PREPARING, EITHER),
                  ("agent.target", Point.TARGET_PRECOPY, SOURCE),
                  ("agent.target", Point.TARGET_VERIFIED, SOURCE),

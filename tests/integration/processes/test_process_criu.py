@@ -10,7 +10,8 @@ import unittest
 from crashing import SOURCE, TARGET
 from crashing_processes import CrashesWithCriu
 
-# criu/include/fault-injection.h: with the first process infected; with the first process restored.
+# Fault numbers of criu/include/fault-injection.h: with the first process infected; with the first process
+# restored.
 KILLED_IN_A_DUMP, KILLED_IN_A_RESTORE = 1, 2
 
 

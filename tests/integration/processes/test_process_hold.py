@@ -7,7 +7,7 @@ from crashing_processes import CrashesWithCriu
 from fault_points import Point
 from waiting import eventually
 
-# One thread uses the GPU, another one and a child only count.
+# One thread uses the GPU; another thread and a child only count.
 PROGRAM = """
 import ctypes, os, sys, threading, time
 def count(name):

@@ -14,14 +14,14 @@ import unittest.mock
 from cluster import EXAMPLES, ClusterTest
 from crashing_processes import find_criu
 
-PARAMETERS = 4_000_000  # each is 16 bytes in device memory: value, gradient, two moments
+PARAMETERS = 4_000_000  # each parameter uses 16 bytes of device memory: value, gradient, two moments
 OWN_FILE = "/etc/hostname"
-SLACK = 4 << 20  # what a process maps between its inspection and its dump
-REGULAR_FILE = 1  # CRIU's FdTypes
+SLACK = 4 << 20  # memory that a process maps between its inspection and its dump
+REGULAR_FILE = 1  # a value of CRIU's FdTypes
 DRIVER_LISTENER = "the driver's listener"
 
-# A wrapper of CRIU that keeps a copy of each dump. For other verbs the script must become CRIU: CRIU restores
-# a process as its own sibling, which ends with their parent.
+# A wrapper of CRIU that stores a copy of each dump. For other verbs the script must become CRIU. CRIU
+# restores a process as its own sibling, which ends with their parent.
 WRAPPER = """#!/bin/sh
 [ "$1" = dump ] || exec "{criu}" "$@"
 "{criu}" "$@"
@@ -111,7 +111,7 @@ class ProcessImage(ClusterTest):
         links = {int(link.name): os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
         own = {number: link for number, link in links.items() if link.startswith("/")
                and not link.startswith("/memfd:")}
-        # Closed when the driver saves the context.
+        # Files that are closed when the driver saves the context.
         drivers = (str(self.cluster.home / "nodes" / "node-a" / "gpu"), "/secretmem")
         return {number: link for number, link in own.items() if not link.startswith(drivers)}
 
@@ -133,7 +133,7 @@ class ProcessImage(ClusterTest):
         image = self.tools / "image"
         pages = sum(path.stat().st_size for path in image.glob("pages-*.img"))
         everything = sum(path.stat().st_size for path in image.iterdir())
-        # Or the sizes would prove nothing.
+        # Otherwise the sizes would prove nothing.
         self.assertGreater(report["state_bytes"], 2 * (host_bytes + SLACK),
                            "the program needs more device memory")
         self.assertGreater(pages, 0)
@@ -143,7 +143,7 @@ class ProcessImage(ClusterTest):
         files = {}
         for record in records(image / "files.img"):
             regular = numbers_and_bytes(record[3][0]) if 3 in record else {}
-            # The driver's listener stays open through its checkpoint.
+            # The driver's listener stays open during its checkpoint.
             listener = 16 in record and numbers_and_bytes(record[16][0])[11][0].startswith(b"\0cuda-uvmfd-")
             name = DRIVER_LISTENER if listener else regular.get(6, [b""])[0].decode()
             files[record[2][0]] = (record[1][0], name)

@@ -16,7 +16,7 @@ from waiting import eventually
 
 MIB = 256
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "memory_job.py"
-# The system's own: hosts (tests/hosts) have no home folder with another.
+# The system's Python is used: hosts (tests/hosts) have no home folder that contains another Python.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 
 

@@ -13,13 +13,13 @@ from fault_points import Point
 from waiting import eventually
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job.py"
-# The system's own: hosts (tests/hosts) have no home folder with another.
+# The system's Python is used: hosts (tests/hosts) have no home folder that contains another Python.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-# A round: to the other node, back to another GPU, and to the first GPU again.
+# A round moves the job to the other node, back to another GPU, and to the first GPU.
 ROUNDS = int(os.environ.get("GPUMIGRATE_TEST_ROUNDS", "1"))
 HOST_MIB = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256"))
-STEPS = (1500 + 300 * (ROUNDS - 1)) * max(1, HOST_MIB // 1024)  # gigabytes take long to move
-# Each page that left before a pause is compared at the barrier.
+STEPS = (1500 + 300 * (ROUNDS - 1)) * max(1, HOST_MIB // 1024)  # moving gigabytes takes a long time
+# Each page that was sent before a pause is compared at the barrier.
 os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
 
 
@@ -91,7 +91,8 @@ class NamedTest(PythonTest):
         return names
 
     def assert_nothing_left(self, before):
-        if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":  # on one machine there are those of other tests
+        if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":  # on one machine the names of other tests are
+                                                            # present
             self.assertEqual(self.names_of_nodes(), before)
 
 

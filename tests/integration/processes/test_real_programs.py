@@ -12,7 +12,7 @@ import unittest
 import real_programs
 from cluster import ClusterTest
 
-SHORT = 3  # programs of the short edition
+SHORT = 3  # the number of programs in the short edition
 DONE, REFUSED = 0, 5
 PLACES = ("node-b", "node-a")
 

@@ -6,7 +6,7 @@ import os
 from crashing_processes import CrashesWithCriu
 from waiting import eventually
 
-STEPS = 1000000  # more than it will make
+STEPS = 1000000  # more steps than the job will do
 
 
 class DumpThatStays(CrashesWithCriu):
@@ -29,7 +29,7 @@ class DumpThatStays(CrashesWithCriu):
 
     def test_agent_that_is_started_again_serves_while_a_job_is_dumped(self):
         moved = self.begin_dump()
-        # The source decides to go on, and waits for the dump.
+        # The source decides to continue, and waits for the dump.
         aborted = self.cluster.popen("abort", self.cluster.json("migrations")[0]["id"])
         log = self.cluster.home / "nodes/node-a/agent.log"
         eventually(lambda: "runs-at-source" in log.read_text(), "the source has given the move up")

@@ -18,8 +18,8 @@ PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.e
 ENDLESS = (PYTHON, str(PROGRAM), "plain", "1000000")
 NEW_SESSION = "import subprocess, sys; subprocess.run(sys.argv[1:], start_new_session=True)"
 
-# torchrun starts its workers by start_new_session; mpirun and tmux in other sessions, too. Those with a terminal do not
-# move: the terminal is an obstacle, by its name.
+# torchrun starts its workers with start_new_session; mpirun and tmux also use other sessions. Jobs with a
+# terminal do not move: the terminal is an obstacle, reported by its name.
 MOVES = {"setsid": ("setsid", "--wait"), "timeout": ("timeout", "1h"), "nohup": ("nohup", "setsid", "--wait"),
          "control": ("bash", "-c", 'set -m; "$0" "$@" & wait'), "session": (PYTHON, "-c", NEW_SESSION)}
 
@@ -113,7 +113,7 @@ class RestoreThatHangs(OneCluster):
         self.start("job", *ENDLESS)
         self.cluster.wait_for_line("job", r"^step \d+")
         self.hangs.touch()
-        # Much less than the minute in which a CRIU that hangs anywhere is given up.
+        # The limit is much less than the minute after which a hanging CRIU is given up.
         for limits, why in (((), r"CRIU was still restoring the program after [1-5]?\d{4} ms"),
                             (("--max-downtime", "3s", "--if-not-converged", "abort"), "passed its limit of 3000 ms")):
             with self.subTest(limits):

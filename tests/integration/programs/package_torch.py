@@ -88,7 +88,7 @@ class Model(nn.Module):
         self.letter, self.place = nn.Embedding(letters, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.head = nn.Linear(WIDTH, letters, bias=False)
-        self.head.weight = self.letter.weight  # tied
+        self.head.weight = self.letter.weight  # weights that are tied
         self.register_buffer("seen", torch.zeros(letters), persistent=False)
 
     def forward(self, x):

@@ -206,13 +206,13 @@ class Subprocess:
     def __init__(self):
         self.child = subprocess.Popen([sys.executable, "-c", self.program], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
-        # Nobody can write to it any more.
+        # The input of this child is closed: no process can write to it any more.
         self.idle = subprocess.Popen(["/bin/sleep", "100000"], stdin=subprocess.PIPE)
         self.idle.stdin.close()
         self.ended = subprocess.Popen(["/bin/true"])
 
     def ask(self, step):
-        if step % 50 == 0:  # so long it has ended, and has a parent that does not know
+        if step % 50 == 0:  # until then the child has ended, and its parent has not reaped it
             self.ended.wait()
             self.ended = subprocess.Popen(["/bin/true"])
         print(step, file=self.child.stdin, flush=True)
@@ -403,7 +403,7 @@ KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compi
 def main():
     kind, steps = sys.argv[1].partition(":")[0], int(sys.argv[2])
     late = getattr(KINDS[kind], "late", False)
-    # Before the driver, which does not go through a fork, as a rule.
+    # Helpers are started before the driver, which usually does not survive a fork.
     helpers = None if late else KINDS[kind]()
     device = Device(*getattr(KINDS[kind], "memory", (BLOCKS, BLOCK_BYTES)))
     helpers = helpers or KINDS[kind]()

@@ -264,7 +264,7 @@ class Compressor:
 
 SHELL = "while read a b; do echo $((a*b)); done"
 AWK = "{print $1*$2; fflush()}"
-# How to make the worker, and the packages of what it starts.
+# How to make the worker, and the packages of the program that it starts.
 INSIDE = {
     "plain": (Plain, ""),
     "bash": (lambda: Worker("bash", "-c", SHELL), "bash"),
@@ -325,7 +325,7 @@ INSIDE = {
     "zsh": (lambda: Worker("zsh", "-fc", SHELL), "zsh"),
     "zstd": (lambda: Compressor("zstd", "-q"), "zstd"),
 }
-# Commands that start the plain program: JOB stands for its words, LINE for one that a shell reads.
+# Commands that start the plain program. JOB stands for its words, LINE for a line that a shell reads.
 AROUND = {
     "bash-job-control": (["bash", "-mc", "LINE & wait $!"], "bash"),
     "bash-pipe": (["bash", "-c", "LINE | cat"], "bash"),

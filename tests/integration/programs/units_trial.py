@@ -44,7 +44,7 @@ def set_up_site():
     eventually(lambda: run("gpumigrate", "nodes").returncode == 0, "the coordinator answers")
     pathlib.Path("/root/token").write_text(call("gpumigrate", "node", "token", "node-a"))
     call("gpumigrate", "node", "join", "/root/token", "--address", "127.0.0.1", "--out", "/etc/gpumigrate")
-    # The software driver in place of a real one's files.
+    # The software driver's devices replace a real driver's files.
     os.makedirs("/tmp/gpu")
     environment = ", ".join(f'"{name}={value}"' for name, value in GPU.items())
     SETTINGS.write_text(f"job_environment = [{environment}]\nrehearsal = false\nkernel_log = ''\n" + SETTINGS.read_text())

@@ -14,7 +14,7 @@ import unittest
 from cluster import EXAMPLES, final_object, run_unmoved
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1"]
-STEP_MS = 5  # changes no digest
+STEP_MS = 5  # the pace changes no digest
 
 
 def needs_criu():

@@ -87,17 +87,17 @@ def network_of(pid):
 
 
 class Cluster:
-    addresses = {"127.0.0.1"}  # on which its daemons may listen
+    addresses = {"127.0.0.1"}  # the addresses on which its daemons may listen
 
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
-        # A rehearsal of each agent of each cluster would take the processor from the tests.
+        # A rehearsal of each agent in each cluster would use processor time that the tests need.
         rehearsal = "" if "rehearsal" in agent_settings else "rehearsal = false\n"
         (self.home / "agent-extra.toml").write_text(rehearsal + agent_settings)
         if coordinator_settings:
             (self.home / "coordinator-extra.toml").write_text(coordinator_settings)
         self.faults = self.home / "faults"
-        self.stopping = set()  # armed points that stop
+        self.stopping = set()  # the armed points that stop their process
         self.faults.mkdir()
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
                                 GPUMIGRATE_SOFTWARE_GPU="1")
@@ -116,8 +116,8 @@ class Cluster:
 
     def start_by_hand(self, node, command, output, **options):
         """As a user would on that node, without gpumigrate. The process, and what `adopt` names it by."""
-        # As a shell would start it; where that shell is outside our PID namespace, which CRIU refuses, with a
-        # session of its own.
+        # The process is started as by a shell. If that shell is outside our PID namespace, which CRIU
+        # refuses, the process gets a session of its own.
         with open(output, "wb") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                        start_new_session=os.getsid(0) == 0, **options)
@@ -135,8 +135,8 @@ class Cluster:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def run(self, *arguments, limit=COMMAND_LIMIT_S):
-        # In a folder of its own, which is the jobs': CRIU makes one in a process's folder for a moment, and
-        # two at a time collide.
+        # The command runs in a folder of its own, which is also the jobs' folder. CRIU briefly creates a
+        # folder in a process's folder, and two at a time collide.
         return subprocess.run([BIN / "gpumigrate", *map(str, arguments)], env=self.environment,
                               capture_output=True,
                               text=True, timeout=limit, cwd=self.home)
@@ -271,8 +271,8 @@ class ClusterTest(unittest.TestCase):
     """A test case with its own cluster; the logs are printed when a test fails."""
 
     nodes, gpus, memory = 2, 1, "2GiB"
-    agent_settings = ""  # lines for every agent.toml
-    coordinator_settings = ""  # lines for coordinator.toml
+    agent_settings = ""  # lines added to every agent.toml
+    coordinator_settings = ""  # lines added to coordinator.toml
 
     def setUp(self):
         self.cluster = make_cluster(self.nodes, self.gpus, self.memory, self.agent_settings,

@@ -8,7 +8,7 @@ ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11"
              "--print-every", "1"]
 
 SOURCE, TARGET, EITHER = "node-a", "node-b", None
-# (name, role whose process dies, number, node the job must end on)
+# The crash points as (name, role whose process is killed, number, node that the job must end on).
 POINTS = [
     ("source_preparing", "agent.node-a", Point.SOURCE_PREPARING, EITHER),
     ("source_precopy", "agent.node-a", Point.SOURCE_PRECOPY, EITHER),

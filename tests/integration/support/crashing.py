@@ -14,9 +14,9 @@ from waiting import eventually
 from fault_points import Point
 
 TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1"]
-STEP_MS = 8  # the least a step takes; changes no digest
+STEP_MS = 8  # the minimum duration of a step; changes no digest
 SOURCE, TARGET, EITHER = "source", "target", None
-STEPS_TO_A_POINT = 300  # half of them slow: 15 s
+STEPS_TO_A_POINT = 300  # half of the steps are slow: 15 s
 MOVES_TO_A_POINT = 4
 
 
@@ -97,7 +97,7 @@ class TransparentCrashes(CrashingTest):
         done = max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)),
                    default=0)
         self.cluster.wait_for_line("job", rf"^step {done + 2}\b")
-        # The job's steps may be seen before its agent's report.
+        # The job's steps may be visible before its agent's report.
         eventually(lambda: self.cluster.job("job")["state"] != "paused", "the job is reported as running")
         return self.place()
 
@@ -135,11 +135,11 @@ class TransparentCrashes(CrashingTest):
         victims = {crash: self.daemons_of(crash[0]) for crash in crashes}
         moved = cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
         for crash in crashes:
-            # It ends before the job has gone back.
+            # The victim exits before the job has returned.
             self.wait_until_fired(*crash, moved if crash == crashes[0] else None)
             self.wait_until_dead(victims[crash])
-            # Victims that `local up` does not start again need none. It would fail, too, while the next
-            # victim is about to die: it would find that one missing.
+            # Victims that `local up` does not restart need no call. The call would also fail while the next
+            # victim is about to exit, since it would find that victim missing.
             if victims[crash]:
                 cluster.up()
         self.check_outcome(moved, source, target, ends_on)
@@ -203,7 +203,7 @@ class TransparentCrashes(CrashingTest):
         self.assertEqual(there, target if migration["result"] == "done" else source, migration)
         if ends_on is not EITHER:
             self.assertEqual(there, target if ends_on == TARGET else source, migration)
-        # The other side's ends a moment after the move has.
+        # The process at the other side ends shortly after the move.
         eventually(lambda: len(self.instances()) == 1, "the job has one process")
         print(f" {migration['result']}, goes on at {there}", flush=True)
         return migration

@@ -26,10 +26,10 @@ def hanging_criu(folder):
     return criu, hangs
 
 
-# $1 is CRIU's order. A file `fail-ORDER` decides the fate of the next such order: it fails before CRIU is
-# run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is notified when
-# CRIU has ended ("tell"), CRIU kills itself at one of its own fault points ("fault N"), or a dump reports that
-# it is complete and stays, with all processes traced ("stay").
+# $1 is CRIU's order. A file `fail-ORDER` determines the result of the next such order. The order fails before
+# CRIU is run ("early") or after CRIU has run ("late"). CRIU waits for the test's command ("hold"), or the
+# test is notified when CRIU has ended ("tell"). CRIU kills itself at one of its own fault points ("fault N").
+# A dump reports that it is complete and remains, with all processes traced ("stay").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
@@ -81,7 +81,7 @@ class CrashesWithCriu(TransparentCrashes):
         self.ends = {}
         for name in ("reached", "go"):
             os.mkfifo(self.tools / name)
-            # Closed at the end, which ends a held CRIU's waiting.
+            # The pipe is closed at the end, which ends the wait of a held CRIU.
             self.ends[name] = os.open(self.tools / name, os.O_RDWR)
             self.addCleanup(os.close, self.ends[name])
         for name, text in (("criu", WRAPPER), ("stay", STAY)):

@@ -16,11 +16,11 @@ import time
 
 from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError, wait_for_end
 
-# The longest of them waits for its turn, then moves, then waits for a coordinator that was killed.
+# The longest command waits for its turn, then moves, then waits for a coordinator that was killed.
 COMMAND_ENDS_WITHIN_S = 240
 NODES = ("node-a", "node-b", "node-c")
 TRANSPARENT, COOPERATIVE = (), ("--cooperative",)
-# The exit codes that the help of each verb names; 64 is a mistake of this file.
+# The exit codes that the help of each verb names; 64 is an error in this file.
 EXITS = {
     "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6),
     "resume": (0, 1, 2, 3, 5, 6),
@@ -66,7 +66,7 @@ class Witness(threading.Thread):
     def look(self):
         for path in self.cluster.home.glob("nodes/*/jobs/j*/out.log"):
             with contextlib.suppress(OSError):
-                # A folder that was removed may come again, for another instance.
+                # A removed folder may be created again, for another instance.
                 key = (path, path.stat().st_ino)
                 if key not in self.files:
                     self.files[key] = path.open("rb")
@@ -113,11 +113,12 @@ class Mix:
         self.ends_at = time.monotonic() + seconds
         self.began = time.time()
         self.lock = threading.Lock()
-        self.draining = threading.Lock()  # one at a time: the others must go somewhere
+        self.draining = threading.Lock()  # only one drain runs at a time, since the drained jobs need another
+                                          # node
         self.generation = collections.Counter()
-        self.slot_of = {}  # by the names of its jobs
+        self.slot_of = {}  # slots by the names of their jobs
         self.beginning = {}
-        self.here = threading.Event()  # the coordinator has not been killed, or is back
+        self.here = threading.Event()  # set while the coordinator runs or has been restarted
         self.here.set()
         self.stopped, self.keeper_killed, self.restored = set(), set(), collections.Counter()
         self.done, self.hung, self.broken, self.killed = [], [], [], collections.Counter()
@@ -184,7 +185,7 @@ class Mix:
                                   [50, 25, 12, 9, 4])[0]
         elif parked:
             verb = chance.choices(["resume", "restore", "stop", "migrate"], [80, 14, 3, 3])[0]
-        else:  # something is under way
+        else:  # an operation is in progress
             verb = chance.choices(["migrate", "snapshot", "suspend", "resume", "restore", "stop"],
                                   [40, 20, 10, 10, 15, 5])[0]
         arguments = [name]
@@ -211,7 +212,7 @@ class Mix:
         """Takes a job by chance and does something to it; begins a new one where one has ended."""
         chance = random.Random(f"{self.seed}/client/{number}")
         while time.monotonic() < self.ends_at:
-            if chance.random() < 0.8:  # else a client meets it while it is away
+            if chance.random() < 0.8:  # otherwise a client calls the coordinator while it is down
                 self.here.wait(self.ends_at - time.monotonic())
             if chance.random() < 0.04:
                 self.drain(number, chance)
@@ -240,7 +241,7 @@ class Mix:
             self.beginning[slot.name] = newest
         self.begin(client, slot)
 
-    # ---- what is killed ----
+    # ---- processes that are killed ----
 
     def killer(self):
         chance = random.Random(f"{self.seed}/killer")
@@ -254,7 +255,7 @@ class Mix:
                 if "agent" in kinds or "coordinator" in kinds:
                     time.sleep(chance.choice([0, 0, 0.5, 2]))
                     self.cluster.up()
-            # The clients go on; the test fails.
+            # The clients continue, and the test fails.
             except (CommandError, subprocess.TimeoutExpired, OSError) as error:
                 with self.lock:
                     self.broken.append(f"killing {kinds}: {error}\n{self.threads_of_agents()}")
@@ -281,7 +282,7 @@ class Mix:
             return
         pid, command = chance.choice(found)
         if kind == "keeper":
-            # The client it was started for; its resources end with it.
+            # The client that the keeper was started for; its resources end with the keeper.
             whose = re.search(r"/jobs/(j[^./]+)\.", command)
             job = next((job for job in self.jobs() or () if whose and job["id"] == whose.group(1)), None)
             if job is None:
@@ -300,7 +301,7 @@ class Mix:
                 self.done.append(Done(time.time() - self.began, 0, "killer", f"({kind} {pid})", None,
                                       (command[:120],), False, 0, ""))
 
-    # ---- the whole ----
+    # ---- the whole run ----
 
     def run(self):
         self.began = time.time()

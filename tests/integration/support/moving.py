@@ -6,7 +6,7 @@ HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "-
 
 
 class MovingTest(ClusterTest):
-    targets = ("node-b", "node-a")  # in turn; jobs start on node-a's first GPU
+    targets = ("node-b", "node-a")  # the targets in turn; jobs start on node-a's first GPU
 
     def move_and_compare(self, program, arguments, moves, mode, first_line=r"^(step|request) \d+"):
         expected = run_unmoved(program, *arguments)
@@ -44,10 +44,10 @@ class MovingTest(ClusterTest):
         arguments = [*HOTSET, "--pattern", pattern, "--steps", str(steps), *extra]
         reports = self.move_and_compare("hotset", arguments, moves, mode)
         for migration in self.cluster.json("migrations"):
-            if mode == "--live":  # the last report before the pause
+            if mode == "--live":  # the progress is the last report before the pause
                 self.assertGreaterEqual(migration["progress"]["round"], 2, migration)
                 self.assertIsNotNone(migration["progress"]["estimate_ms"], migration)
                 self.assertIsNotNone(migration["progress"]["dirty_bytes_per_second"], migration)
-        if mode == "--live":  # it writes at each step, and a first round lasts for several
+        if mode == "--live":  # the job writes at each step, and a first round lasts for several steps
             self.assertGreater(sum(report["dirty_bytes"] for report in reports), 0)
         self.assert_steps_in_order(self.cluster.log("job"))

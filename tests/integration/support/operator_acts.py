@@ -7,7 +7,7 @@ from cluster import EXAMPLES
 from operator_day import OperatorTest, place_of
 from waiting import eventually
 
-STOPPED = (143, 137)  # a process that has moved is killed once its context is saved
+STOPPED = (143, 137)  # a moved process is killed once its context is saved
 
 
 class OperatorActs(OperatorTest):
@@ -42,7 +42,7 @@ class OperatorActs(OperatorTest):
     def refuse(self, why, verb, *arguments):
         before = self.moves()
         for dry in (("--dry-run",), ()):
-            def is_refused(order=(verb, *dry, *arguments)):  # a node that is slow to answer is another reason
+            def is_refused(order=(verb, *dry, *arguments)):  # a node that answers slowly gives another reason
                 refused = self.cluster.call(*order, exits=(5,))
                 return re.search(why, refused.stdout + refused.stderr)
             eventually(is_refused, f"{verb} {arguments} is refused: {why}")

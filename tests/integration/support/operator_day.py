@@ -13,7 +13,7 @@ from waiting import eventually_equal
 
 ENDED = ("exited", "failed", "lost")
 DEVICE = re.compile(r"/nodes/([^/]+)/gpu/device(\d+)$")
-# They fire for as long as they look back: minutes to an hour.
+# The alerts with a time range fire for the length of the range: minutes to an hour.
 LOOKING_BACK = set(re.findall(r"alert: (\w+)\s+expr: [^\n]*(?:increase|rate)\(", RULES.read_text()))
 
 
@@ -39,14 +39,14 @@ class Truth:
 
     def __init__(self, nodes, gpus):
         self.nodes, self.gpus = list(nodes), gpus
-        self.places = {}  # of each job that has a process
+        self.places = {}  # the places of all jobs that have a process
         self.parked = set()
-        self.silent = {}  # jobs on nodes that are away: their state
-        self.killed = set()  # those of them that have no process any more
-        self.dead = set()  # nodes whose agents are
-        self.closed = {}  # GPUs that take no job for a finding: a pattern of their HEALTH
-        self.cordons = set()  # places
-        self.overdue = 0  # jobs without a recent image
+        self.silent = {}  # the states of jobs on disconnected nodes
+        self.killed = set()  # the jobs on disconnected nodes that have no process any more
+        self.dead = set()  # nodes whose agents have been killed
+        self.closed = {}  # GPUs that take no job because of a finding, with a pattern of their HEALTH
+        self.cordons = set()  # the cordoned places
+        self.overdue = 0  # the number of jobs without a recent image
 
     def unhealthy(self):
         return {place for place in self.closed if place in self.cordons}
@@ -103,7 +103,8 @@ class OperatorTest(ClusterTest):
         """{job: its processes}, by the variable that each job has."""
         found = collections.defaultdict(set)
         for pid, command in self.cluster.processes().items():
-            if command.startswith("cudasim-device"):  # a card, which is in its first user's environment
+            if command.startswith("cudasim-device"):  # a card's process, which has its first user's
+                                                      # environment
                 continue
             try:
                 environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -243,7 +244,7 @@ class OperatorTest(ClusterTest):
             name = labels["__name__"].removeprefix("gpumigrate_")
             which = f"{labels['node']}:{labels['gpu']}" if "gpu" in labels else labels.get("node") or labels.get("state")
             if name == "migrations_in_progress":
-                which = None  # in any state
+                which = None  # migrations in any state
             if which not in ENDED:
                 seen[(name, which)] += value
         expected = self.metrics_expected()

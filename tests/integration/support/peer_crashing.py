@@ -18,7 +18,7 @@ from crashing import CrashingTest
 from drawing import drawn
 
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--seed", "4", "--pattern", "random", "--print-every", "1"]
-STEPS_OF_A_POINT = 1000  # it must last for all that is to happen to it
+STEPS_OF_A_POINT = 1000  # the job must outlast all crashes of a point
 LOOKS = 200
 PIDFD_GETFD = 438
 
@@ -30,7 +30,7 @@ def cut_links(pid):
     cut = 0
     for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         if not os.readlink(entry).startswith("socket:"):
-            continue  # a copy of what is locked would hold the lock
+            continue  # a copy of a locked file would hold the lock
         copy = libc.syscall(PIDFD_GETFD, process, int(entry.name), 0)
         if copy < 0:
             raise OSError(ctypes.get_errno(), "pidfd_getfd")
@@ -38,7 +38,7 @@ def cut_links(pid):
             try:
                 link.getpeername()
             except OSError:
-                continue  # it listens
+                continue  # a listening socket
             if link.family == socket.AF_INET:
                 link.shutdown(socket.SHUT_RDWR)
                 cut += 1

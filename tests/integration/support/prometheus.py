@@ -77,11 +77,11 @@ class Prometheus:
 
     def __init__(self, targets, certificate, rules):
         self.listener = Listener()
-        self.alerts = {}  # by name, without a waiter yet
+        self.alerts = {}  # alerts by name that no test waits for yet
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-prometheus-"))
         self.port = free_port()
         (self.folder / "rules.yml").write_text(rules)
-        # JSON is YAML.
+        # JSON is valid YAML.
         tls = {"ca_file": certificate["ca"], "cert_file": certificate["certificate"], "key_file": certificate["key"]}
         jobs = [{"job_name": name, "scheme": "https", "tls_config": tls,
                  "static_configs": [{"targets": addresses}]}

@@ -34,7 +34,7 @@ def run_by_hand(ranks, *arguments, program="charlm-dp", limit_s=COMMAND_LIMIT_S)
         common = dict(os.environ, LD_LIBRARY_PATH=f"{BUILD}/lib/cudasim:{BUILD}/lib/ncclsim", CUDASIM_DIR=folder,
                       CUDASIM_DEVICES=str(ranks), CUDASIM_MEMORY="1GiB", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo", GPUMIGRATE_TEST_HURRY=folder)
-        # Into files: a rank that waits for its pipe to be read would keep all others.
+        # Logs go to files. With pipes, a rank that waits for its pipe to be read would block all other ranks.
         logs = [pathlib.Path(folder, f"rank-{rank}.log") for rank in range(ranks)]
         processes = []
         for rank, log in enumerate(logs):

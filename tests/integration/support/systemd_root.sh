@@ -1,8 +1,9 @@
 #!/bin/bash
-# systemd as the first process of namespaces of its own, over this machine's files: what is written there is gone
-# afterwards. Run by `unshare --mount --pid --fork --uts --ipc --cgroup --net systemd_root.sh FOLDER PROGRAM...`. FOLDER is an
-# empty one of the machine's; its `tree` is copied over the files, `/out` is its `out`. PROGRAM runs as a unit once the system is
-# up, with its output in out/log; then the system is powered off.
+# Runs systemd as the first process of its own namespaces, over this machine's files. Written files are
+# discarded afterwards. Call: `unshare --mount --pid --fork --uts --ipc --cgroup --net systemd_root.sh FOLDER
+# PROGRAM...`. FOLDER is an empty folder of the machine. Its `tree` is copied over the files, and `/out` is
+# its `out`. PROGRAM runs as a unit once the system is up, with its output in out/log. Then the system is
+# powered off.
 set -e
 work=$1
 shift
@@ -33,7 +34,7 @@ mount -t tmpfs none "$root/tmp"
 ip link set lo up
 mkdir -p "$root/out"
 mount --bind "$work/out" "$root/out"
-# Nothing of this machine's own services runs beside it.
+# None of this machine's own services runs in the namespaces.
 rm -rf "$root"/etc/systemd/system/*.wants
 mkdir -p "$root/etc/systemd/system/basic.target.wants"
 cat > "$root/etc/systemd/system/trial.service" << UNIT

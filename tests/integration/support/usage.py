@@ -17,12 +17,13 @@ DEADLINE_S = 60
 SETTINGS = "ended_jobs_kept = 10\nclosed_migrations_kept = 10\nevents_kept = 200\nended_images_max_age_ms = 5000\n"
 HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "1000000", "--print-every", "1"]
 Held = collections.namedtuple("Held", "descriptors threads memory_files shared_files")
-# A page cache, an arena or a pool that is used for the first time is no leak; something that stays of each
-# job is.
+# The first use of a page cache, an arena or a pool is not a leak. Memory that remains after each job is a
+# leak.
 GROWTH_SHARE, GROWTH_KIB = 0.05, 2048
-# A mover's private memory alone counts: its staging memory is shared, and so large that it hides the rest.
+# Only a mover's private memory counts. Its staging memory is shared, and so large that it hides the rest.
 MOVER, MOVER_GROWTH_SHARE, MOVER_GROWTH_KIB = "gpumigrate-mover", 0.02, 1024
-# It settles at 2 to 4 MiB after tens of jobs. Fewer than these see it on the way there, from 1.6 MiB.
+# The private memory settles at 2 to 4 MiB after tens of jobs. With fewer samples it is still growing, from
+# 1.6 MiB.
 SETTLED_SAMPLES, SETTLING_KIB = 20, 2048
 
 
@@ -50,7 +51,7 @@ def held_by(pid):
     maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
     shared = set(re.findall(r"/dev/shm/\S+", maps)) | {name for name in links(pid)
                                                        if name.startswith("/dev/shm/")}
-    # The software driver's device has a thread for each stream: those of movers are seen there.
+    # The software driver's device has a thread for each stream, so the streams of movers are counted there.
     return Held(len(links(pid)), number(pid, "Threads"), len(memory_files(pid)), len(shared))
 
 
@@ -59,9 +60,10 @@ class Usage:
 
     def __init__(self, test, cluster):
         self.test, self.cluster = test, cluster
-        self.resident = collections.defaultdict(list)  # KiB, by process
-        self.own = collections.defaultdict(list)  # KiB, by mover: memory that is neither a file's nor shared
-        self.most = {}  # Held, by process
+        self.resident = collections.defaultdict(list)  # resident KiB, by process
+        self.own = collections.defaultdict(list)  # KiB, by mover: memory that is neither file-backed nor
+                                                  # shared
+        self.most = {}  # the largest Held, by process
         self.daemons = set()
         self.max_of_jobs = 0
         self.samples = 0
@@ -91,7 +93,7 @@ class Usage:
             self.wait_until_no_more_is_held()
         daemons, of_jobs = self.processes()
         for pid, name in (daemons | of_jobs).items():
-            with contextlib.suppress(OSError, AttributeError):  # one of a job that just ends
+            with contextlib.suppress(OSError, AttributeError):  # a process of a job that is ending
                 self.resident[name].append(number(pid, "VmRSS"))
                 if name.startswith(MOVER):
                     self.own[name].append(number(pid, "RssAnon"))

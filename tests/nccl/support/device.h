@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' means to use a device: buffers, a gate on a stream, graphs, and waits for a communicator's state.
+// Helpers for the tests to use a device: buffers, a gate on a stream, graphs, and waits for a communicator's
+// state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@
 
 namespace nccl_test {
 
-// Device memory of a number of elements.
+// Device memory for a number of elements.
 template <typename T>
 class Buffer {
  public:
@@ -53,7 +54,7 @@ class Buffer {
   CUdeviceptr address_ = 0;
 };
 
-// Holds a stream up until it is opened.
+// A gate that holds up a stream until it is opened.
 class Gate {
  public:
   explicit Gate(CUstream stream);
@@ -67,7 +68,7 @@ class Gate {
   bool opened_ = false;
 };
 
-// A graph of what `record` puts on a stream.
+// A graph of the work that `record` puts on a stream.
 class Graph {
  public:
   template <typename F>
@@ -89,15 +90,17 @@ class Graph {
   CUgraphExec executable_ = nullptr;
 };
 
-// Neither NCCL nor the driver tells when: looks again and again. False: the deadline.
+// Waits until `holds` is true by polling, since neither NCCL nor the driver sends a notification. Returns
+// false at the deadline.
 bool becomes(const std::function<bool()>& holds);
-// The state of a communicator once it is no longer ncclInProgress; ncclInProgress: the deadline.
+// Returns the state of a communicator once it is no longer ncclInProgress. Returns ncclInProgress at the
+// deadline.
 ncclResult_t settled(ncclComm_t communicator);
-// The first error of a communicator that works; ncclSuccess: the deadline.
+// Returns the first error of a working communicator. Returns ncclSuccess at the deadline.
 ncclResult_t first_error(ncclComm_t communicator);
-bool stream_ends(CUstream stream);  // within the deadline
+bool stream_ends(CUstream stream);  // waits for the stream's end, until the deadline
 std::size_t free_memory();
-// Waits until so much is free; false: the deadline.
+// Waits until `bytes` are free. Returns false at the deadline.
 bool free_memory_becomes(std::size_t bytes);
 
 ncclConfig_t non_blocking();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL and the driver under test, loaded at run time: LD_LIBRARY_PATH chooses which.
+// NCCL and the driver under test, loaded at run time. LD_LIBRARY_PATH selects the libraries.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -20,7 +20,7 @@ struct Cuda {
 #undef CUDA_FUNCTION
 };
 
-// Null: there is no such library, or it lacks a function.
+// Returns the loaded library, or null if it does not exist or lacks a function.
 const Nccl* load_nccl();
 const Cuda* load_cuda();
 inline const Nccl& nccl() {

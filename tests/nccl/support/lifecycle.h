@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture of tests of communicators: what each of them does with one.
+// The fixture of tests of communicators, with the operations that each test uses.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline constexpr std::size_t kCount = 256;
 
 class LifecycleTest : public RanksTest {
  protected:
-  // An all-reduce of ones; what it gives is the number of ranks.
+  // Checks an all-reduce of ones, whose result is the number of ranks.
   void expect_works(ncclComm_t communicator, int ranks) {
     const Buffer<float> data(kCount, 1.0F);
     const ncclResult_t result =

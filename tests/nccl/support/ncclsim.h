@@ -38,7 +38,8 @@ class NcclsimTest : public RanksTest {
     EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
     EXPECT_TRUE(stream_ends(stream_));
   }
-  // The open sockets of rank 1; 0 in others. The bootstrap root of rank 0 closes its own at an unknown time.
+  // Returns the number of open sockets of rank 1; 0 in other ranks. The bootstrap root of rank 0 closes its
+  // own sockets at an unknown time.
   [[nodiscard]] int sockets() const {
     int count = 0;
     if (rank_ != 1) return 0;

@@ -21,13 +21,13 @@ namespace {
 constexpr int kSocket = 3;
 constexpr std::size_t kMaxText = 1024;
 
-// One rank, as the first process sees it.
+// One rank from the view of the first process.
 struct Rank {
   pid_t pid = -1;
   int socket = -1;
   int output = -1;
-  bool spoke = false;    // it has run the test
-  bool pending = false;  // it has sent its text of this round
+  bool spoke = false;    // the rank has run the test
+  bool pending = false;  // the rank has sent its text of this round
   std::string text;
   int status = 0;
 };
@@ -83,7 +83,7 @@ void read_text(Rank* rank) {
   rank->socket = -1;
 }
 
-// All living ranks have sent: each gets all texts, each text in a field of its own.
+// Answers once all living ranks have sent. Each rank gets all texts, each text in a field of its own.
 void answer(std::vector<Rank>* ranks) {
   std::string all;
   for (Rank& rank : *ranks) {
@@ -98,7 +98,7 @@ void answer(std::vector<Rank>* ranks) {
   }
 }
 
-// Until all ranks have closed their sockets. False: the deadline.
+// Relays texts until all ranks have closed their sockets. Returns false at the deadline.
 bool relay(std::vector<Rank>* ranks) {
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   for (;;) {
@@ -195,7 +195,7 @@ void RanksTest::TearDown() {
 
 std::vector<std::string> RanksTest::exchange(const std::string& text) {
   EXPECT_LE(text.size(), kMaxText);
-  // A text begins with a letter, so that an empty one is not taken for a rank that is gone.
+  // A text begins with a letter, so that an empty text is distinguishable from an ended rank.
   const std::string sent = "t" + text;
   EXPECT_EQ(static_cast<ssize_t>(sent.size()), ::send(kSocket, sent.data(), sent.size(), MSG_NOSIGNAL));
   std::string all(static_cast<std::size_t>(ranks_) * (kMaxText + 1), '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks: each rank is a process, this binary again with the same test. The first process
-// starts them, passes texts between them and looks at how they end.
+// Tests of several ranks. Each rank is a process: this binary with the same test. The first process starts
+// the ranks, passes texts between them and checks how they end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ namespace nccl_test {
 
 struct RankOptions {
   std::set<int> killed;                            // ranks that kill themselves
-  int devices = 1;                                 // that the machine has at least
-  bool one_device = false;                         // all ranks on device 0, of one host
-  std::map<std::string, std::string> environment;  // of all ranks
+  int devices = 1;                                 // the minimum number of devices of the machine
+  bool one_device = false;                         // whether all ranks use device 0 of one host
+  std::map<std::string, std::string> environment;  // the environment of all ranks
 };
 
 constexpr auto kDeadline = std::chrono::seconds(60);
@@ -28,17 +28,17 @@ constexpr auto kDeadline = std::chrono::seconds(60);
 // A fixture whose tests begin with `if (!as_rank(N)) return;`.
 class RanksTest : public testing::Test {
  protected:
-  // In a rank: true, with a context and a stream. In the first process: false, once all ranks have ended; it is
-  // skipped where the machine has too few devices (two ranks can share one).
+  // Returns true in a rank, with a context and a stream. Returns false in the first process, once all ranks
+  // have ended. The test is skipped where the machine has too few devices (two ranks can share a device).
   bool as_rank(int ranks, const RankOptions& options = {});
   void TearDown() override;
 
-  // Gives the others a text and gets theirs, in the order of ranks; that of a rank that is gone is empty. All
-  // ranks that live call it.
+  // Sends a text to the other ranks and returns all texts, in the order of ranks. The text of an ended rank
+  // is empty. All living ranks call this function.
   std::vector<std::string> exchange(const std::string& text = "-");
-  // An id that rank 0 has made.
+  // Returns an id that rank 0 has made.
   ncclUniqueId shared_id();
-  // A communicator of all ranks.
+  // Returns a communicator of all ranks.
   ncclComm_t init();
   [[noreturn]] static void kill_self();
 

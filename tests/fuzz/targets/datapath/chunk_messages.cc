@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's messages as the target takes them, in any order and with any content: what receive_lane.cc does,
-// without its device. Whatever a source sends, chunks lie inside of their regions, blobs inside of their
-// memory, and a manifest is only accepted with the root over the target's memory.
+// The target's handling of a lane's messages, in any order and with any content, as in receive_lane.cc but
+// without its device. For any input, chunks are inside their regions and blobs are inside their memory. A
+// manifest is only accepted with the root over the target's memory.
 #include <array>
 #include <vector>
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kMaxMessages = 40;
 constexpr CUdeviceptr kBase = 1 << 20;
 
-// Never asked: the core hands it on.
+// Returns a device that is never queried; the core only passes it on.
 const Device& no_device() {
   alignas(Device) static std::byte memory[sizeof(Device)];
   return *reinterpret_cast<const Device*>(memory);
@@ -31,7 +31,7 @@ track::Fingerprint fingerprint_of(std::uint64_t region, std::uint64_t chunk) {
   return {region * 1000 + chunk, chunk};
 }
 
-// As target_transfer.cc: only what fits into memory that is really there gets a place.
+// A delegate like target_transfer.cc: only data that fits into existing memory gets a place.
 class Delegate final : public engine::ReceiverDelegate {
  public:
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> bytes) override {
@@ -141,7 +141,8 @@ class Target {
       if (record.chunk == 255) record.chunk = input_.number<std::uint32_t>();
       payload += record.bytes;
     }
-    const auto off = input_.number<std::uint8_t>();  // whether the payload's length is that of the records
+    const auto off = input_.number<std::uint8_t>();  // an offset that makes the payload's length differ from
+                                                     // the length of the records
     if (off % 4 == 1) payload += off;
     if (off % 4 == 2) payload -= std::min<std::size_t>(payload, off);
     const auto head = header(LaneMessage::kChunks, count);
@@ -177,7 +178,7 @@ class Target {
     FUZZ_CHECK(ranges.size() == items.size());
     std::vector<track::Fingerprint> fingerprints;
     for (const auto& item : items) fingerprints.push_back(fingerprint_of(item.region->region.id, item.chunk));
-    // A chunk of the target's memory that is not what arrived.
+    // A chunk of the target's memory may differ from the arrived chunk.
     if (input_.number<std::uint8_t>() % 4 == 1 && !fingerprints.empty()) fingerprints.front().lo ^= 1;
     std::vector<engine::AckRecord> stale;
     core_.scanned(items, fingerprints, stale);
@@ -186,7 +187,7 @@ class Target {
     return input_.number<std::uint8_t>() % 4 == 1 ? ok() : core_.begin_final(round_);
   }
 
-  // In pieces of one size; the length of the whole in the first piece may be false.
+  // Sends a blob in pieces of one size. The total length in the first piece may be wrong.
   Result<void> blob(LaneMessage type, std::span<const std::byte> bytes) {
     const auto shape = input_.number<std::uint8_t>();
     engine::BlobRecord record;

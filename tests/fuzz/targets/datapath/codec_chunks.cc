@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoded chunks: {encoding u8, length of the chunk u16, has a previous version u8, bytes}. Decoding gives
-// exactly the chunk's length or an error that leaves the place as it was; the same bytes taken as a chunk
-// survive being encoded and decoded.
+// exactly the chunk's length, or an error that leaves the destination unchanged. The same bytes taken as a
+// chunk survive encoding and decoding.
 #include <vector>
 
 #include "libckpt/datapath/codec/blocks.h"
@@ -23,7 +23,7 @@ codec::Coder& coder() {
   return *made;
 }
 
-// Something that differs from place to place, and never from run to run.
+// Returns bytes that differ by position, but not from run to run.
 std::vector<std::byte> pattern(std::size_t bytes, std::uint8_t seed) {
   std::vector<std::byte> out(bytes);
   for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 37 + seed);
@@ -42,7 +42,8 @@ void check_decode(Encoding encoding, Bytes encoded, Bytes previous, std::size_t 
   if (decoded[0]) FUZZ_CHECK(out[0] == out[1]);
 }
 
-// Blocks that parse lie inside of the chunk, in order; encoding the same blocks gives exactly the same bytes.
+// Checks that parsed blocks are inside the chunk, in order. Encoding the same blocks must give exactly the
+// same bytes.
 void check_patch(Bytes encoded, std::size_t length) {
   const auto patch = codec::parse_blocks(encoded, length);
   if (!patch) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of lane messages, as UCX delivers them from any peer of the port. What parses has all its
-// records and its text inside of its bytes.
+// Headers of lane messages, as UCX delivers them from any peer of the port. The records and the text of a
+// parsed header are inside its bytes.
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -11,7 +11,7 @@ constexpr engine::SessionIdentity kSession{7, 2, 0};
 
 template <class Record>
 void read_records(std::span<const std::byte> bytes, std::size_t count) {
-  // Reads every byte of every record: AddressSanitizer judges.
+  // The loop reads every byte of every record, so that AddressSanitizer checks the accesses.
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const auto record = engine::record_at<Record>(bytes, i);

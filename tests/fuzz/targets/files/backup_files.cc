@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beginnings of backups, with a header that is the input's or one with its checksum made right. One that is
-// taken has parts that end exactly where the file ends.
+// Beginnings of backups, with the input's header or a header with a corrected checksum. An accepted beginning
+// has parts that end exactly at the end of the file.
 #include "libckpt/store/backup/backup_file.h"
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and final manifests of an image, and the record of its job in a stored one: {kind u8, bytes}. What
-// decodes survives being encoded and decoded again; a plan that matches its own tensors gives every extent a
-// place inside of them.
+// Plans and final manifests of an image, and the record of its job in a stored image: {kind u8, bytes}.
+// Decoded values survive encoding and decoding. A plan that matches its own tensors gives every extent a
+// place inside them.
 #include <map>
 
 #include "libckpt/store/manifest.h"
@@ -50,7 +50,7 @@ void check_manifest(std::span<const std::byte> bytes) {
   static const auto params =
       track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kChunks);
   const track::Fingerprint root{manifest.root_lo, manifest.root_hi};
-  // A host state that is not the manifest's is refused, unless the manifest has none.
+  // A host state that differs from the manifest's is refused, unless the manifest has no host state.
   const image::HostStateSum none{0, track::fingerprint(*params, {})};
   if (image::check_manifest(manifest, root, none)) FUZZ_CHECK(manifest.host_state_bytes == 0);
   FUZZ_CHECK(!image::check_manifest(manifest, {root.lo ^ 1, root.hi}, none));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that an agent finds at home after a restart: {which u8, bytes}: an instance's record, its keeper's
-// status, the name of a folder. Values that are taken are in range and are the same when written again.
+// Files that an agent finds at home after a restart: {which u8, bytes}. They are an instance's record, its
+// keeper's status, and the name of a folder. Accepted values are in range and are the same when written
+// again.
 #include "agent/jobs/job_record.h"
 #include "agent/jobs/keeper_files.h"
 #include "libckpt/protocol/wire/codec.h"
@@ -23,7 +24,8 @@ void check_status(const std::string& text) {
   write_whole_file(scratch_folder() + "/status.json", text);
   const auto status = agent::read_keeper_status(scratch_folder());
   if (!status) return;
-  FUZZ_CHECK(status->wait_status >= -1 && status->wait_status <= 255 << 8);  // -1: only its own parent knows
+  // -1: only the process's own parent knows the status
+  FUZZ_CHECK(status->wait_status >= -1 && status->wait_status <= 255 << 8);
   FUZZ_CHECK(status->exited || status->wait_status == 0);
 }
 

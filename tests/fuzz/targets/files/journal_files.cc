@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Journal files: intact records, forged ones with a right checksum, garbage, torn tails, built after the
-// input's orders. Whatever is in the file, opening it fails cleanly or gives a journal that takes a record
-// and holds it after the next opening; intact records at its beginning are never lost silently.
+// Journal files, built after the input's orders: intact records, forged records with a correct checksum,
+// garbage, torn tails. For any file, opening either fails cleanly or gives a usable journal. A usable journal
+// accepts a record and contains it after the next opening. Intact records at the beginning are never lost
+// silently.
 #include <vector>
 
 #include "libckpt/base/fd.h"
@@ -55,7 +56,7 @@ std::string frame(std::span<const std::byte> body, std::uint32_t index, std::uin
 struct File {
   std::string bytes{kFileMagic};
   std::uint32_t frames = 0;
-  std::vector<std::size_t> intact_ends;  // of the real records at the beginning
+  std::vector<std::size_t> intact_ends;  // the ends of the real records at the beginning
   std::size_t max_records = kMaxOrders;
   bool disturbed = false;
   bool compact = false;
@@ -64,8 +65,8 @@ struct File {
     bytes += frame(migration::encode_record(record_of(choice)), frames++);
     if (!disturbed) intact_ends.push_back(bytes.size());
   }
-  // An intact record in the wrong place, as an old one that survived a rewrite: neither it nor what follows
-  // is the journal's.
+  // Adds an intact record in the wrong place, like an old record that survived a rewrite. Neither this record
+  // nor any later record belongs to the journal.
   void add_misplaced(std::uint8_t choice, std::uint32_t index) {
     if (index == frames) return add_intact(choice);
     max_records = std::min<std::size_t>(max_records, frames);
@@ -104,11 +105,11 @@ void follow_order(Input& input, File& file) {
 
 File file_of(Input& input) {
   File file;
-  const auto cut = input.number<std::uint16_t>();  // a tail that was never written
+  const auto cut = input.number<std::uint16_t>();  // the length of a tail that was never written
   const auto kind = input.number<std::uint8_t>();
   file.compact = kind % 8 == 7;
   if ((kind & 16) != 0) file.bytes = kFileMagic1;
-  if (kind == 1) {  // not even a journal
+  if (kind == 1) {  // a file that is not a journal
     file.bytes.clear();
     file.disturbed = true;
   }
@@ -149,7 +150,7 @@ void check(const File& file) {
   check_holds_what_it_takes(path, expected);
 }
 
-// Else the orders would build files of another format, and nothing would be tested.
+// Checks the format. Otherwise the orders would build files of another format, and nothing would be tested.
 bool check_format() {
   File file;
   for (std::uint8_t i = 0; i < 8; ++i) file.add_intact(i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of journal records. What decodes survives being encoded and decoded again.
+// Bodies of journal records. A decoded record survives encoding and decoding.
 #include "libckpt/protocol/handover/records.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's files as another program may have written them: versions, job records, lists, and whole packs,
-// with right checksums where the input asks for them, so that the code behind them is tested as well. Whatever
-// is in a file, reading it fails cleanly or gives what its users rely on.
+// A checkpoint store's files as another program may have written them: versions, job records, lists, and
+// whole packs. The input selects correct checksums, so that the code behind the checksums is tested as well.
+// For any file, reading fails cleanly or gives values that their users can rely on.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::uint64_t kNumber = 1;
 
-// One file that is there whatever it is called.
+// A file system with one file, which exists under every name.
 class OneFile : public vault::Files {
  public:
   explicit OneFile(Bytes bytes) : bytes_(std::move(bytes)) {}
@@ -98,8 +98,8 @@ void check_job_file(Input& input) {
   if (record) FUZZ_CHECK(record->content_key.size() == vault::kContentKeyBytes);
 }
 
-// Records after the input's orders: intact, of any kind, packing and lengths under a right checksum, or
-// garbage.
+// Adds records after the input's orders: intact records; records of any kind, packing and lengths under a
+// correct checksum; or garbage.
 void add_record(Input& input, Bytes& pack, std::vector<vault::IndexEntry>& index, std::size_t& intact) {
   const auto what = input.number<std::uint8_t>();
   const auto payload = input.bytes(input.number<std::uint16_t>() % 2000);
@@ -160,7 +160,7 @@ void check_pack(Input& input) {
       },
       [](std::uint64_t, const std::string&) {});
   FUZZ_CHECK(walked.has_value());
-  // Garbage between records may swallow some of them only where lengths were forged.
+  // Garbage between records may hide some of them only where lengths were forged.
   if (!disturbed && loaded && loaded->damage.empty()) FUZZ_CHECK(opened >= intact);
 }
 

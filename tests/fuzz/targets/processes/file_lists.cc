@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of a process's open files at the source, as the target takes them: {length of a program u16, the
-// program, the list}. The list survives being encoded again; a malformed one is refused as such; one of the
-// files below is taken if it states what they are, and refused if it states something else. The program is an
-// ELF file of someone's making.
+// Lists of a process's open files at the source, as the target receives them: {length of a program u16, the
+// program, the list}. The list survives encoding; a malformed list is refused as malformed. One of the files
+// below is accepted if the list describes it correctly, and refused otherwise. The program is an arbitrary
+// ELF file.
 #include "agent/host_process/file_list.h"
 
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ FileFact fact_of(FileUse use, const std::string& path) {
   return fact;
 }
 
-// The fact with a path that exists and suits its use; its other fields stay the fuzzer's.
+// Returns the fact with an existing path that suits its use. Its other fields remain the fuzzer's.
 FileFact relocated(FileFact fact) {
   switch (fact.use) {
     case FileUse::kProgram:
@@ -100,10 +100,10 @@ void check_program() {
 }
 
 void check_list(FileList list) {
-  list.bound.clear();  // no ports of this machine are tried here,
+  list.bound.clear();  // ports of this machine are not tried here
   list.connected.clear();
-  list.memory_bytes = 0;  // nor is its memory compared,
-  list.locks.clear();     // nor is a file locked
+  list.memory_bytes = 0;  // memory of this machine is not compared
+  list.locks.clear();     // files are not locked
   const auto with_names = check_files(list);
   FUZZ_CHECK(with_names.has_value() || with_names.error().code() == ErrorCode::kRefused ||
              with_names.error().code() == ErrorCode::kProtocol);
@@ -118,7 +118,7 @@ void check_list(FileList list) {
   bool all_true = true;
   for (FileFact& fact : list.files) {
     fact = relocated(fact);
-    fact.identity = {};  // as an older source's
+    fact.identity = {};  // no identity, as from an older source
     fact.kernels_own = false;
     all_true = all_true && is_true(fact);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as another node sends it: {what its size is said to be beyond what it is i8, zeroes
-// before the rest in units of 256 KiB u8, the rest}. Whatever it is, nothing appears outside the folder; what
-// is taken is in it, is nothing but plain files and one link to the pack itself, and packed again is the
-// same.
+// The image of a process as another node sends it. The input is {claimed size minus real size i8, zeroes
+// before the rest in units of 256 KiB u8, the rest}. For any input, no file appears outside the folder. An
+// accepted image is in the folder and contains only plain files and one link to the pack itself. Packed again
+// it is the same.
 #include "agent/host_process/image_pack.h"
 
 #include <sys/stat.h>
@@ -61,7 +61,7 @@ void check_same_again(const Files& files, const std::string& folder, std::uint64
   const std::string again = empty_folder("again");
   FUZZ_CHECK(unpack_folder(file, bytes, again).has_value());
   const Files other = files_of(again, file);
-  FUZZ_CHECK(other.links > 0 || other.plain == files.plain);  // in another order one may be linked
+  FUZZ_CHECK(other.links > 0 || other.plain == files.plain);  // in another order a file may be linked
   std::filesystem::remove_all(again);
 }
 

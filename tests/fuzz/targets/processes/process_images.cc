@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records in the image of a process: {which u8, text or bytes}. Notes that are taken name a GPU and
-// a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
-// again, are changed once only, and grow by no more than numbers do. What is found of an index of a memory log
-// lies in that log.
+// The records in the image of a process: {which u8, text or bytes}. Accepted notes name a GPU and a log that
+// has a name, and are the same when written again. Changed records of CRIU can be read again, are changed
+// only once, and grow only as far as numbers grow. Places found in an index of a memory log are inside that
+// log.
 #include <algorithm>
 
 #include "agent/gpus/gpu_identity.h"
@@ -17,9 +17,9 @@
 namespace ckpt::fuzz {
 namespace {
 
-// A session and a group of one byte each become those of the longest.
+// A session and a group of one byte each are replaced by numbers of the greatest length.
 constexpr std::size_t kMaxGrowth = 2 * 9;
-// The shortest record that has the fields: its size, three keys and three numbers.
+// The length of the shortest record that has the fields: its size, three keys and three numbers.
 constexpr std::size_t kMinRecord = 4 + 3 * 2;
 
 void check_notes(const std::string& text) {
@@ -68,7 +68,7 @@ void check_files(const std::string& bytes) {
   FUZZ_CHECK(again.has_value() && *again == *changed);
 }
 
-// Both files, the first with its length before it.
+// Checks both files; the length of the first file precedes it.
 void check_pages(const std::string& bytes) {
   Input input(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const std::size_t length = std::min<std::size_t>(input.number<std::uint16_t>(), bytes.size());
@@ -80,7 +80,7 @@ void check_pages(const std::string& bytes) {
     FUZZ_CHECK(range.bytes > 0 && range.address + range.bytes > range.address);
 }
 
-// Places that an index finds lie within the log and cover exactly the range that was asked for.
+// Checks that places found in an index are inside the log and cover exactly the requested range.
 void check_index(const std::string& bytes) {
   Input input(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const auto log_bytes = input.number<std::uint32_t>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets between the agent and the process that loads the driver: {whose u8, bytes}. What passes means
-// exactly these bytes, and all that its user reads is in range.
+// Packets between the agent and the process that loads the driver: {whose u8, bytes}. An accepted packet
+// means exactly these bytes, and all values that its user reads are in range.
 #include "agent/context_helper/messages.h"
 #include "tests/fuzz/fuzz.h"
 

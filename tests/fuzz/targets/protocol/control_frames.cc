@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of the control connections: {type u16, body}. What decodes must survive being encoded and decoded
-// again, and must not have grown on the way: a message cannot be larger than its bytes.
+// Frames of the control connections: {type u16, body}. A decoded message must survive encoding and decoding,
+// and must not have grown. A message cannot be larger than its bytes.
 #include <vector>
 
 #include "libckpt/protocol/wire/commit_messages.h"
@@ -17,7 +17,7 @@ void check_message(Bytes body) {
   const auto decoded = wire::decode<M>(body);
   if (!decoded) return;
   const auto once = wire::encode(*decoded);
-  // May be longer than `body`: what an older version left out is there now.
+  // The encoding may be longer than `body`: fields that an older version left out are now present.
   const auto again = wire::decode<M>(once);
   FUZZ_CHECK(again.has_value());
   FUZZ_CHECK(wire::encode(*again) == once);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages, records and plans of moves of ranks: {which u8, body}. What decodes survives being encoded and decoded again,
-// and what its users rely on holds.
+// Messages, records and plans of moves of ranks: {which u8, body}. A decoded value survives encoding and
+// decoding, and the properties that its users rely on are valid.
 #include <algorithm>
 
 #include "libckpt/protocol/gang/gang_plan.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports to an agent about its GPUs' health: {which u8, bytes}: a packet of gpumigrate-health, which has the
-// driver in it, and the record that the agent finds after a restart, under a right checksum. What is taken is
-// in range and is the same when it is written again.
+// Reports to an agent about its GPUs' health: {which u8, bytes}. A report is a packet of gpumigrate-health,
+// which loads the driver, or the record that the agent finds after a restart, under a correct checksum.
+// Accepted values are in range and are the same when written again.
 #include "agent/gpus/gpu_identity.h"
 #include "agent/health/health_record.h"
 #include "agent/health_helper/messages.h"
@@ -50,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const bool report = input.number<std::uint8_t>() % 2 == 0;
   report ? fuzz::check_report(input.rest()) : fuzz::check_record(input.rest());
-  (void)agent::decode_health(std::as_bytes(std::span(data, size)));  // as it lies on the disk
+  (void)agent::decode_health(std::as_bytes(std::span(data, size)));  // the bytes as they are stored on the
+                                                                     // disk
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another node's requests to a vault. {'m', a message's head} or {'p', a path}: a decoded head survives being
-// encoded and decoded again; a path that is let through stays within the vault, and within the one job.
+// Another node's requests to a checkpoint store: {'m', a message's head} or {'p', a path}. A decoded head
+// survives encoding and decoding. An accepted path stays within the store, and within the one job.
 #include <algorithm>
 #include <filesystem>
 #include <string>

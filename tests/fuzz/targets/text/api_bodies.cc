@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of the coordinator's HTTP API, read as a migration's options are.
+// Bodies of the coordinator's HTTP API, read in the same way as a migration's options.
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "tests/fuzz/fuzz.h"

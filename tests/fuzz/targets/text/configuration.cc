@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration of the daemons: {whose u8, text}. What is accepted keeps what the rest of the daemon relies
-// on.
+// Configuration of the daemons: {whose u8, text}. An accepted configuration has the properties that the rest
+// of the daemon relies on.
 #include "agent/keeper/settings/config.h"
 #include "agent/settings/config.h"
 #include "coordinator/settings/config.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Targets of HTTP requests. Written again with every character escaped, a target that was taken means
-// the same.
+// Targets of HTTP requests. An accepted target, written again with every character escaped, means the same.
 #include "libckpt/net/control/http_target.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -21,7 +20,7 @@ std::string written(const control::HttpTarget& target) {
   std::string text;
   for (const std::string& piece : target.path) text += "/" + escaped(piece);
   if (target.path.empty()) text = "/";
-  // Nothing after the last slash is no segment.
+  // An empty part after the last slash is not a segment.
   if (!target.path.empty() && target.path.back().empty()) text += "/";
   char separator = '?';
   for (const auto& [key, value] : target.query) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's log and the operator's tables: {which u8, text}. Records and lines give bounded, printable
-// events, which decide() takes; a table that is accepted has rows whose words are all in range.
+// events, which decide() accepts. The rows of an accepted table have only words that are in range.
 #include "libckpt/health/decide.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of the context helper against a helper that misbehaves, and the real program without a
-// driver.
+// Tests of the agent's side of the context helper: against a helper that misbehaves, and against the real
+// program without a driver.
 #include "agent/context_helper/context_helper.h"
 
 #include <gtest/gtest.h>

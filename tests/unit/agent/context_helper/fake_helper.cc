@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for gpumigrate-context: FAKE names how it behaves after its orders (see the test). Counts its starts
-// in the file STARTS.
+// Stands in for gpumigrate-context. FAKE names its behavior after its orders (see the test). The program
+// counts its starts in the file STARTS.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -38,7 +38,7 @@ TEST_F(ApiFileTest, OwnersTokenIsRead) {
 }
 
 TEST_F(ApiFileTest, FileThatOthersCanReadIsNotAToken) {
-  ASSERT_EQ(::chmod(path("token").c_str(), 0644), 0);  // as /etc/passwd
+  ASSERT_EQ(::chmod(path("token").c_str(), 0644), 0);  // world-readable, as /etc/passwd
   EXPECT_EQ(token_by_api_file(path("api.json")).error().code(), ErrorCode::kRefused);
 }
 
@@ -46,7 +46,7 @@ TEST_F(ApiFileTest, AnotherOwnersFileIsNotAToken) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   ASSERT_EQ(::chown(path("api.json").c_str(), 65534, 65534), 0);
   const auto refused = token_by_api_file(path("api.json"));
-  ASSERT_FALSE(refused);  // root's own, as /etc/shadow
+  ASSERT_FALSE(refused);  // the token belongs to root, as /etc/shadow does
   EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
   EXPECT_EQ(refused.error().to_string().find("secret"), std::string::npos);
   ASSERT_EQ(::chown(path("token").c_str(), 65534, 65534), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renewal of a node's certificate, ordered by a coordinator that the test plays. The test is the authority.
+// Tests of the renewal of a node's certificate, ordered by a coordinator that the test plays. The test is the
+// authority.
 #include "agent/coordinator_link/certificate_renewal.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +50,7 @@ class CertificateRenewalTest : public LinkedAgent {
     use.certificate = certificate;
     coordinator_->send(use);
   }
-  // Expects success: an inventory with the certificate's end, then the answer.
+  // Expects success: an inventory with the certificate's expiry, then the answer.
   void expect_used(std::uint64_t request, const std::string& certificate) {
     const std::int64_t before = identity_->expires_unix_s();
     send_use(request, certificate);
@@ -139,7 +140,7 @@ TEST_F(CertificateRenewalTest, MissingCertificateFileIsTheAnswerToARequestForAKe
 TEST_F(CertificateRenewalTest, FolderThatCannotBeWrittenIsTheAnswerAndTheFormerIdentityStays) {
   const std::string certificate = certify(ask(1));
   const std::int64_t end = identity_->expires_unix_s();
-  std::filesystem::create_directory(files_.key + ".new");  // the new key's place is taken
+  std::filesystem::create_directory(files_.key + ".new");  // the new key's path is occupied
   send_use(2, certificate);
   const auto reply = coordinator_->take<wire::Reply>("the failure to write");
   EXPECT_FALSE(reply.ok);

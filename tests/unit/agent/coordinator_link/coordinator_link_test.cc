@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection against a coordinator that the test plays on a Unix socket.
+// Tests of the agent's connection against a coordinator that the test plays on a Unix socket.
 #include "agent/coordinator_link/coordinator_link.h"
 
 #include <gmock/gmock.h>
@@ -146,7 +146,7 @@ TEST_F(CoordinatorLinkTest, EachOrderIsCarriedOutAndAnsweredOnce) {
     answered.insert(reply.request_id);
   }
   EXPECT_THAT(answered, ElementsAre(11, 12, 13, 14));
-  expect_answer_to_fence(15);  // a second answer would stand before it
+  expect_answer_to_fence(15);  // a second answer would arrive before this answer
   EXPECT_THAT(commands_.started, ElementsAre(1));
   EXPECT_THAT(commands_.stopped, ElementsAre(2));
   EXPECT_THAT(commands_.forgotten, ElementsAre(3));
@@ -174,7 +174,7 @@ TEST_F(CoordinatorLinkTest, OrderIsAnsweredToTheCoordinatorThatAsksAgainAfterALo
   coordinator_->send(start_of(22, 5));
   await_event(io_, "the agent begins the repeated order", [this] { return commands_.started.size() == 2; });
   commands_.go_on_with_starts();
-  // A coordinator passes over the answer to a request that it does not wait for.
+  // A coordinator skips the answer to a request that it does not wait for.
   auto reply = coordinator_->take<wire::Reply>("the answer to the repeated order");
   if (reply.request_id == 21) reply = coordinator_->take<wire::Reply>("the answer to the repeated order");
   EXPECT_EQ(reply.request_id, 22U);
@@ -234,7 +234,7 @@ TEST_F(CoordinatorLinkTest, FailureWithALongTextIsAnsweredWithItsBeginning) {
   const auto reply = coordinator_->take<wire::Reply>("the refusal with a long text");
   EXPECT_EQ(reply.request_id, 1U);
   EXPECT_GT(reply.message.size(), 1000U);
-  EXPECT_EQ(reply.message.size() % 2, 0U);  // no half of a letter
+  EXPECT_EQ(reply.message.size() % 2, 0U);  // no two-byte character is split
   EXPECT_EQ(reply.message, text.substr(0, reply.message.size()));
 }
 
@@ -276,7 +276,7 @@ TEST_F(CoordinatorLinkTest, LinkThatGoesAwayHangsUpAndDialsNoMore) {
   await_rest(io_, "the link dials");
 }
 
-// The bytes of a frame that the agent must not take.
+// A frame whose bytes the agent must reject.
 struct BadFrame {
   const char* name;
   std::vector<std::byte> (*make)();
@@ -286,7 +286,7 @@ std::vector<std::byte> good_frame() {
   return wire::to_frame(start_of(1, 5), 9).value();
 }
 
-constexpr std::size_t kTypeAt = 6;  // in a frame's header (codec.h)
+constexpr std::size_t kTypeAt = 6;  // the offset of the type in a frame's header (codec.h)
 constexpr std::size_t kLengthAt = 8;
 
 const BadFrame kBadFrames[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of denied certificates, sent by a coordinator that the test plays.
+// Tests of the list of denied certificates, sent by a coordinator that the test plays.
 #include "agent/coordinator_link/denied_certificates.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ class DeniedCertificatesTest : public LinkedAgent {
     list.serials = std::move(serials);
     coordinator_->send(list);
   }
-  // The list that an agent would have that starts now.
+  // Returns the list that an agent would load at a start now.
   [[nodiscard]] std::set<std::string> kept() const {
     tls::DeniedSerials loaded;
     const auto read = DeniedCertificates::load(file_, loaded);
@@ -67,7 +67,8 @@ TEST_F(DeniedCertificatesTest, ListThatIsRepeatedChangesNothing) {
 
 TEST_F(DeniedCertificatesTest, ListThatComesWhileAnotherIsBeingWrittenIsKeptToo) {
   std::promise<void> go_on;
-  asio::post(pool_, [held = go_on.get_future().share()] { held.wait(); });  // the only thread
+  // blocks the only thread of the pool
+  asio::post(pool_, [held = go_on.get_future().share()] { held.wait(); });
   deny({"1"});
   deny({"2"});
   expect_answer_to_fence(1);

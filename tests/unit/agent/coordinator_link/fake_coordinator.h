@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A coordinator that a test plays. It listens on a Unix socket and speaks the frames of
-// libckpt/protocol/wire, without libckpt/net/control's Connection: it can also send what no Connection would.
-// Threads: the loop's. Ownership: closes its sockets with the object. Errors: an exception that names the event
-// that the test waited for, or what came in its place.
+// libckpt/protocol/wire. It does not use libckpt/net/control's Connection, so it can also send what no
+// Connection would send.
+// Threads: the loop's. Ownership: closes its sockets with the object. Errors: an exception that names the
+// event that the test waited for, or what arrived instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ namespace ckpt::agent {
 
 class FakeCoordinator {
  public:
-  // Answers a Hello that has `token`, and refuses others.
+  // Accepts a Hello that has `token`, and refuses other Hellos.
   FakeCoordinator(asio::io_context& io, const std::string& address, const std::string& token)
       : io_(io), room_(std::make_shared<Room>(io, address, token)) {
     control::spawn(io.get_executor(), "accept agents", accept(room_));
@@ -32,7 +33,7 @@ class FakeCoordinator {
   FakeCoordinator(const FakeCoordinator&) = delete;
   FakeCoordinator& operator=(const FakeCoordinator&) = delete;
 
-  // Hangs up on those who dial, before a word is said.
+  // Sets whether new connections are closed before any frame is sent.
   void hang_up_at_once(bool does) { room_->hangs_up = does; }
   [[nodiscard]] int dialled() const { return room_->dialled; }
   [[nodiscard]] int greeted() const { return room_->greeted; }
@@ -63,7 +64,7 @@ class FakeCoordinator {
     if (!room_->agent) throw std::runtime_error("No agent is connected to the test's coordinator");
     write(*room_->agent, bytes);
   }
-  // Returns the next frame that is no ping. It must be an M.
+  // Returns the next frame that is not a ping. The frame must be an M.
   template <class M>
   M take(const std::string& what) {
     await_event(io_, what, [this] { return !room_->heard.empty(); });
@@ -81,7 +82,7 @@ class FakeCoordinator {
     if (room_->agent) room_->agent->close(ignored);
     room_->agent.reset();
   }
-  // Ends: a dial to the address finds nobody afterwards.
+  // Stops listening; later connections to the address are refused.
   void go_away() {
     boost::system::error_code ignored;
     room_->acceptor.close(ignored);
@@ -94,7 +95,7 @@ class FakeCoordinator {
     wire::FrameType type = wire::FrameType::kInvalid;
     std::vector<std::byte> body;
   };
-  // Shared with the coroutines.
+  // State that is shared with the coroutines.
   struct Room {
     Room(asio::io_context& io, const std::string& address, std::string its_token)
         : acceptor(control::listen_at(io.get_executor(), address, false).value()),
@@ -108,11 +109,11 @@ class FakeCoordinator {
     bool hangs_up = false;
     int dialled = 0;
     int greeted = 0;
-    int ended = 0;  // of those that were greeted
+    int ended = 0;  // the number of greeted connections that have ended
   };
 
   static void write(Socket& socket, const std::vector<std::byte>& bytes) {
-    boost::system::error_code ignored;  // an agent that has gone is found by reading
+    boost::system::error_code ignored;  // a closed connection is detected by reading
     asio::write(socket, asio::buffer(bytes), ignored);
   }
   static Task<std::optional<Heard>> read(std::shared_ptr<Socket> socket) {
@@ -139,7 +140,7 @@ class FakeCoordinator {
       control::spawn(room->acceptor.get_executor(), "serve an agent", serve(room, std::move(shared)));
     }
   }
-  // Whether the connection stays.
+  // Returns whether the connection stays open.
   static bool greet(Room& room, Socket& socket, const Heard& heard) {
     EXPECT_EQ(heard.type, wire::FrameType::kHello);
     auto hello = wire::decode<wire::Hello>(heard.body);

@@ -18,7 +18,7 @@
 
 namespace ckpt::agent {
 
-// Keeps its orders, and returns the answers that the test sets.
+// Stores its orders, and returns the answers that the test sets.
 class FakeCommands : public AgentCommands {
  public:
   explicit FakeCommands(asio::any_io_executor executor) : executor_(std::move(executor)) {}
@@ -74,7 +74,7 @@ class FakeCommands : public AgentCommands {
   std::function<std::int64_t()> certificate_end;
   wire::JobId newest_job = 0;
   Result<void> outcome = ok();
-  bool holds_starts = false;  // until go_on_with_starts()
+  bool holds_starts = false;  // whether starts wait until go_on_with_starts()
   wire::LogData log;
   wire::ProcessFacts facts;
   std::vector<wire::JobId> started, stopped, forgotten;
@@ -103,7 +103,7 @@ class LinkedAgent : public ::testing::Test {
     ASSERT_TRUE(write_file_durably(folder_ / name, text, 0600));
   }
   void listen() { coordinator_.emplace(io_, config_.coordinator, "secret"); }
-  // Begins the connection, and takes the agent's hello.
+  // Opens the connection, and takes the agent's hello.
   wire::AgentHello connect() {
     listen();
     link_->start();
@@ -113,7 +113,8 @@ class LinkedAgent : public ::testing::Test {
     coordinator_->await_greetings(connection);
     return coordinator_->take<wire::AgentHello>("the agent's hello");
   }
-  // An order that is carried out at once: what an earlier one had to cause has happened when it is answered.
+  // Sends an order that is carried out at once. Its answer proves that the effects of earlier orders have
+  // happened.
   void expect_answer_to_fence(std::uint64_t request) {
     wire::SetLimits fence;
     fence.request_id = request;

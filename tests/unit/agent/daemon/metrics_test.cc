@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of the reports to the coordinator, and the port that shows them.
+// Tests of the counters of the reports to the coordinator, and of the port that serves them.
 #include "agent/daemon/metrics.h"
 
 #include <gmock/gmock.h>
@@ -72,12 +72,12 @@ TEST_F(AgentMetricsTest, TransfersAreCountedWhileTheyHappen) {
   progress(1, 1000, 500);
   progress(1, 1500, 200);
   progress(2, 70, 30);
-  EXPECT_EQ(coordinator_.messages, 3U);  // all of it went on
+  EXPECT_EQ(coordinator_.messages, 3U);  // all messages were forwarded
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_remaining_bytes{node=\"node-a\"} 230\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_throughput_bytes_per_second{node=\"node-a\"} 200\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_transfers{node=\"node-a\"} 2\n"));
-  progress(1, 10, 5);  // a mover that began again: a counter never falls
+  progress(1, 10, 5);  // a restarted mover: a counter never decreases
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
 }
 
@@ -112,7 +112,7 @@ TEST_F(AgentMetricsTest, AnswersOfCoordinatorAndDriverAreShown) {
   run_until_done(io_, refresh());
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_coordinator_connected{node=\"node-a\"} 0\n"));
   EXPECT_THAT(page(),
-              HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 0\n"));  // there is no libnone.so
+              HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 0\n"));  // libnone.so does not exist
 }
 
 class MetricsServerTest : public AgentMetricsTest {
@@ -133,7 +133,7 @@ TEST_F(MetricsServerTest, ServerKeepsThePortThatTheSystemChose) {
   ASSERT_TRUE(first) << first.error().to_string();
   const std::string address = address_of(*first.value());
   EXPECT_EQ(read_file(folder_ / "metrics.address", 64).value() + "/metrics", address);
-  auto beside = serve("127.0.0.1:0");  // it is taken
+  auto beside = serve("127.0.0.1:0");  // the port of `first` is in use
   ASSERT_TRUE(beside) << beside.error().to_string();
   EXPECT_NE(address_of(*beside.value()), address);
   const std::string second = address_of(*beside.value());

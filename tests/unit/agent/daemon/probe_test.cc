@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's probe of a node, with programs in the mover's place that answer, fail half-way and hang.
+// Tests of the agent's probe of a node. Programs in the mover's place answer, fail half-way and hang.
 #include "agent/daemon/probe.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(Probe, HangingMoverIsEndedAndOtherFactsAreReported) {
   EXPECT_TRUE(facts.contains("criu"));
 }
 
-// A CRIU whose `check` succeeds, and a trial that ends so.
+// Returns the facts with a CRIU whose `check` succeeds, and with a trial that ends as `trial` specifies.
 Json facts_of_trial(const std::string& trial) {
   const FakeMover mover("true");
   const FakeMover criu("case $1 in --version) echo 'Version: 4.2';; esac");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVML of one GPU whose only process takes memory just after its bytes were asked for, `growths_left`
+// An NVML of one GPU. Its only process allocates memory just after its bytes were queried, `growths_left`
 // times.
 #include <cstring>
 

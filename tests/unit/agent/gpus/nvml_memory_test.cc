@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free memory and the processes' bytes while a process takes more.
+// Tests of free memory and of the processes' bytes while a process allocates more.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's topology by a driver's answers, on the software driver's NVML with four devices whose
-// connections a file describes.
+// Tests of the topology that the agent derives from a driver's answers. The software driver's NVML has four
+// devices whose connections a file describes.
 #include "agent/gpus/nvml_topology.h"
 
 #include <gtest/gtest.h>

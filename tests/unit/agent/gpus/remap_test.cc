@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Methods of the driver after a restore, probed on the software driver, which is made to be like several,
-// kept, and found again.
+// Tests of the driver's remap methods after a restore. They are probed on the software driver in several
+// configurations, stored, and found again.
 #include "agent/gpus/remap.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST_F(ChoiceTest, ChoiceIsMadeOnceForADriverAndAGpu) {
 }
 
 TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
-  // A probe that counts its starts, and takes until all have asked.
+  // A probe that counts its starts, and runs until all callers have asked.
   const std::string counted = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";
   std::ofstream(probe) << "#!/bin/sh\necho x >> " << counted << "\n"
@@ -174,7 +174,7 @@ TEST_F(ChoiceTest, ProbeThatFailsRefusesNothing) {
 }
 
 TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefusedAndAskedAgain) {
-  // The first time it can do nothing.
+  // The probe fails the first time.
   const std::string asked = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";
   std::ofstream(probe) << "#!/bin/sh\ncan=true; [ -e " << asked << " ] || can=false; : > " << asked << "\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes of a GPU by programs of this test (shell scripts), and by the real one on the software driver.
+// Tests of GPU probes: with programs of this test (shell scripts), and with the real program on the software
+// driver.
 #include "agent/health/gpu_probes.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +81,7 @@ TEST_F(GpuProbesTest, ProbeWithoutAResultCountsAsNotTried) {
 TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsHungAndKilled) {
   start_script("echo $$ > " + folder_.path() + "/pid; exec sleep 1000", Milliseconds(50));
   EXPECT_EQ(ask().result, GpuProbe::kHung);
-  EXPECT_EQ(ask().result, GpuProbe::kHung);  // whether the first has ended by now or not
+  EXPECT_EQ(ask().result, GpuProbe::kHung);  // whether the first probe has ended by now or not
   pid_t pid = 0;
   std::ifstream(folder_ / "pid") >> pid;
   if (pid > 0) run_until(io_, [&] { return ::kill(pid, 0) != 0; });
@@ -99,7 +100,7 @@ TEST_F(GpuProbesTest, EachGpuHasOneProbeAtATime) {
   EXPECT_EQ(starts, 2);
 }
 
-// The program itself, on the software driver.
+// Tests of the real program on the software driver.
 class RealProbeTest : public GpuProbesTest {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of gpumigrate-health: malformed packets are refused.
+// Tests of the reports of gpumigrate-health: malformed packets are refused.
 #include <gtest/gtest.h>
 
 #include "agent/health_helper/messages.h"

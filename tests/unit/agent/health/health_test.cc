@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's record of its GPUs' health, what it reads of a kernel log, its watchdog over the process that
-// sits in NVML.
+// Tests of the agent's record of its GPUs' health, of its kernel log reader, and of its watchdog over the
+// process that calls NVML.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(Findings, ReportsFitTheirFrames) {
     EXPECT_LE(wire::encode(report).size(), wire::max_body_bytes(wire::HealthReport::kFrame));
     for (const wire::HealthFinding& finding : report.findings) EXPECT_EQ(finding.number, next++);
   }
-  EXPECT_EQ(next, 91U);  // later ones are not durable yet
+  EXPECT_EQ(next, 91U);  // later packets are not durable yet
 }
 
 TEST(Findings, FindingWithoutAnActionIsDroppedFirst) {
@@ -160,11 +160,11 @@ TEST_F(KernelLogTest, MissingFileIsAnError) {
   EXPECT_FALSE(KernelLogReader::create(io_.get_executor(), **files, "/nowhere").has_value());
 }
 
-// A program in the helper's place: a shell script.
+// Tests with a program in the helper's place: a shell script.
 class WatchdogTest : public ::testing::Test {
  protected:
   static constexpr Milliseconds kSoon{50};
-  static constexpr Milliseconds kLate{400};  // no machine is as busy
+  static constexpr Milliseconds kLate{400};  // more than the delay on any busy machine
   void start(const std::string& script, Milliseconds silence) {
     HealthHelperSettings settings;
     settings.program = folder_.path() + "/helper";
@@ -181,8 +181,7 @@ class WatchdogTest : public ::testing::Test {
     helper_ = HealthHelper::create(io_.get_executor(), std::move(settings), std::move(handlers));
     helper_->start();
   }
-  // The agent does nothing until the helper has done `script`, which takes longer than a helper may be
-  // silent.
+  // Blocks the agent until the helper has done `script`, which takes longer than a helper may be silent.
   void hold_up_during(const std::string& script) {
     const std::string fifo = folder_.path() + "/fifo";
     ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU that an address means while cards come, go and are swapped: with lists of this test, and with the
-// software driver's NVML.
+// Tests of which GPU an address means while cards are added, removed and swapped. They use lists of this
+// test, and the software driver's NVML.
 #include "agent/health/known_gpus.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST_F(KnownGpusTest, AnotherCardAtAnAddressTakesItOver) {
   EXPECT_EQ(gpus_.at(kFirst)->uuid, "GPU-new");
   EXPECT_TRUE(gpus_.of_uuid("GPU-old")->replaced);
   EXPECT_THAT(gpus_.follow(inventory({card(0, "GPU-new", "00000000:10:00.0")})).gone,
-              IsEmpty());  // reported once
+              IsEmpty());  // the removed GPU is reported only once
   gpus_.forget_replaced("GPU-old");
   gpus_.forget_replaced("GPU-new");
   EXPECT_EQ(gpus_.of_uuid("GPU-old"), nullptr);
@@ -96,7 +96,7 @@ TEST_F(KnownGpusTest, NeitherASilentDriverNorASilentCardIsACardThatIsGone) {
 
 TEST_F(KnownGpusTest, DriversAddressCountsOnlyWithoutOneOfTheInventory) {
   gpus_.follow(inventory({card(0, "GPU-a", ""), card(1, "GPU-b", "0000:10:00.0")}));
-  EXPECT_FALSE(gpus_.identify(kFirst, "GPU-a"));  // GPU-b is there
+  EXPECT_FALSE(gpus_.identify(kFirst, "GPU-a"));  // GPU-b is present
   EXPECT_FALSE(gpus_.identify(kFirst, "GPU-nobody"));
   EXPECT_TRUE(gpus_.identify(*health::parse_pci("0000:40:00"), "GPU-a"));
   EXPECT_EQ(gpus_.at(*health::parse_pci("0000:40:00"))->uuid, "GPU-a");
@@ -118,7 +118,7 @@ TEST_F(KnownGpusTest, FindingAboutARemovedCardCordonsNothing) {
   EXPECT_THAT(finding.reason, HasSubstr("GPU-old"));
 }
 
-// The software driver, whose card is swapped under a library that stays loaded.
+// Tests with the software driver, whose card is swapped under a library that stays loaded.
 class SwappedCardTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -172,7 +172,7 @@ TEST_F(SwappedCardTest, EventsOfBothChannelsNameThePresentCard) {
   EXPECT_NE(after, before);
   seen_.clear();
   log("NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
-  nvml_says(nvml_watch::Kind::kXid, 79);  // by a library that still means the old card
+  nvml_says(nvml_watch::Kind::kXid, 79);  // a library that still means the old card reports
   log("NVRM: GPU 0000:10:00.0: GPU has fallen off the bus.");
   ASSERT_EQ(seen_.size(), 2U);
   EXPECT_EQ(seen_[0].gpu, after);
@@ -213,9 +213,9 @@ TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
   state(counters);
   ASSERT_EQ(seen_.size(), 1U);
   EXPECT_EQ(seen_[0].uncorrected, 2U);
-  counters.volatile_uncorrected = 0;  // the driver was loaded again
+  counters.volatile_uncorrected = 0;  // the driver was reloaded
   state(counters);
-  counters.aggregate_uncorrected = 50;  // not reported
+  counters.aggregate_uncorrected = 50;  // not reported by the driver
   state(counters, nvml_watch::kVolatileKnown);
   EXPECT_EQ(seen_.size(), 1U);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of compilers' caches: this test's own child has them mapped or open.
+// Tests of the files of compilers' caches. This test's own child has them mapped or open.
 #include "agent/host_process/cache_files/cache_files.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
-// A cache in a folder of the test's own, and a file of it that this process has mapped.
+// A cache in a folder of the test, with a file that this process has mapped.
 class CacheFilesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class CacheFilesTest : public ::testing::Test {
     ASSERT_NE(mapped_, MAP_FAILED);
   }
   void save() { ASSERT_TRUE(save_cache_files(::getpid(), kTriton, images_)); }
-  // As on a node that has never run the program.
+  // Removes the cache, as on a node that has never run the program.
   void remove_cache() { fs::remove_all(folder_ / ".triton"); }
 
   TemporaryFolder folder_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that a test starts, dumps and restores with real CRIU: skipped, saying why, where there is none
-// that works (no root, tools/criu install).
+// Programs that a test starts, dumps and restores with real CRIU. The test is skipped with a reason where no
+// CRIU works (no root, tools/criu install).
 // Threads: one. Ownership: the fixture's processes end with the test.
 #pragma once
 
@@ -47,7 +47,8 @@ inline std::string state_line(int number, const std::string& folder, int offset)
          std::to_string(offset) + " memory good";
 }
 
-// The init, the program and the program's child. CRIU lets go of them with the stop still to be acted on.
+// Expects that the init, the program and the program's child are stopped. CRIU releases them with the stop
+// still pending.
 inline void expect_all_stopped(pid_t init) {
   siginfo_t stopped{};
   EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(init), &stopped, WSTOPPED | WNOWAIT), 0);
@@ -60,7 +61,7 @@ inline void expect_all_stopped(pid_t init) {
   }
 }
 
-// Whether a thread of it is in the kernel's hands until a missing page comes.
+// Checks whether a thread of the process is blocked in the kernel until a missing page arrives.
 inline bool waits_for_memory(pid_t pid) {
   std::error_code gone;
   for (const auto& thread :
@@ -71,7 +72,7 @@ inline bool waits_for_memory(pid_t pid) {
   return false;
 }
 
-// As at the target, where it has its length.
+// Returns the image as at the target, where the file has its length.
 inline UniqueFd arrived_copy(const PackedImage& packed) {
   UniqueFd copy(::memfd_create("arrived", MFD_CLOEXEC));
   for (off_t from = 0; from < static_cast<off_t>(packed.bytes);) {
@@ -127,7 +128,7 @@ class CriuTest : public ::testing::Test {
     options.work = folder_.path();
     return run_until_done(io_, criu_->dump(init, options));
   }
-  // With a script that CRIU runs before its processes may run.
+  // Restores with a script that CRIU runs before its processes may run.
   Result<pid_t> restore_lazily(const std::string& images, const std::string& script) {
     RestoreOptions options;
     options.lazy = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A running program is dumped, packed, unpacked and restored as this process's child while the original stays
-// stopped. Real CRIU: skipped, saying why, where there is none that works (no root, tools/criu install).
+// Tests in which a running program is dumped, packed, unpacked and restored as this process's child while the
+// original stays stopped. They use real CRIU. They are skipped with a reason where no CRIU works (no root,
+// tools/criu install).
 #include "agent/host_process/sockets/sockets.h"
 #include "tests/unit/agent/host_process/criu_fixture.h"
 
@@ -16,8 +17,8 @@ TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
   const MemoryFolder images = make_memory_folder("a");
   const auto dumped = dump(source, images.path());
   ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
-  EXPECT_GT(dumped->bytes, 8u << 20);   // the program's memory,
-  EXPECT_LT(dumped->bytes, 16u << 20);  // and little else
+  EXPECT_GT(dumped->bytes, 8u << 20);   // at least the program's memory,
+  EXPECT_LT(dumped->bytes, 16u << 20);  // and little more than the program's memory
   expect_all_stopped(source);
 
   auto packed = pack_folder(images.path());
@@ -39,7 +40,7 @@ TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
   EXPECT_EQ(wait_for_end(copy), 7 << 8);
   std::erase(started_, copy);
 
-  // And back: the original goes on from where it stood.
+  // The original continues from where it stopped.
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
   kill_source(source);
@@ -60,7 +61,7 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   ASSERT_TRUE(pages.has_value()) << pages.error().to_string();
   EXPECT_GT(pages->eager, 0u);
   EXPECT_LE(pages->eager, 1u << 20);
-  EXPECT_GE(pages->lazy, 8u << 20);  // the program's memory
+  EXPECT_GE(pages->lazy, 8u << 20);  // at least the program's memory
   const auto restored = restore_lazily(images.path(), "");
   ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
   const pid_t copy = *restored;
@@ -117,12 +118,13 @@ TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
 TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // A thread with a signal pending whose signal frame is missing asks for it again and again instead of
-  // waiting, so that no timer interrupts this one.
+  // If the signal frame of a thread with a pending signal is missing, the thread requests it repeatedly
+  // instead of waiting. Without the timer nothing interrupts this thread.
   const pid_t source = start({"untimed"});
   const MemoryFolder images = make_memory_folder("y");
   ASSERT_TRUE(dump(source, images.path()).has_value());
-  // It is stopped once it has the processes, so that none of their pages is brought.
+  // The script stops the server once the server has the processes, so that none of their pages is
+  // transferred.
   const std::string script = folder_ / "stop-server";
   const std::string server_file = lazy_pages_pid_file(images.path());
   std::ofstream(script)
@@ -137,7 +139,7 @@ TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   ASSERT_TRUE(pages_);
   ::kill(pages_->server(), SIGKILL);
   EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kLost);
-  // With zeros in its place it would end, or print another state.
+  // With zeros in place of its pages the program would end, or print another state.
   ASSERT_TRUE(resume_source(copy).has_value());
   const pid_t program = keeper::program_of(copy);
   ::kill(-copy, SIGUSR1);
@@ -181,8 +183,8 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
 }
 
-// As one that has been opened since the program's files were collected: closed in the image, it would be
-// lost.
+// The connection is as if it had been opened after the program's files were collected. If the image contained
+// it as closed, it would be lost.
 TEST_F(CriuTest, UnknownConnectionFailsTheDumpAndStaysOpen) {
   const pid_t source = start({"talking"});
   ASSERT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
@@ -240,7 +242,7 @@ TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenTheProgram) {
     EXPECT_THAT(why_not_trusted(program), HasSubstr("Other users may write"));
     ASSERT_EQ(::chmod(part.c_str(), 0755), 0);
   }
-  ASSERT_EQ(::chmod((folder + "/bin").c_str(), 01777), 0);  // as /tmp
+  ASSERT_EQ(::chmod((folder + "/bin").c_str(), 01777), 0);  // the mode of /tmp
   EXPECT_TRUE(check_trusted_program(program));
   std::filesystem::remove_all(folder);
 }
@@ -291,7 +293,7 @@ TEST_F(CriuTest, ADamagedImageIsNotRestored) {
   const MemoryFolder images = make_memory_folder("d");
   ASSERT_TRUE(dump(source, images.path()).has_value());
   std::filesystem::resize_file(images.path() + "/core-2.img", 100);
-  const pid_t keeper = ::fork();  // whose children are ended
+  const pid_t keeper = ::fork();  // the keeper's children are ended
   if (keeper == 0) ::_exit(restore(images.path()).has_value() ? 1 : 0);
   int status = -1;
   ASSERT_EQ(::waitpid(keeper, &status, 0), keeper);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with a CUDA context that is checkpointed from outside: memory on the GPU, a thread. Prints "ready
-// DEVICE0 DEVICE1" (UUIDs) and, for each SIGUSR1, "state N memory good|damaged"; SIGTERM ends it with code 5.
+// A program with a CUDA context that is checkpointed from outside. It has memory on the GPU and a thread. It
+// prints "ready DEVICE0 DEVICE1" (UUIDs). For each SIGUSR1 it prints "state N memory good|damaged"; SIGTERM
+// ends it with code 5.
 #include <signal.h>
 #include <unistd.h>
 

@@ -16,7 +16,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// A field of bytes, shorter than 128.
+// Returns an encoded field of bytes, shorter than 128.
 std::string field(int number, const std::string& bytes) {
   const int tag = number << 3 | 2;
   std::string out;
@@ -25,8 +25,8 @@ std::string field(int number, const std::string& bytes) {
   return out + static_cast<char>(bytes.size()) + bytes;
 }
 
-// CRIU's files.img with these Unix sockets, and before them a file. The numbers are those of CRIU's
-// images/{fdinfo,sk-unix}.proto: 1 and 2 are the kind and an id, 16 is the socket, 11 its name.
+// Returns CRIU's files.img with these Unix sockets, preceded by a file. The numbers are the fields of CRIU's
+// images/{fdinfo,sk-unix}.proto: 1 and 2 are the kind and an id, 16 is the socket, 11 is its name.
 std::string image_of(const std::vector<std::string>& names) {
   std::string image("\x19\x43\x56\x54\x38\x31\x30\x56", 8);
   put_record(image, std::string("\x08\x01\x10\x01", 4) + field(3, "a file"));
@@ -76,7 +76,7 @@ TEST(DriverListener, MalformedImagesAreErrors) {
 
 TEST(DriverListener, ANameIsTakenWhileASocketIsBoundToIt) {
   const TemporaryFolder folder;
-  // As driver 580.159.04 names it, with a zero at the end.
+  // Driver 580.159.04 uses this name, with a zero at the end.
   const std::string name = "cuda-uvmfd-0-" + std::to_string(::getpid()) + std::string(1, '\0');
   const std::string image = image_of({abstract_name(name)});
   std::ofstream(folder / "files.img", std::ios::binary) << image;

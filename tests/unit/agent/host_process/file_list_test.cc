@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of files that a process needs of its node, and of files that forbid a move: a child has them open.
+// Tests of the lists of files that a process needs on its node, and of files that prevent a move. A child has
+// the files open.
 #include "agent/host_process/file_list.h"
 
 #include "agent/host_process/criu.h"
@@ -145,7 +146,7 @@ TEST(FileList, DeletedFilesTravelUpToALimit) {
     ::close(fd);
   };
   const auto most = static_cast<off_t>(kMaxUnlinkedBytes);
-  EXPECT_EQ(why_not([&] { make(most); }), "");  // it travels
+  EXPECT_EQ(why_not([&] { make(most); }), "");  // the file moves with the process
   EXPECT_EQ(why_not([&] { map(most); }), "");
   EXPECT_NE(
       why_not([&] { make(most + 1); }).find(path + " (1073741825 bytes) was deleted and is still opened"),
@@ -192,11 +193,11 @@ TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
   socklen_t size = sizeof address;
   ASSERT_EQ(::getsockname(holder.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   list.bound[0].address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  EXPECT_TRUE(check_files(list).has_value());  // the program itself has it
+  EXPECT_TRUE(check_files(list).has_value());  // the program itself holds the address
   list.network = "elsewhere";
   EXPECT_NE(check_files(list).error().message().find(list.bound[0].address + " cannot be bound"),
             std::string::npos);
-  list.bound[0].address = "192.0.2.1:0";  // no machine has it (RFC 5737)
+  list.bound[0].address = "192.0.2.1:0";  // an address that no machine has (RFC 5737)
   EXPECT_FALSE(check_files(list).has_value());
   list.bound[0].address = "127.0.0.1:0";
   EXPECT_TRUE(check_files(list).has_value());
@@ -238,7 +239,7 @@ TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
             "");
 }
 
-// Listens at a port of its own, and has a client there that was not accepted.
+// Listens on a port of its own, and connects a client that is not accepted.
 int connected_listener() {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -304,8 +305,8 @@ TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
   UniqueFd theirs(ends[1]);
   const int high = ::fcntl(theirs.get(), F_DUPFD, 200);
   const UniqueFd kept(high);
-  // The child closes all beyond 3 before it prepares: the socket comes to it as descriptor 3's neighbour
-  // through a copy.
+  // The child closes all descriptors above 3 before it prepares. The socket therefore reaches the child as a
+  // copy next to descriptor 3.
   const pid_t child = ::fork();
   if (child == 0) {
     const int null = ::open("/dev/null", O_RDWR);
@@ -395,7 +396,7 @@ TEST(FileList, PipeToAProcessOutsideIsNamedWithIt) {
   ::close(ends[1]);
 }
 
-// As after `process.stdin.close()` of Python's subprocess.
+// The state is as after `process.stdin.close()` of Python's subprocess.
 TEST(FileList, PipeWhoseOtherEndIsClosedTravels) {
   for (const int closed : {0, 1}) {
     EXPECT_EQ(why_not([closed] {
@@ -408,7 +409,7 @@ TEST(FileList, PipeWhoseOtherEndIsClosedTravels) {
   }
 }
 
-// As a program's child that has ended and that it has not waited for yet.
+// A child of a program may have ended before the program has waited for it.
 TEST(FileList, ProcessThatHasEndedIsNoObstacle) {
   EXPECT_EQ(why_not([] {
               const pid_t child = ::fork();
@@ -419,7 +420,7 @@ TEST(FileList, ProcessThatHasEndedIsNoObstacle) {
             "");
 }
 
-// A program that starts others all the time opens ends between two looks at its processes.
+// A program that starts other programs all the time opens pipe ends between two scans of its processes.
 TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
   const Child child([] {
     int ends[2];
@@ -433,7 +434,7 @@ TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
   EXPECT_THAT(*opened.to_outside(child.pid()), testing::IsEmpty());
   TreePipes closed;
   closed.note(pipe.st_ino, child.pid(), 77, O_RDONLY);
-  closed.note(pipe.st_ino + 1, child.pid(), 4, O_RDONLY);  // its number is another pipe's by now
+  closed.note(pipe.st_ino + 1, child.pid(), 4, O_RDONLY);  // the pipe's number belongs to another pipe by now
   EXPECT_THAT(*closed.to_outside(child.pid()), testing::IsEmpty());
   EXPECT_EQ(TreePipes().to_outside(child.pid())->size(), 0U);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as one file: what goes in comes out, and what another node may have made of it is
-// refused.
+// Tests of a process image as one file. Packing and unpacking preserves the content, and a malformed image
+// from another node is refused.
 #include "agent/host_process/image_pack.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::string read(const std::string& path) {
 
 class ImagePackTest : public ::testing::Test {
  protected:
-  // A pack of two files, as bytes to be changed.
+  // Returns a pack of two files as bytes that a test can change.
   std::string packed_bytes() {
     write(from_ / "core-1.img", "first");
     write(from_ / "pages-1.img", std::string(100000, 'p'));
@@ -47,10 +47,10 @@ class ImagePackTest : public ::testing::Test {
   }
   ErrorCode unpack(const std::string& bytes) { return unpack(bytes, bytes.size()); }
 
-  // From the end of a pack of two files.
+  // Offsets from the end of a pack of two files.
   static constexpr std::size_t kCount = 4;
   static constexpr std::size_t kMagic = 16;
-  static constexpr std::size_t kSecond = 80;  // bytes of the second file
+  static constexpr std::size_t kSecond = 80;  // offset of the bytes of the second file
   static constexpr std::size_t kSecondName = 72;
   static constexpr std::size_t kFirst = 144;
   static constexpr std::size_t kFirstName = 136;
@@ -68,12 +68,12 @@ TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
   ASSERT_TRUE(unpack_folder(packed->file.get(), packed->bytes, to.path()).has_value());
   EXPECT_EQ(read(to / "core-1.img"), "first");
   EXPECT_EQ(read(to / "empty.img"), "");
-  // The first file may be the pack itself.
+  // pages-1.img may be the pack itself, which is longer than the pages.
   EXPECT_EQ(read(to / "pages-1.img").substr(0, pages.size()), pages);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(to.path()), {}), 3);
 }
 
-// Pages that CRIU writes through the link are copied on neither side.
+// Pages that CRIU writes through the link are not copied, neither at the source nor at the target.
 TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
   auto pages = place_pages(from_.path(), 1);
   ASSERT_TRUE(pages.has_value());
@@ -150,7 +150,8 @@ TEST_F(ImagePackTest, NamesThatLeadElsewhereAreRefused) {
   for (const char* name : {"", ".", "..", "../x", "/etc/x", "a/b", ".hidden", "a b"})
     EXPECT_EQ(unpack(named(name)), ErrorCode::kCorrupt) << name;
   EXPECT_EQ(unpack(named(std::string(56, 'n'))), ErrorCode::kCorrupt);
-  // The folder is listed in no order: whichever name the second has, the first takes it, too.
+  // The folder is listed in no fixed order. Whichever name the second file has, the first file gets the same
+  // name.
   const std::string second = bytes.substr(bytes.size() - kSecondName, 56);
   EXPECT_EQ(unpack(named(second)), ErrorCode::kCorrupt);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with a CUDA context: its context is checkpointed and restored by the context helper, on another
-// GPU of the same process, and, with CRIU, in a copy of the process while the original stays stopped.
+// Tests of a program with a CUDA context. The context helper checkpoints and restores the context on another
+// GPU of the same process. With CRIU, it does so in a copy of the process while the original stays stopped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -54,7 +54,7 @@ class MovedContextTest : public ::testing::Test {
   T run(Task<T> task) {
     return run_until_done(io_, std::move(task));
   }
-  // The init; `pair` is from the first GPU to the second.
+  // Starts the program and returns its init; `pair` is from the first GPU to the second.
   pid_t start_program_on_gpu(context::GpuPair& pair) {
     // In a PID namespace of its own the driver needs the shim.
     auto init = start_program({"/usr/bin/env", std::string("LD_PRELOAD=") + SHIM_LIBRARY, CUDA_PROGRAM},
@@ -94,7 +94,7 @@ TEST_F(MovedContextTest, ContextMovesToAnotherGpuOfTheSameProcess) {
   EXPECT_EQ(ask(init, old_log(), 1), "state 1 memory good");
   EXPECT_EQ(state_of(program), "running");
   EXPECT_EQ(run(helper_->checkpoint(program, kLong)).error().code(),
-            ErrorCode::kRefused);  // not locked
+            ErrorCode::kRefused);  // the context is not locked
   expect_done(run(helper_->lock(program, kLong)));
   EXPECT_EQ(state_of(program), "locked");
   expect_done(run(helper_->checkpoint(program, kLong)));
@@ -125,7 +125,7 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   DumpOptions to;
   to.images = images->path();
   to.work = folder_.path();
-  // As before a move: with its context it already has nothing that stands in the way.
+  // The state is as before a move: the process with its context already has no obstacle.
   FileRules rules;
   rules.own_log = old_log();
   rules.driver_files = {"/secretmem", std::string("locks:") + std::getenv("CUDASIM_DIR") + "/"};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that is moved while it runs: memory, threads, a timer, signals, an open file, a working
-// directory, a child. It checks itself and prints the result:
+// A program that is moved while it runs. It has memory, threads, a timer, signals, an open file, a working
+// directory and a child. It checks itself and prints the result:
 //   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer
 //   have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
-// argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
-// port of 127.0.0.1, or "talking": with a TCP connection to itself, or "untimed": without the timer, or
-// "memories": with mappings of many kinds, or "aligned": with a thread whose stack pointer is at the begin of
-// a page.
+// argv[1] is one of: "plain"; "connected PATH": with a connection to the Unix socket PATH; "listening": on a
+// TCP port of 127.0.0.1; "talking": with a TCP connection to itself; "untimed": without the timer;
+// "memories": with mappings of many kinds; "aligned": with a thread whose stack pointer is at the start of a
+// page.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -51,7 +51,7 @@ void go_on(std::atomic<std::uint64_t>& step) {
   }
 }
 
-// Waits without an end, with its stack pointer at the begin of a page.
+// Waits forever, with its stack pointer at the start of a page.
 [[noreturn]] void wait_at_page_begin(std::atomic<bool>& waits) {
   waits = true;
   for (;;) {
@@ -69,7 +69,7 @@ void start_aligned_thread() {
   while (!waits) ::usleep(100);
 }
 
-// Waits until everything that should run has run since now.
+// Waits until every thread and the timer have run since the call.
 void see_all_running(bool timed) {
   std::vector<std::uint64_t> before;
   for (const auto& step : steps) before.push_back(step.load());
@@ -114,7 +114,8 @@ pid_t start_child() {
   for (;;) ::pause();
 }
 
-// Private memory of 2 MiB as programs have it: in part, locked, without rights, read only, with guards.
+// Maps private memory of 2 MiB in the ways that programs use: partial, locked, without access rights, read
+// only, with guards.
 void map_memories() {
   constexpr std::size_t kBytes = std::size_t{2} << 20;
   constexpr std::size_t kPage = 4096;

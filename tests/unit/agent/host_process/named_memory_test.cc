@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and semaphores in /dev/shm: this test's own child has them.
+// Tests of memory and semaphores in /dev/shm, which this test's own child has.
 #include "agent/host_process/named_memory/named_memory.h"
 
 #include <fcntl.h>
@@ -79,7 +79,7 @@ class NamedMemoryTest : public testing::Test {
   [[nodiscard]] std::string images() const { return folder_->path(); }
   [[nodiscard]] std::string link() const { return "link_remap." + memory_; }
 
-  // Both are mapped, and closed.
+  // Creates a shared memory object and a semaphore; both are mapped, and their descriptors are closed.
   [[nodiscard]] bool share() const {
     const int file = ::shm_open(("/" + memory_).c_str(), O_RDWR | O_CREAT | O_EXCL, 0640);
     if (file < 0 || ::ftruncate(file, kBytes) != 0) return false;
@@ -89,12 +89,13 @@ class NamedMemoryTest : public testing::Test {
     ::close(file);
     return ::sem_open(("/" + memory_).c_str(), O_CREAT | O_EXCL, 0600, 3) != SEM_FAILED;
   }
-  // As CRIU does of a semaphore's file; its image.
+  // Links the semaphore's file as CRIU does, and writes its image.
   void dump() const {
     ASSERT_EQ(::link(("/dev/shm/" + semaphore()).c_str(), ("/dev/shm/" + link()).c_str()), 0);
     std::ofstream(images() + "/files.img") << files_image(link());
   }
-  // images/{fdinfo,regfile}.proto: 1 and 2 are the kind and an id, 3 a regular file, 6 its name.
+  // Returns a files.img. The numbers are the fields of images/{fdinfo,regfile}.proto: 1 and 2 are the kind
+  // and an id, 3 is a regular file, 6 is its name.
   static std::string files_image(const std::string& name) {
     const std::string path = "/dev/shm/" + name;
     std::string file = std::string("\x08\x01\x32", 3) + static_cast<char>(path.size()) + path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unix sockets with a path, and their folders: this process has them.
+// Tests of Unix sockets with a path, and of their folders. This process has them.
 #include "agent/host_process/sockets/named_sockets.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class NamedSocketsTest : public testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(place_);
-    ASSERT_EQ(::chmod(place_.c_str(), 01777), 0);  // as /tmp is
+    ASSERT_EQ(::chmod(place_.c_str(), 01777), 0);  // the mode of /tmp
     ASSERT_EQ(::mkdir(own_.c_str(), 0750), 0);
     bind();
   }
@@ -34,7 +34,7 @@ class NamedSocketsTest : public testing::Test {
     path_.copy(address.sun_path, sizeof address.sun_path - 1);
     ASSERT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
-  // The named sockets and folders of this process, reduced to this test's socket.
+  // Returns the named sockets and folders of this process, reduced to this test's socket.
   [[nodiscard]] NamedSockets found() const {
     auto all = named_sockets_of(::getpid());
     EXPECT_TRUE(all.has_value());

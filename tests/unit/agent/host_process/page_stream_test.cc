@@ -22,7 +22,7 @@ std::string content_of(int file, std::uint64_t bytes) {
   return text;
 }
 
-// As CRIU opens its images.
+// Opens the file as CRIU opens its images.
 UniqueFd open_as_criu(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
 }
@@ -35,7 +35,7 @@ std::string text_of(std::uint64_t bytes) {
 
 class PageStreamTest : public ::testing::Test {
  protected:
-  // Writes to EPIPE must not end the test.
+  // A write that fails with EPIPE must not end the test.
   void SetUp() override { before_ = std::signal(SIGPIPE, SIG_IGN); }
   void TearDown() override { std::signal(SIGPIPE, before_); }
   TemporaryFolder folder_;
@@ -87,7 +87,7 @@ TEST_F(PageStreamTest, PagesBeyondTheLimitFailAndReleaseTheWriter) {
   EXPECT_EQ(placed.error().code(), ErrorCode::kOutOfMemory);
 }
 
-// An agent that ends does not wait for a CRIU that hangs.
+// An agent that exits does not wait for a CRIU that hangs.
 TEST_F(PageStreamTest, DestroyedStreamDoesNotWaitForItsWriter) {
   auto stream = *PageStream::create(kMiB, 0);
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));

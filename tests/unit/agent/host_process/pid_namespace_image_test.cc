@@ -23,7 +23,7 @@ std::string to_hex(const std::string& bytes) {
   return text;
 }
 
-// As CRIU 4.1.1 wrote them of process 22219 with thread 22224, of session 31010 and group 21972.
+// The images as CRIU 4.1.1 wrote them, of process 22219 with thread 22224, of session 31010 and group 21972.
 const std::string kTree =
     "1943565430302750"
     "16000000"
@@ -55,7 +55,7 @@ TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
   auto changed = with_other_namespace(from_hex(kInventory));
   ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
   EXPECT_EQ(changed->pid_namespace_id, 1u);
-  // Four bytes more. What only CRIU knows stands behind the known fields, unchanged.
+  // The image grows by four bytes. Fields that only CRIU knows follow the known fields, unchanged.
   EXPECT_EQ(to_hex(changed->bytes),
             "16313158"
             "54000000"
@@ -66,7 +66,7 @@ TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
 }
 
 TEST(PidNamespaceImage, UnknownFieldsOfEveryKindAreKept) {
-  // Fields 7, 8, 9, 10 and 16: a number, eight bytes, a string, a group, four bytes; 7 stands there twice.
+  // Fields 7, 8, 9, 10 and 16: a number, eight bytes, a string, a group, four bytes; field 7 occurs twice.
   const std::string unknown =
       "3801"
       "410102030405060708"

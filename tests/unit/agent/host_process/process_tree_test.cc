@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees of processes: of a job whose children come and go while it is looked at, and those whose session is
-// led from outside a PID namespace (this test's own grandchild in a new one).
+// Tests of process trees. One is the tree of a job whose children start and end during the scan. In others
+// the session is led from outside a PID namespace (this test's own grandchild in a new namespace).
 #include "agent/host_process/processes/process_tree.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 enum Exit { kMayMove = 0, kRefusedIt = 1, kNoNamespace = 2 };
 
-// In the namespace: a process that leads no session of its own, or, with `own_session`, one that does.
+// Scans a process from inside the namespace. The process leads a session of its own only with `own_session`.
 Exit look_from_inside(bool own_session) {
   int ends[2];
   if (::pipe(ends) != 0) return kNoNamespace;
@@ -52,7 +52,7 @@ int look_in_new_namespace(bool own_session) {
   return exit_of(outer);
 }
 
-// A process that has children all the time, none of them for long.
+// Tests with a process that starts short-lived children all the time.
 class ChildrenThatComeAndGo : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -95,7 +95,7 @@ TEST_F(ChildrenThatComeAndGo, AnEndedRootIsAnError) {
   const auto checked = check_credentials(root_, ::getuid(), ::getgid());
   EXPECT_TRUE(!estimate && estimate.error().code() == ErrorCode::kNotFound);
   EXPECT_TRUE(!checked && checked.error().code() == ErrorCode::kNotFound);
-  root_ = ::fork();  // for TearDown
+  root_ = ::fork();  // TearDown ends this process
   if (root_ == 0) ::_exit(0);
 }
 
@@ -106,7 +106,7 @@ TEST(Sessions, SessionLedFromOutsideThePidNamespaceIsRefused) {
   EXPECT_EQ(look_in_new_namespace(true), kMayMove);
 }
 
-// Its own id there is 2: the second process of the namespace.
+// The process's own id in the namespace is 2: it is the second process of the namespace.
 TEST(ProcessTree, ProcessesThatTheProgramStoppedItselfStayStopped) {
   const SmallJob job([] { return SmallJob::fork_and([] { return true; }); });
   ASSERT_TRUE(job.is_there());

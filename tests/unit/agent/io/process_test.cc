@@ -17,7 +17,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr int kTracerLimitMs = 20'000;  // it lets go by itself then
+constexpr int kTracerLimitMs = 20'000;  // the tracer detaches automatically after this time
 
 // Another process that traces `pid` until it is told to end.
 class Tracer {
@@ -74,7 +74,8 @@ TEST(ChildProcess, EndIsReportedWithItsStatus) {
   EXPECT_FALSE((*child)->running());
 }
 
-// A process that has ended belongs to its tracer first: waiting for it would make the agent deaf until then.
+// An ended process first belongs to its tracer. Waiting for the process would block the agent until the
+// tracer detaches.
 TEST(ChildProcess, TracerOfAnEndedChildDoesNotStopTheLoop) {
   asio::io_context io(1);
   std::optional<int> status;
@@ -85,7 +86,7 @@ TEST(ChildProcess, TracerOfAnEndedChildDoesNotStopTheLoop) {
   (*child)->signal(SIGKILL);
   asio::posix::stream_descriptor ended(io, static_cast<int>(::syscall(SYS_pidfd_open, (*child)->pid(), 0)));
   bool ended_before_let_go = true;
-  // Behind the handler of the child's own descriptor, which was readable at the same time.
+  // The code runs after the handler of the child's own descriptor, which was readable at the same time.
   ended.async_wait(asio::posix::stream_descriptor::wait_read, [&](boost::system::error_code) {
     asio::post(io, [&] {
       ended_before_let_go = status.has_value();

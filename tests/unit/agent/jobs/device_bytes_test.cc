@@ -15,7 +15,7 @@ InventorySnapshot counted(std::int32_t pid, std::uint64_t bytes) {
 wire::JobInstance holding(std::uint64_t state_bytes) {
   wire::JobInstance instance;
   wire::RankState& rank = instance.ranks.emplace_back();
-  rank.pid = 6;  // which has started the one that uses the GPU
+  rank.pid = 6;  // process 6 has started the process that uses the GPU
   rank.state_bytes = state_bytes;
   return instance;
 }
@@ -33,16 +33,16 @@ TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
   wire::JobInstance now = holding(100);
   count_device_bytes(counted(7, 30), {7}, then.ranks, now);
   EXPECT_EQ(now.ranks[0].device_bytes, 30U);
-  count_device_bytes(counted(8, 500), {7}, then.ranks, now);  // a driver that does not count it
+  count_device_bytes(counted(8, 500), {7}, then.ranks, now);  // a driver that does not count the process
   EXPECT_EQ(now.ranks[0].device_bytes, 20U);
-  count_device_bytes(counted(8, 500), {7}, {}, now);  // it had not been started
+  count_device_bytes(counted(8, 500), {7}, {}, now);  // the rank had not been started
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
 }
 
 TEST(DeviceBytes, EachProcessOfTheJobCounts) {
   InventorySnapshot snapshot = counted(7, 130);
   snapshot.gpus[0].processes.emplace_back(9, 40);
-  snapshot.gpus[0].processes.emplace_back(11, 1000);  // another job's
+  snapshot.gpus[0].processes.emplace_back(11, 1000);  // a process of another job
   wire::JobInstance instance = holding(100);
   add_device_bytes(snapshot, {7, 9}, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 170U);
@@ -55,7 +55,7 @@ TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
   EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
 }
 
-// A job that takes memory while the driver is asked: so many times, one byte each.
+// A job that allocates memory while the driver is queried: `times` times, one byte each.
 struct BusyNode : MemorySources {
   explicit BusyNode(int times) : takes(times) {}
   Task<> describe_jobs(bool /*again*/) override {
@@ -84,7 +84,7 @@ struct BusyNode : MemorySources {
   int asks = 0;
   std::uint64_t held = 10;
   std::uint64_t reported = 0;
-  std::uint64_t missing = 0;  // in the driver's last answer
+  std::uint64_t missing = 0;  // the bytes that are missing in the driver's last answer
 };
 
 TEST(DeviceBytes, DriverIsAskedAgainWhileAJobTakesMemory) {

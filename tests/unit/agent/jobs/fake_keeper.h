@@ -17,11 +17,11 @@
 
 namespace ckpt::agent {
 
-// A keeper on a thread of its own: answers Attach with `status`, then sends the messages that the test
+// A keeper on a thread of its own. It answers Attach with `status`, then sends the messages that the test
 // orders.
 class FakeKeeper {
  public:
-  // `silent`: it listens and does nothing until answer_now().
+  // Starts the keeper. With `silent`, it listens and does nothing until answer_now().
   FakeKeeper(
       const std::string& folder, local::Phase phase, std::function<void()> on_kill = [] {},
       bool silent = false)
@@ -34,12 +34,12 @@ class FakeKeeper {
   }
   ~FakeKeeper() { thread_.join(); }
   void answer_now() { go_on_.set_value(); }
-  // Before an agent attaches: its rank was resumed then, as that incarnation.
+  // The time of the rank's resume, before an agent attaches, and the incarnation it resumed as.
   std::atomic<Nanos> resumed_ns = 0;
   std::atomic<std::uint64_t> resumed_as = 0;
   std::atomic<std::uint32_t> session_pid = 0;
   std::atomic<std::uint64_t> state_bytes = 12345;
-  // Before the answer to each Describe, on the keeper's thread; set before an agent attaches.
+  // Runs before the answer to each Describe, on the keeper's thread. Set it before an agent attaches.
   std::function<void()> on_describe = [] {};
 
  private:

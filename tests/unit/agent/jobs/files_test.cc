@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders and files of job instances, and the library of the GPUs.
+// Tests of the folders and files of job instances, and of the GPUs' library.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -39,7 +39,7 @@ TEST(ImageNotes, NotesAreWrittenIntoTheFolder) {
   EXPECT_EQ(*read, notes("/log"));
 }
 
-// The log becomes an argument of CRIU's command line.
+// The name of the log becomes an argument of CRIU's command line.
 TEST(ImageNotes, ALogWithoutANameIsRefused) {
   EXPECT_TRUE(parse_image_notes(text(kGpu, "/a")).has_value());
   for (const char* log : {"/", "//", "a", "./a", R"(/a\u0000b)"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keepers are played by the test; the driver is fake_nvml.cc, whose process 1 takes 10 bytes at each query
-// that it is told to.
+// Tests of jobs' memory. The test plays the keepers. The driver is fake_nvml.cc, whose process 1 allocates 10
+// bytes at each query for which it is ordered to.
 #include "agent/jobs/job_memory.h"
 
 #include <dlfcn.h>
@@ -64,7 +64,7 @@ class JobMemoryTest : public NodeOfJobs {
   std::optional<JobMemory> memory_;
 };
 
-// The keeper's own child, an init, holds none of it.
+// The keeper's own child, an init, holds no GPU memory.
 TEST_F(JobMemoryTest, ProcessThatUsesTheGpuIsCounted) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   keeper.session_pid = kCountedProcess;

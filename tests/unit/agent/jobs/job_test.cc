@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances that an agent finds at its start, with a keeper played by the test.
+// Tests of instances that an agent finds at its start, with a keeper that the test plays.
 #include "agent/jobs/job.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   const auto job = table.running_as(1, 1);
   ASSERT_TRUE(job);
-  std::promise<void> disk;  // that takes its time
+  std::promise<void> disk;  // stands in for a slow disk
   asio::post(records_, [wait = disk.get_future().share()] { wait.wait(); });
   std::optional<Result<void>> written;
   const auto write = [](std::shared_ptr<Job> of, std::optional<Result<void>>* out) -> Task<> {
@@ -182,7 +182,7 @@ TEST_F(JobTest, InstanceThatWasNeverStartedIsGoneAfterARestartOfTheAgent) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-// A process that keeper.pid of `folder` names as the keeper; it sends nothing.
+// A process that keeper.pid of `folder` names as the keeper. It sends nothing.
 class MuteProcess {
  public:
   explicit MuteProcess(const std::string& folder) : pid_(::fork()) {
@@ -335,14 +335,15 @@ TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
   const std::string folder = leave_instance(1, 1);
   JobRecordWriter writer(folder);
   ASSERT_TRUE(writer.remove_folder());
-  std::filesystem::create_directories(folder);  // a successor's
+  std::filesystem::create_directories(folder);  // the folder of a successor
   EXPECT_TRUE(writer.write(new_record(), 1));
   EXPECT_FALSE(read_job_record(folder));
   EXPECT_TRUE(writer.remove_folder());
   EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
-// A coordinator that receives a paused instance with a later incarnation than it knows takes it for the job.
+// If a coordinator receives a paused instance with a later incarnation than it knows, it takes that instance
+// for the job.
 TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   for (const bool ran : {false, true}) {
     JobRecord record = new_record();
@@ -372,8 +373,8 @@ TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   }
 }
 
-// The standby of a migration that was given up may still be ending while the next migration starts its own as
-// the same incarnation.
+// The standby of an abandoned migration may still be ending while the next migration starts its own standby
+// as the same incarnation.
 TEST_F(JobTest, StandbysOfTwoMigrationsAreSeparate) {
   for (const wire::MigrationId migration : {9u, 10u}) {
     JobRecord record = new_record();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's requests to a keeper that is a packet link of this test: it answers everything with Done.
+// Tests of the agent's requests to a keeper. The keeper is a packet link of this test and answers every
+// request with Done.
 #include "agent/jobs/keeper_link.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +56,7 @@ class KeeperLinkTest : public ::testing::Test {
   std::shared_ptr<KeeperLink> link_;
   std::shared_ptr<PacketLink> keeper_;
   std::vector<std::uint64_t> withdrawn_;
-  std::vector<std::uint64_t> numbers_;  // of the requests
+  std::vector<std::uint64_t> numbers_;  // the numbers of the requests
   int heard_ = 0;
 };
 
@@ -67,11 +68,12 @@ TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
   EXPECT_THAT(deposited.error().to_string(), HasSubstr("Deposit"));
   EXPECT_THAT(deposited.error().to_string(), HasSubstr("send it in several"));
   EXPECT_EQ(heard_, 0);
-  // The link is none the worse for it.
+  // The link still works afterwards.
   EXPECT_TRUE(run_until_done(io_, link_->withdraw(1)));
 }
 
-// A rank may answer a request of an agent that has been restarted since: not the next agent's of that number.
+// A rank may answer a request of an agent that has been restarted since. The answer must not match a request
+// of the next agent.
 TEST_F(KeeperLinkTest, RequestsHaveNumbersThatNoEarlierAgentHasUsed) {
   ASSERT_TRUE(run_until_done(io_, link_->withdraw(1)));
   ASSERT_TRUE(run_until_done(io_, link_->withdraw(2)));

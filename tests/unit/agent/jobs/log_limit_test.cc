@@ -27,7 +27,7 @@ class LogLimitTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Lines of 100 bytes, as a program appends them.
+  // Writes lines of 100 bytes, as a program appends them.
   void write_lines(std::uint64_t count) {
     std::ofstream log(path_, std::ios::app);
     for (std::uint64_t i = 0; i < count; ++i) log << std::string(99, static_cast<char>('a' + i % 26)) << '\n';

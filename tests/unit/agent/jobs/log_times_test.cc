@@ -7,7 +7,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::int64_t kDayMs = std::int64_t{86'400} * 1000;
-// Four bytes were seen on the second day of 1970, six more a second later.
+// Four bytes were recorded on the second day of 1970, six more a second later.
 const std::vector<LogTime> kTimes = {{4, kDayMs}, {10, kDayMs + 1000}};
 const std::string kFirst = "1970-01-02T00:00:00Z ";
 const std::string kSecond = "1970-01-02T00:00:01Z ";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder with all that a job table needs, and instances that an earlier agent left there.
+// A folder with everything that a job table needs, and instances that an earlier agent left there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class NodeOfJobs : public ::testing::Test {
     std::string folder = instance_folder(config_.jobs_folder(), record.spec.job, record.incarnation);
     std::filesystem::create_directories(folder);
     EXPECT_TRUE(write_job_record(folder, record));
-    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // of a keeper that has ended
+    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // the process id of a keeper that has ended
     return folder;
   }
   static JobRecord new_record() {

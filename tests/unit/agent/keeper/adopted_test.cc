@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of a process that it has not started.
+// Tests of the keeper of a process that it has not started.
 #include "agent/keeper/rank/adopted_process.h"
 #include "agent/keeper/rank/descent.h"
 #include "tests/unit/agent/keeper/harness.h"
@@ -15,7 +15,7 @@ void kill_tree(pid_t root) {
 
 class AdoptedTest : public KeeperTest {
  protected:
-  // A shell with a child, which lead no group of their own.
+  // Starts a shell with a child; neither leads a process group of its own.
   AdoptedTest() {
     std::vector<std::string> words = {"/bin/sh", "-c", "sleep 1000 >/dev/null & echo ready; wait"};
     std::vector<char*> argv;
@@ -72,7 +72,7 @@ TEST_F(AdoptedTest, KeeperRunsTheJobFromTheStartAndAnswersForAProcessWithoutASes
 TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
   Agent agent(adopt());
   agent.send(local::SetDeadline{now_ns() + 1'000'000});
-  agent.next<local::RankStopped>();  // before the answer or after it
+  agent.next<local::RankStopped>();  // the message arrives before the answer or after it
   EXPECT_TRUE(stand_still(tree_of(process_)));
   EXPECT_EQ(state_of(process_), 'T');
   agent.send(local::SetDeadline{local::kNoDeadline});

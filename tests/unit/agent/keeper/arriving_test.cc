@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A restored program whose memory follows it. CRIU and the process that brings the memory are shell scripts.
+// Tests of a restored program whose memory arrives later. CRIU and the process that transfers the memory are
+// shell scripts.
 
 #include <sys/stat.h>
 
@@ -27,7 +28,7 @@ class ArrivingTest : public TransparentTest {
   }
   static std::vector<std::string> shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
   void end_server() { const UniqueFd file(::open((root_ + "/whole").c_str(), O_WRONLY | O_CLOEXEC)); }
-  // The keeper has taken the request once it refuses the next one.
+  // Sends AwaitMemory. The keeper has taken the request once it refuses the next one.
   static void begin_to_wait(Agent& agent) {
     agent.send(local::AwaitMemory{});
     agent.send(local::PrepareDump{});

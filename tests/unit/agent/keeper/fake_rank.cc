@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transparent rank without a GPU: its regions are memory files, and "mapped" means that it holds
-// one for each. The keeper's tests let a keeper start it. Arguments: the number of regions (default 3),
-// "second" (a child process wants a session, too), "rude" (it sends unsolicited messages before it answers),
-// "strange" (when it is described, it sends messages of a keeper), "intrudes" (it tries sessions that are not
-// its own first), "twice" (a cooperative program that wants a second session), "late" (a cooperative program
-// that stops its keeper when there is a file `go`, asks for its session and ends), "resumes-once" (it dies at
-// its second resume), "threads" (it has a thread "restorer" and one "program").
+// A transparent rank without a GPU. Its regions are memory files, and "mapped" means that it holds a memory
+// file for each region. In the keeper's tests a keeper starts it. The first argument is the number of regions
+// (default 3). Other arguments follow. With "second", a child process requests a session, too. With "rude",
+// the rank sends unsolicited messages before it answers. With "strange", it sends messages of a keeper when
+// it is described. With "intrudes", it first tries sessions that are not its own. With "twice", it is a
+// cooperative program that requests a second session. With "late", it is a cooperative program that stops its
+// keeper when a file `go` exists. It then requests its session and ends. With "resumes-once", the rank ends
+// at its second resume. With "threads", it has a thread "restorer" and a thread "program".
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -95,7 +96,7 @@ class FakeRank {
   }
 
   void be_rude(std::uint64_t request, const Body& asked) {
-    if (std::holds_alternative<Describe>(asked)) {  // without a request
+    if (std::holds_alternative<Describe>(asked)) {  // messages that the keeper has not requested
       send(0, Paused{1, 1, 0});
       send(request, Running{9, 1, 1, 0});
       send(request, Released{1});
@@ -190,7 +191,7 @@ class FakeRank {
   std::uint64_t sequence_ = 0;
 };
 
-// It is there, by its name, when this returns.
+// Starts a thread. The thread exists under its name when the call returns.
 void start_thread(const char* name) {
   pthread_t thread{};
   const auto sleep = [](void*) -> void* {

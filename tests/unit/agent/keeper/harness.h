@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the keeper's tests: a keeper as a process in a folder of its own, and the agent's side of its
-// socket. Every wait is for an event, with a limit only against hanging.
+// Shared parts of the keeper's tests: a keeper as a process in a folder of its own, and the agent's side of
+// its socket. Every wait is for an event, with a limit only against hanging.
 #pragma once
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ inline bool wait_readable(int fd) {
   return ::poll(&watched, 1, kHangMs) == 1;
 }
 
-// The end of a process that is not a child of the test.
+// A watch for the end of a process that is not a child of the test.
 class Watch {
  public:
   explicit Watch(pid_t pid) : fd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
@@ -44,7 +44,7 @@ class Watch {
   UniqueFd fd_;
 };
 
-// Runs a program with its errors in a file, to its end.
+// Runs a program to its end, with its errors written to a file.
 inline int run(std::vector<std::string> argv, const std::string& errors_path) {
   std::vector<char*> words;
   for (std::string& word : argv) words.push_back(word.data());
@@ -78,7 +78,7 @@ class Agent {
     return request_;
   }
 
-  // The next message of type T; others are skipped, but a Failed fails the test.
+  // Returns the next message of type T. Other messages are skipped, but a Failed fails the test.
   template <class T>
   T next() {
     for (;;) {
@@ -110,7 +110,7 @@ class Agent {
     return answer;
   }
 
-  // The next message, which is a refusal.
+  // Returns the next message, which must be a refusal.
   local::Failed next_failure() {
     if (!wait_readable(socket_.fd())) return {};
     Result<local::Received> received = socket_.receive();
@@ -148,7 +148,7 @@ class KeeperTest : public ::testing::Test {
     root_ = ::mkdtemp(path.data());
   }
   ~KeeperTest() override {
-    for (const pid_t pid : keepers_) ::kill(pid, SIGKILL);  // takes the rank with it
+    for (const pid_t pid : keepers_) ::kill(pid, SIGKILL);  // killing the keeper also kills the rank
     for (const pid_t pid : keepers_) EXPECT_TRUE(Watch(pid).ended());
     fs::remove_all(root_);
   }
@@ -164,7 +164,7 @@ class KeeperTest : public ::testing::Test {
             {"cwd", root_}};
   }
 
-  // Runs the keeper's command to its return, which leaves the keeper itself behind.
+  // Runs the keeper's command until it returns; the keeper itself keeps running.
   int launch(const std::string& folder, const Json& config) {
     fs::create_directories(folder);
     std::ofstream(folder + "/keeper.json") << config.dump();

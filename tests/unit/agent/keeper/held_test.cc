@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A restored process that is held until it is resumed.
+// Tests of a restored process that is held until it is resumed.
 #include <thread>
 
 #include "agent/keeper/rank/thread_hold.h"
@@ -9,7 +9,7 @@
 namespace ckpt::keeper {
 namespace {
 
-// A process with threads "restorer" and "program", stopped as CRIU leaves it.
+// Tests with a process that has threads "restorer" and "program", stopped as CRIU leaves it.
 class HeldTest : public TransparentTest {
  protected:
   void dump(Agent& agent) {
@@ -17,7 +17,7 @@ class HeldTest : public TransparentTest {
     rank_ = static_cast<pid_t>(status(agent).rank_pid);
     agent.ask<local::DumpReady>(local::PrepareDump{});
     ::kill(rank_, SIGSTOP);
-    // Its other threads may not have stopped yet.
+    // Other threads of the rank may not have stopped yet.
     while (state_of(rank_) != 'T') std::this_thread::yield();
   }
   pid_t thread(const std::string& name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper as a process, with programs that need no GPU.
+// Tests of the keeper as a process, with programs that need no GPU.
 #include "tests/unit/agent/keeper/harness.h"
 
 namespace ckpt::keeper {
@@ -53,7 +53,7 @@ TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
   Agent agent(start({"stubborn"}));
   agent.ask<local::Done>(local::Stop{1});
   const int status = agent.next<local::RankExited>().wait_status;
-  // The program may not have come to ignore SIGTERM yet.
+  // The program may not ignore SIGTERM yet.
   EXPECT_TRUE(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
 }
 
@@ -61,11 +61,11 @@ TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   Agent agent(start({"wait"}));
   const pid_t rank = static_cast<pid_t>(agent.status().rank_pid);
   agent.send(local::SetDeadline{now_ns() + 1'000'000});
-  agent.next<local::RankStopped>();  // before the answer or after it
+  agent.next<local::RankStopped>();  // the message arrives before the answer or after it
   EXPECT_EQ(state_of(rank), 'T');
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 1u);
 
-  // A SIGCONT from another process does not bring the lease back: the keeper stops the rank again.
+  // A SIGCONT from another process does not restore the lease. The keeper stops the rank again.
   ::kill(rank, SIGCONT);
   agent.next<local::RankStopped>();
   EXPECT_EQ(state_of(rank), 'T');
@@ -77,7 +77,8 @@ TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 0u);
 }
 
-// A lease reaches what has left the process group, and leaves stopped what the program had stopped itself.
+// A lease also applies to processes that have left the process group. Processes that the program had stopped
+// itself stay stopped.
 TEST_F(KeeperTest, DeadlineStopsTheWholeTreeAndContinuesWhatItStopped) {
   const std::string folder = start({"children"});
   Agent agent(folder);
@@ -187,7 +188,7 @@ TEST_F(KeeperTest, PauseHoldsAcrossAgentsAndEndsWithResume) {
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).incarnation, 3u);
 }
 
-// GANG-1: a count below `stop_at` is a promise, one beyond it needs a raise.
+// GANG-1: a count below `stop_at` is a promise; a count beyond `stop_at` needs a raise.
 TEST_F(KeeperTest, RankOfAGangStopsAtTheAgreedBarrier) {
   Json gang = config({"steps"});
   gang["gang"] = true;
@@ -221,7 +222,7 @@ TEST_F(KeeperTest, RankOfAGangGoesOnWhenTheAttemptIsGivenUp) {
     refusal_of(agent, local::StopAt{7, 1});
     agent.ask<local::Counted>(local::StopAt{8, 1});
   }
-  Agent later(folder);  // the end of the agent before gave that one up
+  Agent later(folder);  // the exit of the previous agent canceled its barrier
   const std::uint64_t barrier = later.ask<local::Paused>(local::Pause{}).barrier;
   later.ask<local::Running>(local::Resume{1, 0, 0});
   EXPECT_GT(later.ask<local::Paused>(local::Pause{}).barrier, barrier);
@@ -284,7 +285,7 @@ TEST_F(KeeperTest, JobMovesBetweenTwoKeepers) {
   EXPECT_EQ(target.ask<local::Status>(local::Attach{}).incarnation, 2u);
 }
 
-// A rank of a gang: whatever comes until the gate opens, its program does no step.
+// In a rank of a gang, the program does no step until the gate opens, whatever messages arrive.
 TEST_F(KeeperTest, StandbyTakesItsStateAndWaitsBehindItsGate) {
   Json gang = config({"steps"});
   gang["gang"] = true;
@@ -307,7 +308,7 @@ TEST_F(KeeperTest, StandbyTakesItsStateAndWaitsBehindItsGate) {
     target.wait_for_phase(Phase::kStandbyReady);
     EXPECT_EQ(target.ask<local::InGate>(enter, state.get()).incarnation, 2u);
   }
-  Agent target(to);  // the next agent asks again, without the state
+  Agent target(to);  // the next agent repeats the request, without the state
   EXPECT_EQ(target.status().phase, Phase::kResuming);
   local::Resume again{2, 0, 0};
   again.into_gate = 1;
@@ -326,13 +327,13 @@ TEST_F(KeeperTest, OnlyAStandbyEntersAGate) {
   EXPECT_NE(refusal_of(agent, enter).text.view().find("gate"), std::string_view::npos);
 }
 
-// Crash points 501 to 504.
+// Tests of crash points 501 to 504.
 class CrashTest : public KeeperTest {
  protected:
   void arm(const std::string& name) { std::ofstream(root_ + "/" + name) << "kill"; }
   CrashTest() {
     ::setenv("CKPT_FAULT_DIR", root_.c_str(), 1);
-  }  // the keeper inherits it; the rank has it from `env`
+  }  // the keeper inherits the variable; the rank gets it from `env`
   ~CrashTest() override { ::unsetenv("CKPT_FAULT_DIR"); }
 
   // Sends Resume with the state of a source to the standby of `folder`.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that a keeper has to end without an agent, and ranks in PID namespaces of their own.
+// Tests of ranks that a keeper has to end without an agent, and of ranks in PID namespaces of their own.
 
 #include "tests/unit/agent/keeper/transparent_fixture.h"
 
 namespace ckpt::keeper {
 namespace {
 
-// A rank whose context has come back, and a keeper that has to end it alone. The saver writes down which
-// process it was started for.
+// Tests with a rank whose context is restored, and a keeper that has to end the rank alone. The saver records
+// the process that it was started for.
 class LastSaveTest : public TransparentTest {
  protected:
   std::string saver(const std::string& then) {
@@ -70,7 +70,7 @@ TEST_F(LastSaveTest, AnAgentThatComesMeanwhileDoesNotEndTheSave) {
   const std::string folder = start_restored("cat " + root_ + "/go");
   const Watch keeper(keeper_pid(folder));
   ::kill(keeper_pid(folder), SIGTERM);
-  UniqueFd go(::open((root_ + "/go").c_str(), O_WRONLY | O_CLOEXEC));  // waits for the saver
+  UniqueFd go(::open((root_ + "/go").c_str(), O_WRONLY | O_CLOEXEC));  // the saver waits for this open
   {
     Agent agent(folder);
     agent.ask<local::Done>(local::Kill{});
@@ -107,11 +107,11 @@ TEST_F(LastSaveTest, RankThatWasNeverRestoredIsNotSaved) {
   EXPECT_FALSE(status_of(folder).contains("last_save"));
 }
 
-// Needs root, as does the PID namespace itself.
+// Tests with a PID namespace. They need root, as the PID namespace does.
 class PidNamespaceTest : public TransparentTest {
  protected:
-  // LeakSanitizer's tracer would be a child in the keeper's new namespace, from which it does not see the
-  // keeper.
+  // Disables leak detection. LeakSanitizer's tracer would be a child in the keeper's new namespace, from
+  // which the tracer cannot see the keeper.
   PidNamespaceTest() { ::setenv("LSAN_OPTIONS", (options_ + ":detect_leaks=0").c_str(), 1); }
   ~PidNamespaceTest() override { ::setenv("LSAN_OPTIONS", options_.c_str(), 1); }
   void SetUp() override {
@@ -149,7 +149,7 @@ TEST_F(PidNamespaceTest, RankMovesLikeAnyOther) {
   agent.ask<local::Done>(local::Reattach{});
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
   agent.ask<local::Running>(local::Resume{2, 0, 0});
-  // SIGTERM would kill it with its context, so that is saved first. This rank has none.
+  // SIGTERM would kill the rank with its context, so the context is saved first. This rank has no context.
   agent.ask<local::Done>(local::Stop{60'000});
   EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
   EXPECT_TRUE(status_of(root_ + "/job").contains("last_save"));

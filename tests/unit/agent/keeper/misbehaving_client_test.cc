@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Misbehaviour of a keeper's program: it sends unsolicited messages, leaves processes behind, wants more
-// sessions than it may have.
+// Tests of a keeper's program that misbehaves. The program sends unsolicited messages, leaves processes
+// behind, and requests more sessions than it may have.
 #include "tests/unit/agent/keeper/harness.h"
 
 namespace ckpt::keeper {
@@ -26,7 +26,7 @@ class MisbehavingClientTest : public KeeperTest {
 TEST_F(MisbehavingClientTest, UnsolicitedMessagesChangeNothing) {
   Agent agent(start_rank("rude"));
   agent.wait_for_phase(Phase::kRunning);
-  agent.ask<local::DescribeEnd>(local::Describe{});  // its messages came before this answer
+  agent.ask<local::DescribeEnd>(local::Describe{});  // the program's messages arrived before this answer
   local::Status now = status(agent);
   EXPECT_EQ(now.phase, Phase::kRunning);
   EXPECT_EQ(now.memory, MemoryState::kMapped);
@@ -108,9 +108,9 @@ TEST_F(MisbehavingClientTest, SilentStrangersAreFew) {
   };
   const auto before = descriptors();
   std::vector<local::Socket> strangers;
-  for (int i = 0; i < 20; ++i)  // the rest waits in the listener
+  for (int i = 0; i < 20; ++i)  // the remaining connections wait in the listener
     strangers.push_back(std::move(*local::Socket::connect(folder + "/keeper.sock")));
-  for (int i = 0; i < 3; ++i) status(agent);  // it has been round its loop
+  for (int i = 0; i < 3; ++i) status(agent);  // the keeper has completed its loop
   EXPECT_LE(descriptors(), before + 16);
   strangers.clear();
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting) << "and make room when they go";

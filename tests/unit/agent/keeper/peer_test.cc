@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner of a connection: the number of a process that has ended may have passed to another process.
+// Tests of the owner of a connection. The process id of an ended process may have been reused by another
+// process.
 #include "agent/keeper/io/peer.h"
 
 #include <sched.h>
@@ -12,7 +13,7 @@
 namespace ckpt::keeper {
 namespace {
 
-// The kernel knows by SO_PEERPIDFD, which came with Linux 6.5.
+// Checks whether the kernel supports SO_PEERPIDFD (Linux 6.5 and later), which identifies the peer.
 bool kernel_can_tell() {
   constexpr int kPeerPidfd = 77;
   auto ends = local::Socket::pair();
@@ -42,7 +43,7 @@ TEST(PeerTest, ConnectionWhoseProcessHasEndedHasNoOwner) {
   ASSERT_TRUE(listener.has_value());
   Connecting connecting{path, {}};
   std::vector<std::byte> stack(1 << 20);
-  // Shares memory and descriptors, so the connection outlives it.
+  // The child shares memory and descriptors, so the connection outlives the child.
   const pid_t child = ::clone(connect_and_end, stack.data() + stack.size(),
                               CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &connecting);
   ASSERT_GT(child, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that keepers start in the keeper's tests; no GPU needed. The first argument chooses its
-// behaviour.
+// The program that keepers start in the keeper's tests. It needs no GPU. The first argument selects its
+// behavior.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -53,8 +53,8 @@ int wait_for_ever() {
   for (;;) ::pause();
 }
 
-// Steps with a barrier each; `bytes` is the size of its host state, so that two of different sizes do not
-// fit. `keeps_on`: also where it could not take over.
+// Runs steps with a barrier each. `bytes` is the size of the host state, so that two programs of different
+// sizes do not match. With `keeps_on`, the program also continues where it could not take over.
 int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   static char state[64];
   std::uint64_t step = 0;
@@ -76,7 +76,7 @@ int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   }
 }
 
-// A child that stops itself, and one in a session of its own.
+// Starts a child that stops itself, and a child in a session of its own, then waits.
 int wait_with_children() {
   const pid_t stopped = ::fork();
   if (stopped == 0) {

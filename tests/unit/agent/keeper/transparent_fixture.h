@@ -41,7 +41,7 @@ class TransparentTest : public KeeperTest {
   }
   static local::Status status(Agent& agent) { return agent.ask<local::Status>(local::Attach{}); }
 
-  // Takes every batch of an export, whose descriptors are gone here at once.
+  // Takes every batch of an export. The received descriptors are closed at once.
   static std::size_t export_all(Agent& agent) {
     std::size_t regions = 0;
     agent.send(local::Export{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of a transparent job: its memory, its dumps, its end.
+// Tests of the keeper of a transparent job: its memory, its dumps, its end.
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -20,7 +20,7 @@ TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
   keepers_.push_back(keeper_pid(root_ + "/job"));
   Agent agent(root_ + "/job");
   agent.wait_for_phase(Phase::kRunning);
-  // The loader complains about the missing files first.
+  // The loader complains about the missing files before this line.
   EXPECT_NE(text_of(root_ + "/job/out.log").find("preload /no/such/shim.so:/other.so quota 4096\n"),
             std::string::npos);
 }
@@ -80,7 +80,7 @@ TEST_F(TransparentTest, ArrivedMemoryIsMapped) {
   refusal_of(agent, local::Map{.set = MemorySet::kArrived, .migration = 6});
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kArrived, .migration = 7});
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: new 1 new 2 new 3\n"), std::string::npos);
-  // And back again, for nothing has run since.
+  // The export is valid again, for nothing has run since.
   agent.ask<local::Released>(local::Release{});
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: region 1 region 2 region 3\n"), std::string::npos);
@@ -117,7 +117,7 @@ TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
     EXPECT_NE(refusal_of(agent, local::Fetch{MemorySet::kArrived, 0, 6, 0}).text.view().find("no such set"),
               std::string_view::npos);
     std::uint64_t from = 0;
-    for (std::uint64_t id = 1; id <= 2; ++id) {  // of the three
+    for (std::uint64_t id = 1; id <= 2; ++id) {  // two of the three regions
       const auto held = agent.ask<local::Held>(local::Fetch{MemorySet::kArrived, 0, 7, from});
       ASSERT_EQ(held.records.size(), 1u) << "never more than the largest region has";
       EXPECT_EQ(held.records[0].id, id);
@@ -136,7 +136,7 @@ TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
   Agent agent(folder);
   EXPECT_EQ(agent.status().memory, MemoryState::kMapping);
   refusal_of(agent, local::Resume{2, 0, 0});
-  agent.ask<local::Released>(local::Release{});  // though not all of it is exported
+  agent.ask<local::Released>(local::Release{});  // although not all of the memory is exported
   const auto owned = local::Replace{1, 7, {{1, 1, kBytes, {}}}};
   agent.send(owned, file_with("late").get());
   EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has made"), std::string_view::npos);
@@ -166,7 +166,7 @@ TEST_F(TransparentTest, FreedRegionsAreWithdrawn) {
 TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
-  refusal_of(agent, local::Release{});  // not paused
+  refusal_of(agent, local::Release{});  // the rank is not paused
   export_all(agent);
   agent.ask<local::Paused>(local::Pause{});
   agent.ask<local::Done>(local::StopExport{});
@@ -214,7 +214,7 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
   agent.wait_for_phase(Phase::kRunning);
   export_all(agent);
   agent.ask<local::Paused>(local::Pause{});
-  refusal_of(agent, local::PrepareDump{});  // its memory is there
+  refusal_of(agent, local::PrepareDump{});  // the rank's memory is still mapped
   agent.ask<local::Released>(local::Release{});
   refusal_of(agent, local::Reattach{});
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -224,15 +224,15 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
   for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(rank) + "/fd"))
     EXPECT_EQ(fs::read_symlink(entry.path()).string().find("socket:"), std::string::npos);
   EXPECT_EQ(text_of("/proc/" + std::to_string(rank) + "/maps").find("ckpt-control"), std::string::npos);
-  ::kill(rank, SIGSTOP);  // as a dump leaves it
+  ::kill(rank, SIGSTOP);  // the state in which a dump leaves the rank
   agent.ask<local::Done>(local::Reattach{});
   EXPECT_EQ(status(agent).phase, Phase::kPaused);
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-// Its last message must not be lost with the connection: the keeper would take it for gone, and it would not
-// be called back.
+// The rank's last message must not be lost with the connection. Otherwise the keeper would treat the rank as
+// ended and would not reattach it.
 TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
   Agent agent(start_transparent());
   pause_and_release(agent);
@@ -240,7 +240,7 @@ TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
   ::kill(rank, SIGSTOP);
   while (state_of(rank) != 'T') std::this_thread::yield();
   agent.send(local::PrepareDump{});
-  agent.ask<local::Done>(local::StopExport{});  // it lies behind the order to leave
+  agent.ask<local::Done>(local::StopExport{});  // the message is queued behind the order to leave
   ::kill(rank, SIGCONT);
   agent.next<local::DumpReady>();
   EXPECT_EQ(status(agent).phase, Phase::kDumped);
@@ -271,7 +271,8 @@ TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfRunningOn) {
   EXPECT_EQ(status_of(folder)["moved"], true);
 }
 
-// CRIU, as far as a killed process notices: it holds it and does not look whether it has ended.
+// A stand-in for CRIU as a killed process notices it. The tracer holds the process and does not check whether
+// the process has ended.
 class DumpingTracer {
  public:
   explicit DumpingTracer(pid_t traced) {
@@ -320,7 +321,7 @@ TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
   }
 }
 
-// The next agent decides by it whether an incarnation has run.
+// From this, the next agent decides whether an incarnation has run.
 TEST_F(TransparentTest, RankThatDiesWhileItResumesHasRunAsTheIncarnationBefore) {
   const std::string folder = start_transparent({"resumes-once"});
   Agent agent(folder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job is what descends from its first process, in whatever session or process group it is: it gets a
-// session, and signals, leases and ends are for all of it.
+// Tests that a job is everything that descends from its first process, in whatever session or process group.
+// The whole job gets one session; signals, leases and ends apply to all of it.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 
 struct Wrapper {
   const char* name;
-  Words words;  // before the program
+  Words words;  // the words before the program
 };
 
 const std::vector<Wrapper> kWrappers = {
@@ -58,7 +58,8 @@ class WholeJobTest : public TransparentTest, public ::testing::WithParamInterfac
     keepers_.push_back(keeper_pid(folder));
     return folder;
   }
-  // A process of the job by its name, as this test counts. The program has it by `exec -a`.
+  // Returns the id of a process of the job, found by a name that is unique to this test. The program sets its
+  // name with `exec -a`.
   pid_t named(const std::string& word) {
     pid_t found = 0;
     until(("there is a process " + word).c_str(), [&] {
@@ -85,7 +86,7 @@ TEST_P(WholeJobTest, EachProcessOfTheJobGetsASessionWhereverItIs) {
     Agent agent(folder);
     agent.wait_for_phase(Phase::kRunning);
     const auto session = static_cast<pid_t>(status(agent).session_pid);
-    // All that a move asks of it, its reattachment included.
+    // These are all requests that a move sends to the rank, including its reattachment.
     pause_and_release(agent);
     agent.ask<local::DumpReady>(local::PrepareDump{});
     agent.ask<local::Done>(local::Reattach{});
@@ -112,7 +113,7 @@ TEST_P(WholeJobTest, EndOfTheLeaseStopsProcessesOfOtherSessions) {
   agent.send(local::SetDeadline{1});
   agent.next<local::RankStopped>();
   EXPECT_EQ(state_of(running), 'T');
-  ::kill(running, SIGCONT);  // by another process
+  ::kill(running, SIGCONT);  // a SIGCONT from another process
   until("it is stopped again", [&] { return state_of(running) == 'T'; });
   agent.send(local::SetDeadline{local::kNoDeadline});
   agent.next<local::RankContinued>();
@@ -120,7 +121,7 @@ TEST_P(WholeJobTest, EndOfTheLeaseStopsProcessesOfOtherSessions) {
   EXPECT_EQ(state_of(stopped), 'T') << "the program had stopped it itself";
 }
 
-// The first process ends at once; the other one has work to do before it ends.
+// The first process ends at once. The other process has work to do before it ends.
 TEST_P(WholeJobTest, StopGivesItsGraceToEachProcess) {
   const std::string script =
       "trap 'echo saved > saved; exit 0' TERM; echo ready > ready; while :; do sleep 0.01; done";
@@ -142,7 +143,7 @@ TEST_P(WholeJobTest, AProcessThatIgnoresSigtermInAnotherSessionIsKilledAfterTheG
   Agent agent(folder);
   agent.ask<local::Done>(local::Stop{1});
   const int status = agent.next<local::RankExited>().wait_status;
-  // The grace may be over before the first process has run.
+  // The grace period may be over before the first process has run.
   EXPECT_TRUE(status == 3 << 8 || status == SIGKILL) << status;
   EXPECT_TRUE(other.ended());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets with descriptors, child processes, and the link between agents.
+// Tests of packets with descriptors, of child processes, and of the link between agents.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -70,7 +70,7 @@ TEST_F(PacketLinkTest, MorePacketsThanTheSocketTakesKeepTheirOrder) {
     ASSERT_EQ(b_.got[static_cast<std::size_t>(i)].bytes[0], static_cast<std::byte>(i & 0xff));
 }
 
-// As for each mapping of a program, to a mover that is busy.
+// An agent sends this many packets for the mappings of a program, to a mover that is busy.
 TEST_F(PacketLinkTest, TensOfThousandsOfSmallPacketsWaitForABusyPeer) {
   constexpr std::size_t kCount = 50'000;
   for (std::size_t i = 0; i < kCount; ++i) a_.link->send(packet_of(40, static_cast<std::byte>(i & 0xff)));
@@ -97,7 +97,7 @@ TEST_F(PacketLinkTest, APacketOverTheLimitEndsTheLink) {
 TEST_F(PacketLinkTest, MessagesSentBeforeTheEndAreReceived) {
   a_.link->send(packet_of(1));
   a_.link->close();
-  b_.link->send(packet_of(1));  // to a peer that is gone
+  b_.link->send(packet_of(1));  // sent to a closed peer
   run_until(io_, [&] { return !b_.closed.empty(); });
   EXPECT_EQ(b_.got.size(), 1u);
   EXPECT_EQ(b_.closed[0].code(), ErrorCode::kUnavailable);
@@ -109,7 +109,8 @@ TEST_F(PacketLinkTest, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   ASSERT_EQ(::send(ends[0], "order", 5, 0), 5);
   ASSERT_EQ(::send(ends[1], "bye", 3, 0), 3);
-  ::close(ends[1]);  // with the order unread: Linux tells the other side ECONNRESET, then what was sent
+  ::close(ends[1]);  // closed with the order unread: Linux reports ECONNRESET to the other side, then
+                     // delivers what was sent
   End end;
   open(end, ends[0]);
   run_until(io_, [&] { return !end.closed.empty(); });
@@ -119,7 +120,7 @@ TEST_F(PacketLinkTest, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
 
 class ChildProcessTest : public ::testing::Test {
  protected:
-  // Runs a shell script and gives its wait status.
+  // Runs a shell script and returns its wait status.
   int run_script(const std::string& script, int inherited = -1) {
     ProcessSpec spec;
     spec.argv = {"/bin/sh", "-c", script};
@@ -137,7 +138,7 @@ class ChildProcessTest : public ::testing::Test {
 };
 
 TEST_F(ChildProcessTest, ChildGetsItsEnvironmentAndASingleDescriptor) {
-  UniqueFd other(::open("/dev/null", O_RDONLY));  // without close-on-exec: must not leak
+  UniqueFd other(::open("/dev/null", O_RDONLY));  // a descriptor without close-on-exec, which must not leak
   UniqueFd inherited(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const int status = run_script(
       "test \"$ADDED\" = yes || exit 1; test -e /proc/self/fd/3 || exit 2; "
@@ -201,7 +202,7 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   b->on_token("secret");
   a->keep(5, "b", b->address(), "guessed");
   c->keep(5, "b", b->address(), "secret");
-  // When c, which dialed later, is through, a has been judged.
+  // Node c dialed later. When c is connected, node b has decided about a.
   run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   EXPECT_FALSE(a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)));
   EXPECT_FALSE(b->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 2)));
@@ -219,7 +220,7 @@ struct Quiet : HandoverEffects {
   int performed = 0;
 };
 
-// Node b takes part in migration 5 as its target, whose source is node a. Over TLS.
+// Tests over TLS. Node b takes part in migration 5 as its target; the source is node a.
 class CertifiedPeerLinksTest : public PeerLinksTest {
  protected:
   std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
@@ -255,8 +256,8 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
   }
   tls::Certificates certificates_;
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
-  std::map<std::string, std::string> serials_;  // by node
-  std::vector<wire::CommitMessage> of_ranks_;   // that b took
+  std::map<std::string, std::string> serials_;  // the certificates' serials by node
+  std::vector<wire::CommitMessage> of_ranks_;   // the messages of ranks that node b received
 };
 
 wire::CommitMessage of_rank(std::uint32_t rank, const gang::Body& body) {
@@ -299,7 +300,7 @@ std::vector<wire::Body> bodies_of(std::index_sequence<I...>) {
   return {wire::Body(std::in_place_index<I>)...};
 }
 
-// One of each kind of message.
+// Returns one message body of each kind.
 std::vector<wire::Body> all_bodies() {
   auto bodies = bodies_of(std::make_index_sequence<std::variant_size_v<wire::Body>>());
   bodies.emplace_back(wire::Closed(wire::Side::kTarget));
@@ -320,7 +321,7 @@ TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) 
   run_until(io_, [&] { return !a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   EXPECT_FALSE(b->send("a", runs(Role::kTarget, Role::kSource, 2)));
   EXPECT_TRUE(b->send("c", runs(Role::kTarget, Role::kSource, 2)));
-  // One that dials now; when d, which dialled later, is through, it has been judged.
+  // A node that dials now. Node d dials later; when d is connected, b has decided about the first node.
   auto lost = make("lost", "lost", heard_a_);
   auto d = make("d", "d", heard_a_);
   ASSERT_TRUE(denied_->replace({serials_.at("lost")}));
@@ -337,8 +338,8 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   a->keep(5, "b", b->address(), "secret");
   const auto good = runs(Role::kSource, Role::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
-  // Each kind of message, from and to each party, of this migration and of another; all before one more good
-  // one.
+  // Sends each kind of message from and to each party, of this migration and of another, all before one more
+  // valid message.
   std::size_t forged = 0;
   for (const wire::Body& body : all_bodies())
     for (const Role from : {Role::kCoordinator, Role::kSource, Role::kTarget})
@@ -350,7 +351,7 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
           EXPECT_TRUE(a->send("b", sent));
           ++forged;
         }
-  EXPECT_GT(forged, 100U);  // the others the decoder refuses
+  EXPECT_GT(forged, 100U);  // the decoder refuses the other messages
   EXPECT_TRUE(a->send("b", runs(Role::kSource, Role::kTarget, 5)));
   run_until(io_, [&] { return heard_b_.size() >= 2; });
   ASSERT_EQ(heard_b_.size(), 2u);
@@ -358,8 +359,7 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   EXPECT_EQ(std::get<wire::Ran>(heard_b_[1].body).k, 5u);
 }
 
-// The driver of node b, and the flood of node a: about migrations that nobody asked for, and about a known
-// one.
+// The driver of node b receives a flood from node a: about unknown migrations, and about a known migration.
 TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKnownOneGoesOn) {
   using wire::Role;
   Quiet effects;
@@ -390,7 +390,7 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
   }
   ASSERT_TRUE(a->send("b", message(5, Role::kSource, Role::kTarget,
                                    wire::Query(wire::Reason(ErrorCode::kAborted, "enough")))));
-  // The last one may be dropped; it is repeated as the protocol does.
+  // The last message may be dropped; the protocol repeats it.
   run_until(io_, [&] {
     const auto* state = driver->switches().target(5);
     const bool given_up = state != nullptr && migration::is_closed(*state);
@@ -427,7 +427,7 @@ TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
-  auto as_a = make("a", "c", heard_a_);  // claims to be a, with the certificate of c
+  auto as_a = make("a", "c", heard_a_);  // claims to be node a, with the certificate of node c
   c->keep(5, "b", b->address(), "secret");
   as_a->keep(5, "b", b->address(), "secret");
   run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
@@ -441,7 +441,7 @@ TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
 
 TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
   auto a = make("a", "a", heard_a_);
-  auto impostor = make("b", "c", heard_b_);  // where b was
+  auto impostor = make("b", "c", heard_b_);  // listens at the former address of node b
   auto b = make("b", "b", heard_b_);
   a->keep(5, "b", impostor->address(), "secret");
   a->keep(7, "b", b->address(), "secret");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver of the switch machines, with a real journal and effects that only take notes.
+// Tests of the driver of the switch machines, with a real journal and effects that are only recorded.
 #include "agent/migration/handover_driver.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,8 @@ class Notes : public HandoverEffects {
   std::vector<std::string> lines;
 };
 
-// An agent's life: a driver over the journal of the folder. A second one after it is a restart.
+// One life of an agent: a driver over the journal of the folder. A second object after the first is a
+// restart.
 struct Life {
   explicit Life(const std::string& journal_path) {
     auto journal = migration::Journal::open(journal_path);
@@ -73,7 +74,7 @@ struct Life {
   std::optional<HandoverDriver> driver;
 };
 
-// The source up to BARRIER.
+// Drives the source up to BARRIER.
 void go_to_barrier(Life& agent) {
   agent.hear_prepare(Role::kSource);
   agent.until("do prepare-source");
@@ -88,7 +89,7 @@ void go_to_barrier(Life& agent) {
   agent.until("do release-manifest");
 }
 
-// The target up to COMMITTED.
+// Drives the target up to COMMITTED.
 void go_to_commit(Life& agent) {
   agent.hear_prepare(Role::kTarget);
   agent.until("do prepare-standby");
@@ -251,7 +252,7 @@ TEST_F(HandoverDriverTest, ImpossibleEventChangesNothing) {
   EXPECT_TRUE(agent.fatal.empty());
 }
 
-// Files may grow no further from here on: a full disk for the journal.
+// A limit that keeps files from growing from here on: a full disk for the journal.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t max_bytes) {
@@ -282,7 +283,7 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
 }
 
-// A node sends as much as it can about migrations in which it takes part.
+// A node sends as many messages as it can about migrations in which it takes part.
 TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn) {
   constexpr wire::MigrationId kFlooded = 5;
   constexpr wire::JobId kOtherJob = 4;
@@ -294,11 +295,11 @@ TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn
     agent.driver->on_message(flooded(kFlooded, wire::Body(wire::Prepare({}, wire::Bytes(4)))));
     agent.until("do prepare-source");
     agent.notes.lines.clear();
-    agent.hear_prepare(Role::kTarget);  // waits for the disk, since the loop does not run
+    agent.hear_prepare(Role::kTarget);  // the event waits for the disk, since the loop does not run
     constexpr int kFlood = 100'000;
     for (int i = 0; i < kFlood; ++i) agent.driver->on_message(flooded(kFlooded, wire::Body(wire::Query{})));
     EXPECT_EQ(agent.driver->waiting(), HandoverDriver::kMaxOfMigration);
-    // Own events find their place, and messages of another migration do.
+    // The agent's own events and messages of another migration are still queued.
     agent.driver->on_event({kFlooded, Role::kSource},
                            migration::SourceEvent(migration::SourceReady(wire::Bytes{})));
     agent.until("do prepare-standby");

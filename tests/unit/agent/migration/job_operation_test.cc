@@ -53,8 +53,8 @@ TEST(JobOperationTest, MigrationFollowsItsPlan) {
   EXPECT_EQ(operation.target_gpu().value(), 2U);
 }
 
-// A restore that takes far longer than expected, or past the pause's limit, is given up; one from an image is
-// not.
+// A restore that takes far longer than expected, or exceeds the pause's limit, is given up. A restore from an
+// image is not given up.
 TEST(RestoreTime, RestoreIsGivenUpAfterThePausesLimitOrFarMoreThanTheExpectedTime) {
   migration::SwitchInfo info = info_of(MigrationMode::kTransparent, "b");
   const wire::CostLine line(100 * kNanosPerMs, 10 * kNanosPerMs);
@@ -82,7 +82,7 @@ TEST(RestoreTime, RestoreIsGivenUpAfterThePausesLimitOrFarMoreThanTheExpectedTim
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code(), ErrorCode::kAborted);
   EXPECT_NE(late.error().to_string().find("limit of 2000 ms"), std::string::npos) << late.error().to_string();
-  work.paused_ns = 0;  // of a pause that an earlier agent was told of
+  work.paused_ns = 0;  // a pause that an earlier agent was informed of
   EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(21'000));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's session of one migration, with a migration mode and a keeper played by the test.
+// Tests of the target's session of one migration, with a migration mode and a keeper that the test plays.
 #include "agent/migration/target_session.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 namespace ckpt::agent {
 namespace {
 
-// bring() and compare() wait for `go_on`. The instance runs at once, and every comparison is refused.
+// A mode whose bring() and compare() wait for `go_on`. The instance runs at once, and every comparison is
+// refused.
 class SlowMode : public TargetMode {
  public:
   SlowMode(JobTable& jobs, Signal& go_on, std::vector<Nanos>& deadlines, int& freed)
@@ -63,7 +64,7 @@ class TargetSessionTest : public WithContext<NodeOfJobs> {
     info_.migration = 9;
     info_.job = info_.base = 1;
   }
-  // The instance that SlowMode brings.
+  // Creates the instance that SlowMode brings.
   std::string leave_instance() {
     JobRecord record;
     record.spec.job = 1;
@@ -101,7 +102,8 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   io_.poll();
   session->perform(migration::RunInstance(2, 3000));
   go_on_.notify();
-  run_until(io_, [&] { return count<migration::InstanceRuns>() == 2; });  // the second is the renewal's own
+  // the second event belongs to the renewal
+  run_until(io_, [&] { return count<migration::InstanceRuns>() == 2; });
   EXPECT_EQ(deadlines_, (std::vector<Nanos>{3000, 3000}));
 
   const auto job = jobs.started_as(1, 2);
@@ -113,7 +115,7 @@ TEST_F(TargetSessionTest, FailureOfThePreparationIsARefusal) {
   JobTable jobs(*environment_);
   MigrationContext context = this->context(jobs);
   const auto session = this->session(context);
-  session->perform(migration::PrepareStandby{});  // without a plan
+  session->perform(migration::PrepareStandby{});  // sent without a plan
   run_until(io_, [&] { return !events_.of_target.empty(); });
   EXPECT_EQ(count<migration::StandbyRefused>(), 1);
   session->perform(migration::FreeTarget{});

@@ -28,7 +28,7 @@ TEST(CopyOptions, RoundsBeforeThePauseTakeAtMostAFifthAndNeverMoreThanTheDuty) {
     const double share = busy / static_cast<double>(kRound + pause);
     EXPECT_LE(share, 0.2 + 1e-9) << duty;
     EXPECT_LE(share, duty) << duty;
-    // Not idler than it has to be either: the target would grow stale.
+    // The scan also must not be idler than necessary, since the target would become stale.
     EXPECT_GE(share, std::min(duty, 0.2) * 0.97) << duty;
   }
   EXPECT_GT(fresh_pause(0, 1), 0);

@@ -28,7 +28,7 @@ class RegionFillerTest : public ::testing::Test {
     device_.reset();
   }
 
-  // Memory with `value` in every byte.
+  // Creates memory with `value` in every byte.
   DeviceMemory& make(std::uint64_t bytes, unsigned char value) {
     auto made = DeviceMemory::create(device_->api(), device_->device(), bytes);
     EXPECT_TRUE(made.has_value()) << made.error().to_string();
@@ -73,7 +73,7 @@ TEST_F(RegionFillerTest, EachRegionEqualsItsSource) {
   EXPECT_EQ(words(own_small), words(small));
 }
 
-// As a mover has it: the filler is ready before a session whose own kernels come and go.
+// The order is as in a mover: the filler is ready before a session that loads and unloads its own kernels.
 TEST_F(RegionFillerTest, MemoryIsFilledAfterOtherKernelsHaveComeAndGone) {
   auto filler = *RegionFiller::create(*device_);
   DeviceMemory& from = make(6 * kMiB, 7);

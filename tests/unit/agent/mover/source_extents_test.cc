@@ -30,7 +30,7 @@ struct SourceExtentsTest : testing::Test {
     EXPECT_TRUE(made) << made.error().to_string();
     return made ? *made : std::nullopt;
   }
-  // The tensors' names in the next plan; "no plan" if there is none.
+  // Returns the names of the tensors in the next plan; "no plan" if there is none.
   std::vector<std::string> next(bool at_last = false) {
     const auto made = plan(at_last);
     return made ? names(made->tensors) : Names{"no plan"};

@@ -37,7 +37,7 @@ TEST(SourceMeasures, BytesOfACutRoundAreDirtyAndTheRoundIsNotCounted) {
   auto cut = round_report(1, 0);
   cut.cut = true;
   cut.sent_bytes = 40;
-  measures.count_round(cut);  // nothing has become dirty before there was a round
+  measures.count_round(cut);  // nothing has become dirty before the first round
   EXPECT_EQ(measures.rounds(), 0U);
   EXPECT_EQ(measures.last_round_time(), 0);
   EXPECT_EQ(measures.counters({}, 0).dirty_bytes, 0U);
@@ -78,7 +78,7 @@ TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   EXPECT_EQ(counters.copy_ns, kSecond);
   EXPECT_EQ(counters.estimate_ns, 7);
   SourceMeasures unchanged;
-  auto nothing = round_report(1, 0);  // but host state
+  auto nothing = round_report(1, 0);  // a report with no data but host state
   nothing.wire_bytes = 50;
   unchanged.count_final(nothing, 50, 7);
   counters = unchanged.counters({}, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for gpumigrate-mover. It hands its end of the agent's socketpair (descriptor 3) to the test, which
-// plays the mover, through the socket that FAKE_MOVER names. Then it waits until the test tells it the status
-// to end with, or goes away.
+// Stands in for gpumigrate-mover. It passes its end of the agent's socketpair (descriptor 3) to the test,
+// which plays the mover, through the socket that FAKE_MOVER names. Then it waits until the test sends the
+// exit status, or disconnects.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>

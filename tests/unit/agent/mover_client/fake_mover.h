@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Movers that a test plays. The agent starts a real process (fake_mover.cc); its end of the socketpair comes
-// to the test. So the test decides what the mover sends and when, and how the process ends.
-// Threads: the loop's. Ownership: the process ends with its object. Errors: an exception that names the event that the
-// test waited for, or what came in its place.
+// Movers that a test plays. The agent starts a real process (fake_mover.cc), which passes its end of the
+// socketpair to the test. So the test decides what the mover sends and when, and how the process ends.
+// Threads: the loop's. Ownership: the process ends with its object. Errors: an exception that names the event
+// that the test waited for, or what arrived instead.
 #pragma once
 
 #include <fcntl.h>
@@ -57,7 +57,7 @@ class FakeMover {
     packet.descriptors = std::move(descriptors);
     link_->send(std::move(packet));
   }
-  // Returns the agent's next message with its descriptors. It must be an M.
+  // Returns the agent's next message with its descriptors. The message must be an M.
   template <class M>
   M take(const std::string& what, std::vector<UniqueFd>* descriptors = nullptr) {
     await_event(io_, what, [this] { return !state_->heard.empty(); });
@@ -70,7 +70,7 @@ class FakeMover {
     if (descriptors != nullptr) *descriptors = std::move(packet.fds);
     return std::move(*message);
   }
-  // The process ends with this exit status.
+  // Makes the process end with this exit status.
   void exit(unsigned char status) {
     Packet packet;
     packet.bytes = {std::byte{status}};
@@ -83,7 +83,7 @@ class FakeMover {
   [[nodiscard]] bool agent_gone() const { return state_->agent_gone; }
 
  private:
-  // Shared with the handlers.
+  // State that is shared with the handlers.
   struct State {
     std::deque<mover::Packet> heard;
     bool agent_gone = false;
@@ -114,7 +114,7 @@ class FakeMovers {
     settings.log_path = folder + "/mover.log";
     settings.configure.node = "node-a";
     settings.configure.gpu = 2;
-    settings.first_backoff = std::chrono::hours(1);  // nothing is started again, but where a test wants it
+    settings.first_backoff = std::chrono::hours(1);  // no mover is restarted unless a test requests it
     settings.max_backoff = std::chrono::hours(1);
   }
   ~FakeMovers() {
@@ -128,7 +128,7 @@ class FakeMovers {
     process = MoverProcess::create(io_.get_executor(), settings);
     return *process;
   }
-  // The next mover that was started, with its first message taken.
+  // Returns the next mover that was started, with its first message taken.
   std::unique_ptr<FakeMover> started(const std::string& which) {
     await_event(io_, which + " is started", [this] { return !listener_->programs.empty(); });
     Program program = std::move(listener_->programs.front());
@@ -138,7 +138,7 @@ class FakeMovers {
     EXPECT_EQ(mover->take<mover::Configure>("the mover's settings").gpu, 2U);
     return mover;
   }
-  // A mover that serves.
+  // Returns a mover that serves.
   std::unique_ptr<FakeMover> serve() {
     if (!process) create();
     process->start();
@@ -157,7 +157,7 @@ class FakeMovers {
     std::shared_ptr<PacketLink> link;
     UniqueFd end;
   };
-  // Shared with the handlers.
+  // State that is shared with the handlers.
   struct Listening {
     Listening(asio::io_context& io, int fd) : socket(io, fd) {}
     asio::posix::stream_descriptor socket;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover that the agent keeps running, against movers that the test plays.
+// Tests of the mover that the agent keeps running, against movers that the test plays.
 #include "agent/mover_client/mover_process.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ class MoverProcessTest : public AgentWithMovers {
  protected:
   using Ready = Running<Result<void>>;
   Ready ready(Milliseconds timeout = kAmple) { return {io_, "ready()", process_->ready(timeout)}; }
-  // Notes the events that a session receives.
+  // Records the events that a session receives.
   void subscribe(mover::SessionKey session, const std::string& name) {
     MoverProcess::Subscriber subscriber;
     subscriber.message = [this, name](const mover::Packet& packet) {
@@ -163,7 +163,7 @@ TEST_F(MoverProcessTest, MoveDoesNotWaitForThePause) {
   auto mover = serve();
   mover->exit(1);
   await_event(io_, "the mover's end is seen", [this] { return !process_->serving(); });
-  auto waits = ready();  // the pause is an hour
+  auto waits = ready();  // the pause before a restart is an hour
   auto next = started("the next mover");
   next->send(mover::MoverReady());
   EXPECT_TRUE(waits.result());

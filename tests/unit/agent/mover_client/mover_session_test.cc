@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session on a mover that the test plays.
+// Tests of one session on a mover that the test plays.
 #include "agent/mover_client/mover_session.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ class MoverSessionTest : public AgentWithMovers {
     failed.failure = mover::Failure(Error(ErrorCode::kRefused, "the tensors do not fit"));
     mover_->send(failed);
   }
-  // Returns once everything that the mover has sent before was received.
+  // Returns once everything that the mover has already sent was received.
   void await_all_heard() {
     const std::size_t before = events_.size();
     mover_->send(of_session<mover::FirstRoundDone>());
@@ -89,7 +89,7 @@ TEST_F(MoverSessionTest, RegionIsAttachedWhenTheMoverHasAcknowledgedItsBatch) {
   EXPECT_TRUE(first.result());
   auto second = attach();
   EXPECT_EQ(mover_->take<mover::AttachRegions>("the second batch").batch, 2U);
-  say_attached(1);  // again: it is not this batch's
+  say_attached(1);  // a repeated answer that does not belong to this batch
   await_all_heard();
   EXPECT_FALSE(second.done());
   say_attached(2);
@@ -105,7 +105,7 @@ TEST_F(MoverSessionTest, DeathOfTheMoverEndsWhatWaitsAndIsToldOnce) {
   EXPECT_THAT(failures_, ElementsAre(ErrorCode::kUnavailable));
   EXPECT_FALSE(attach().result());
   EXPECT_FALSE(listen().result());
-  EXPECT_TRUE(drop({1}).result());  // a dead mover holds nothing
+  EXPECT_TRUE(drop({1}).result());  // a mover that has ended holds no regions
   RunningVoid(io_, "end()", session_->end()).finish();
   EXPECT_EQ(failures_.size(), 1U);
 }

@@ -79,7 +79,7 @@ TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
   EXPECT_GT(other.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib, 3 * kMs) << "the rate is lower";
 }
 
-// 1,500 threads: the node takes three times as long for each as a common server does.
+// With 1,500 threads, the node takes three times as long per thread as a common server.
 TEST(PauseCosts, ThreadsCountByTheNodesOwnRate) {
   PauseCosts costs;
   costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
@@ -112,7 +112,7 @@ RehearsalFacts rehearsal() {
     process.bytes = mib * kMiB;
     process.restored_bytes = std::min<std::uint64_t>(mib, 32) * kMiB;
     process.dump_ns = static_cast<Nanos>(100 + 2 * mib) * kMs;
-    process.restore_ns = mib == 16 ? 90 * kMs : 60 * kMs;  // the first was slower by chance
+    process.restore_ns = mib == 16 ? 90 * kMs : 60 * kMs;  // the first restore was slower by chance
   }
   facts.record_ns = 5 * kMs;
   facts.memory = {4'000'000'000, 1'000'000'000};
@@ -128,7 +128,8 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
   EXPECT_NEAR(static_cast<double>(restore.at(24 * kMiB)), 75.0 * kMs, 1.0 * kMs) << "the mean of both";
   EXPECT_NEAR(static_cast<double>(restore.ns_per_mib), 1.05 * kMs, 0.01 * kMs) << "of new memory";
   EXPECT_GE(costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns, 5 * kMs);
-  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);  // twice as long as rehearsed
+  // twice as long as in the rehearsal
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);
   EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
               1000.0 * kMs, 60.0 * kMs);
 }
@@ -221,7 +222,7 @@ TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
 
 TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
-  wire::PauseFacts last;  // a stop-copy
+  wire::PauseFacts last;  // the last pause was a stop-copy
   last.kind = PauseKind::kProcess;
   last.ns = all_took(14'000 * kMs);
   last.bytes[PauseTerm::kDump] = last.bytes[PauseTerm::kHostRestore] = 3072 * kMiB;
@@ -236,7 +237,7 @@ TEST(PauseEstimate, CommunicatorsTakeAsLongAsInTheLastMoveOfTheirRanks) {
   work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 0, 1500 * kMs);
   learn_pause(costs, work, all_took(9000 * kMs), true);
   wire::PauseFacts last;
-  last.ns = all_took(0);  // they were made ahead of the last pause
+  last.ns = all_took(0);  // the communicators were created before the last pause
   const PauseLines lines = costs.lines(PauseKind::kCooperative);
   EXPECT_EQ(estimate_pause(work, lines, lines, last).facts.ns[PauseTerm::kCommunicators], 1500 * kMs);
   EXPECT_EQ(estimate_pause(work, lines, lines, {}).facts.ns[PauseTerm::kCommunicators], 1500 * kMs);

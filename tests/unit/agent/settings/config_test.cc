@@ -75,7 +75,7 @@ TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
   EXPECT_EQ(parse_config(kMin, "x").value().vault_memory_folder(), "");
   const auto config = parse_config(kMin + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
-  EXPECT_EQ(config->vault_memory_folder(), "/dev/shm/g/a");  // nodes may share it
+  EXPECT_EQ(config->vault_memory_folder(), "/dev/shm/g/a");  // nodes may share the configured folder
   EXPECT_EQ(config->vault_memory_limit_mib, 7U);
   EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }

@@ -13,7 +13,7 @@
 namespace ckpt::agent::protect {
 namespace {
 
-// In memory: thousands of versions are on the "disk" at once.
+// Tests with folders in memory, since thousands of versions are on the "disk" at once.
 class VaultAccessTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -81,7 +81,7 @@ TEST_F(VaultAccessTest, ListOfAJobHasNoOtherJob) {
   EXPECT_TRUE(parts("c")[0].images.empty());
 }
 
-// A list opens no pack: damage to one does not hide the versions.
+// A list opens no pack, so damage to a pack does not hide the versions.
 TEST_F(VaultAccessTest, ListReadsNoPack) {
   write("a", 1);
   vault_.reset();

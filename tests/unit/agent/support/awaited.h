@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of a test on its event loop. Each names the event; where it does not come, an exception with that name
-// ends the test. Nothing here sleeps: the deadline matters to a test that fails alone.
+// Waits of a test on its event loop. Each wait names its event. If the event does not arrive, an exception
+// with that name ends the test. Nothing here sleeps; the deadline matters only to a failing test.
 // Threads: the loop's.
 #pragma once
 
@@ -64,7 +64,7 @@ class Running {
   std::shared_ptr<std::optional<T>> result_ = std::make_shared<std::optional<T>>();
 };
 
-// A coroutine without a result.
+// A running coroutine without a result.
 class RunningVoid {
  public:
   RunningVoid(asio::io_context& io, std::string what, Task<> task) : io_(io), what_(std::move(what)) {

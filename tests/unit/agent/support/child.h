@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child process of a test that has done something and waits, for code that looks at other processes.
-// Threads: one. Ownership: it is killed with its object.
+// A child process of a test that has prepared something and waits, for code that inspects other processes.
+// Threads: one. Ownership: the process is killed with its object.
 #pragma once
 
 #include <fcntl.h>
@@ -13,11 +13,12 @@
 
 namespace ckpt::agent::host {
 
-// A child that has done `prepare` and waits. Descriptors that the test itself was started with would get in
-// the way: they are closed.
+// A child that has done `prepare` and waits. The child closes descriptors that the test itself was started
+// with, since they would interfere.
 class Child {
  public:
-  // `kept`: a descriptor of the test that the child has, too, as its 4; -1: none.
+  // Starts the child. `kept` is a descriptor of the test that the child also has, as its descriptor 4; -1
+  // means none.
   explicit Child(const std::function<void()>& prepare, int kept = -1) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -38,7 +39,8 @@ class Child {
     ::close(ends[1]);
     char ready = 0;
     EXPECT_EQ(::read(ends[0], &ready, 1), 1);
-    EXPECT_EQ(::read(ends[0], &ready, 1), 0);  // closed there, so that it is not among what is found
+    EXPECT_EQ(::read(ends[0], &ready, 1), 0);  // the child has closed its end, which therefore does not
+                                               // appear among the found descriptors
     ::close(ends[0]);
   }
   ~Child() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one coroutine to its end on an event loop, as the agent would.
+// Helpers that run one coroutine to its end on an event loop, as the agent does.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of one test's own, removed at its end.
+// A folder of one test, removed at the end of the test.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs several coroutines that begin together to their ends on one event loop, as an agent that several
-// migrations reach at once.
+// Helpers that run several coroutines to their ends on one event loop. The coroutines begin together, as in
+// an agent that receives several migrations at once.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator with its API and two nodes whose agents speak the control messages and do nothing.
+// A coordinator with its API, and two nodes. Their agents speak the control messages and do nothing.
 #pragma once
 
 #include <gtest/gtest.h>

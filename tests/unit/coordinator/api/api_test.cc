@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator over real sockets, with agents that speak the control messages and do nothing.
+// Tests of the coordinator over real sockets. The agents speak the control messages and do nothing.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -209,7 +209,7 @@ TEST_F(ApiTest, AJobThatVanishedIsLost) {
   cluster_.wait_for_event("node-lost");
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "unreachable");
   expect_error(cluster_.get("/v1/jobs/train/logs"), 503, "unavailable", 5);
-  a_ = agent("node-a");  // came back with nothing
+  a_ = agent("node-a");  // node-a returns with an empty inventory
   a_->start();
   const json job = cluster_.get("/v1/jobs/train/wait").json();
   EXPECT_EQ(job["state"], "lost");
@@ -230,7 +230,8 @@ TEST_F(ApiTest, DamagedFramesOnTheControlPortAreDropped) {
     EXPECT_EQ(talk(cluster_.agent_address(), damaged + std::string(64, '\0')), "") << at;
   }
   EXPECT_EQ(talk(cluster_.agent_address(), "GET / HTTP/1.1\r\n\r\n        "), "");
-  // After the handshake, too: its reply comes, then the connection is closed.
+  // The same bytes are sent after the handshake. The handshake's reply arrives, then the connection is
+  // closed.
   EXPECT_NE(talk(cluster_.agent_address(), frame + std::string(64, 'x')), "");
   run_job();
   EXPECT_EQ(cluster_.get("/v1/nodes").json().size(), 2U);

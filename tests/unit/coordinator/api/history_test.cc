@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator with a long history: the cost of an operation does not grow with it, and old entries leave.
+// Tests of a coordinator with a long history. The cost of an operation does not grow with the history, and
+// old entries are removed.
 #include <gtest/gtest.h>
 
 #include "coordinator/daemon/coordinator.h"
@@ -18,8 +19,8 @@ constexpr std::uint64_t kJobs = 1'000;
 constexpr std::uint64_t kEvents = 20'000;
 
 struct Cost {
-  std::uint64_t visited = 0;     // entries of the tables
-  std::uint64_t statements = 0;  // of SQL
+  std::uint64_t visited = 0;     // the number of visited table entries
+  std::uint64_t statements = 0;  // the number of SQL statements
 };
 
 class HistoryTest : public ::testing::Test {
@@ -61,7 +62,7 @@ class HistoryTest : public ::testing::Test {
     EXPECT_EQ(answer.status, 201U) << answer.body;
     return answer.json()["id"];
   }
-  // Begun at once, and closed.
+  // Starts a migration and waits until it is closed.
   std::string migrate(const std::string& job) {
     const auto answer = cluster_.post("/v1/jobs/" + job + "/migrate");
     EXPECT_EQ(answer.status, 202U) << answer.body;
@@ -109,14 +110,14 @@ TEST_F(HistoryTest, CostOfAnOperationDoesNotGrowWithTheHistory) {
     migrate(job);
   }
   const Cost after = cost();
-  // One live job, one open migration at most: a few entries for each query.
+  // There is one live job and at most one open migration, so each query visits a few entries.
   EXPECT_LT(after.visited - before.visited, kJobs);
   EXPECT_LT(after.statements - before.statements, kJobs);
   EXPECT_EQ(rows("migrations"), static_cast<std::int64_t>(kMigrations) + 3);
   EXPECT_EQ(rows("jobs"), static_cast<std::int64_t>(kJobs) + 1);
 }
 
-// tools/measure-scale gives that in processor time.
+// The same cost in processor time is reported by tools/measure-scale.
 TEST_F(HistoryTest, InventoryVisitsLiveJobsOnlyAndReadsNoStore) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
@@ -153,8 +154,8 @@ TEST_F(HistoryTest, HistoryIsTrimmedAndItsIdsAreNotReused) {
   EXPECT_EQ(migrate(job), "m5001");
 }
 
-// The migration's record has the job at the target, its journal has it as over, and the job's own record has
-// not followed yet.
+// The migration's record shows the job at the target, and its journal shows the migration as over. The job's
+// own record has not been updated yet.
 TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords) {
   start();
   const std::string job = run_job();
@@ -199,7 +200,7 @@ TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
     for (const json& m : cluster_.get("/v1/migrations").json()) found.push_back(m["id"]);
     return found;
   };
-  // The newest of a job that has not ended stays.
+  // The newest migration of a job that has not ended is retained.
   EXPECT_EQ(ids(), std::vector<std::string>{"m3"});
   stop();
   start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that wait for changes, many of them, beside calls that do not.
+// Tests of many calls that wait for changes, next to calls that do not wait.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -110,7 +110,7 @@ TEST_F(LongPollTest, ClosedMigrationIsShownAtOnceForAnyRevision) {
   cluster_.wait_for_event("migration-ended");
   cluster_.stop();
   cluster_.start();
-  // As one that watched before the restart asks: revisions begin again.
+  // The call is from a client that watched before the restart; revisions start again.
   auto asked = std::async(std::launch::async, [this] {
     return cluster_.get("/v1/migrations/m1/watch?timeout_ms=60000&since=1000000").json();
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Migrations over the API: what is asked, what is shown, how they end.
+// Tests of migrations over the API: their requests, their reports, and how they end.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ TEST_F(ApiTest, MovesAJob) {
   for (const auto& [piece, ms] : report["downtime_breakdown_ms"].items()) sum += ms.get<double>();
   EXPECT_DOUBLE_EQ(sum, report["downtime_ms"]);
   EXPECT_EQ(report["dirty_bytes"], 1 << 19);
-  EXPECT_EQ(report["copy_ms"], 0.0);  // nothing to copy is known, not unknown
+  EXPECT_EQ(report["copy_ms"], 0.0);  // nothing to copy is a known value, not unknown
   EXPECT_EQ(report["estimate_ms"], nullptr);
   EXPECT_EQ(report["verified"], true);
   EXPECT_EQ(report["incarnation"], 2);
@@ -119,7 +119,7 @@ TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
   EXPECT_NE(ended.body.find("train is exited"), std::string::npos) << ended.body;
 }
 
-// A program that goes to the other node with its files.
+// Tests with a program that moves to the other node with its files.
 class LooksTest : public ApiTest {
  protected:
   void start_with_program() {
@@ -321,7 +321,7 @@ TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
   start_nodes();
   run_job("other");
   run_job();
-  a_->end_job(1, 0);  // while nothing has ended, a full GPU is refused at once: RefusesImpossibleMoves
+  a_->end_job(1, 0);  // before any job has ended, a full GPU is refused at once: RefusesImpossibleMoves
   EXPECT_EQ(cluster_.get("/v1/jobs/other/wait").json()["state"], "exited");
   expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
                5);
@@ -355,7 +355,7 @@ TEST_F(ApiTest, UnknownProgressIsNull) {
   EXPECT_EQ(early["estimate_ms"], nullptr);
   EXPECT_EQ(early["eta_ms"], nullptr);
   EXPECT_EQ(early["wire_bytes_per_second"], nullptr);
-  progress.round = 3;  // now a job that writes nothing is known as such
+  progress.round = 3;  // a job that writes nothing is now recognized
   progress.estimate_ns = 5'000'000;
   progress.eta_ns = 0;
   progress.wire_bytes_per_second = 41'943'040;

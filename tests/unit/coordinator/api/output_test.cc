@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's output through the API: from the nodes of its instances, and from the copies that outlive them.
+// Tests of a job's output through the API: from the nodes of its instances, and from the copies that outlive
+// them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -38,13 +39,13 @@ TEST_F(ApiTest, LogOfAJobWhoseFormerNodeIsAwayHasWhatIsReachable) {
   EXPECT_EQ(log.status, 200U) << log.body;
   EXPECT_EQ(log.body, "after\n");
   EXPECT_EQ(log.headers.at("X-Missing"), "node-a");
-  EXPECT_EQ(log.headers.at("X-Next-Offset"), "13");  // offsets are those of the whole log
+  EXPECT_EQ(log.headers.at("X-Next-Offset"), "13");  // offsets refer to the whole log
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=10").body, "er\n");
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "after\n");
 }
 
-// Moves the job from a node whose output the coordinator copies, and waits for the copy.
+// Tests that move the job from a node whose output the coordinator copies, and wait for the copy.
 class CopiedOutputTest : public ApiTest {
  protected:
   void SetUp() override {
@@ -70,7 +71,7 @@ class CopiedOutputTest : public ApiTest {
       return std::filesystem::file_size(copy_of(name), none) == 16 + bytes && !none;
     });
   }
-  // Files have no event that a test could wait for.
+  // Waits for a file by polling, since files have no event.
   static void wait_for_file(const std::string& else_what, const std::function<bool()>& is_so) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!is_so()) {

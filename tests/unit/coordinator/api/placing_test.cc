@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where jobs go, over real sockets: dry runs with their reasons, expected memory, priorities, rebalance.
+// Tests of job placement over real sockets: dry runs with their reasons, expected memory, priorities,
+// rebalance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ class PlacingTest : public ::testing::Test {
     EXPECT_EQ(answer.status, 201U) << answer.body;
     return answer.json();
   }
-  // An agent's messages arrive in order, so the ones before have arrived, too.
+  // Waits for the end of the job. An agent's messages arrive in order, so its earlier messages have arrived,
+  // too.
   void wait_for_the_end_of(FakeAgent& agent, std::uint64_t job) {
     agent.end_job(job, 0);
     cluster_.wait_for_event("job-ended");
@@ -121,10 +123,10 @@ TEST_F(PlacingTest, AJobIsExpectedToNeedItsPeakAgain) {
   const json plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
   EXPECT_FALSE(plan["possible"].get<bool>());
   EXPECT_TRUE(mentions(reasons_of(plan, "node-b"), "held 5.00 GiB at ")) << plan.dump(1);
-  // The memory that it held is promised to it where it is.
+  // The memory that the job held stays promised to it on its current node.
   const json next = submit({{"dry_run", true}, {"gpu_memory_bytes", 5 * kGiB}}).json();
   EXPECT_TRUE(mentions(reasons_of(next, "node-a"), "4.00 GiB that are promised")) << next.dump(1);
-  // The store keeps it over a restart of the coordinator.
+  // The store retains the peak over a restart of the coordinator.
   cluster_.stop();
   cluster_.start();
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["memory"]["peak_bytes"], 5 * kGiB);
@@ -140,8 +142,8 @@ TEST_F(PlacingTest, PrioritiesAreKept) {
   EXPECT_EQ(cluster_.get("/v1/jobs/urgent").json()["priority"], 7);
 }
 
-// The move is asked for while the target's agent is away, or while its driver has not answered; then that is
-// over.
+// Tests of a move that is requested while the target's agent is disconnected, or while its driver has not
+// answered. Then the obstacle ends.
 class MoveThatWaits : public PlacingTest {
  protected:
   std::future<HttpAnswer> move(const std::string& job, const std::string& to) {
@@ -169,7 +171,8 @@ TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
   start_nodes();
   run("one", "node-a");
   auto moved = move("one", "node-b");
-  // So that it is asked before: only the client can tell that a request waits.
+  // The status requests ensure that the move is requested first. Only the client can detect that a request
+  // waits.
   for (int i = 0; i < 200; ++i) ASSERT_EQ(cluster_.get("/v1/status").status, 200U);
   EXPECT_NE(moved.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   wire::Inventory answered;
@@ -238,7 +241,7 @@ TEST_F(PlacingTest, RebalanceKnowsItsCalls) {
   EXPECT_EQ(cluster_.get("/v1/rebalance/watch").status, 404U);
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"apply":true})").status, 202U);
   cluster_.wait_for_event("rebalance-ended");
-  EXPECT_EQ(cluster_.get("/v1/rebalance").json()["state"], "done");  // nothing to do
+  EXPECT_EQ(cluster_.get("/v1/rebalance").json()["state"], "done");  // there is nothing to balance
 }
 
 }  // namespace

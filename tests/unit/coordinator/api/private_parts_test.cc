@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and output of jobs are shown to those whose role may see them: in every call that reads, as the table of
-// routes has them.
+// Tests that commands and output of jobs are shown only to roles that may see them. They cover every read
+// call in the table of routes.
 #include <regex>
 
 #include "coordinator/requests/routes.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kCommandSecret = "command-canary";
 constexpr const char* kOutputSecret = "output-canary";
 
-// The paths that a call may be made with: its capital words stand for what there is.
+// Returns the paths that a call may be made with. Capital words in the route are replaced by existing names.
 std::vector<std::string> paths_of(const Route& route, const std::vector<std::string>& jobs,
                                   const std::vector<std::string>& ids) {
   const std::string path(route.path);
@@ -38,7 +38,8 @@ class PrivatePartsTest : public ApiTest {
     text.pop_back();
     return text;
   }
-  // A job with a secret in its command, a move to another program whose standby wrote one, and a start that failed.
+  // Creates a job with a secret in its command, a move to another program whose standby printed a secret, and
+  // a start that failed.
   void make_secrets() {
     two_nodes();
     b_->instead = [this](const wire::CommitMessage& m) {
@@ -68,7 +69,7 @@ class PrivatePartsTest : public ApiTest {
     });
     ASSERT_EQ(run("missing", "node-b").status, 409U);
   }
-  // All that such a reader is told.
+  // Returns all answers that a reader with `token` receives.
   std::string all_answers(const std::string& token) {
     std::string told;
     for (const Route& route : all_routes()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles that may make each call: docs/api.md, the table of routes and the coordinator agree.
+// Tests of the roles that may make each call: docs/api.md, the table of routes and the coordinator agree.
 #include "coordinator/requests/roles.h"
 
 #include <algorithm>
@@ -136,7 +136,7 @@ TEST_F(RolesTest, OperatorsMoveStartsNoProgramOfTheirs) {
   expect_error(answer, 403, "forbidden", 5);
   EXPECT_NE(answer.body.find("Field exec starts or takes a program"), std::string::npos) << answer.body;
   EXPECT_EQ(ask(token(Role::kOperator), "GET", "migrations").json(), json::array());
-  // It may ask for a move, without another program.
+  // The operator may request a move without another program.
   EXPECT_EQ(ask(token(Role::kOperator), "POST", "jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of denied certificates: what it keeps, for how long, and what belongs to a node.
+// Tests of the table of denied certificates: its content, how long entries are kept, and which entries belong
+// to a node.
 #include "coordinator/certificates/denied_certificates.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ class DeniedCertificatesTest : public ::testing::Test {
   [[nodiscard]] bool is_denied(const std::string& serial) const {
     return denied_->serials()->contains(serial);
   }
-  // The PEM and the serial of a new certificate of that node.
+  // Returns the PEM and the serial of a new certificate of that node.
   std::pair<std::string, std::string> certificate_of(const std::string& node) {
     const auto issued =
         certificates_.authority().sign(tls::Certificates::order(tls::Peer::node(node))).value();
@@ -140,7 +141,7 @@ TEST_F(DeniedCertificatesTest, AllThatWasRenewedOverADeniedOneIsDenied) {
   EXPECT_TRUE(is_denied(child_serial));
   EXPECT_TRUE(is_denied(grandchild_serial));
   EXPECT_FALSE(is_denied(other_serial));
-  // Its renewal was under way when it was denied.
+  // The certificate's renewal was in progress when the certificate was denied.
   const auto [late, late_serial] = certificate_of("a");
   EXPECT_EQ(denied_->issued("a", late, peer(grandchild_serial)).error().code(), ErrorCode::kRefused);
   EXPECT_TRUE(is_denied(late_serial));
@@ -195,7 +196,7 @@ TEST_F(DeniedCertificatesTest, DeniedNameRefusesAllButWhatItIsGivenSince) {
   reopen();
   EXPECT_TRUE(denied_->admit(peer_of("a", next_serial)));
   EXPECT_FALSE(denied_->admit(peer_of("a", "ff12e")));
-  // Denied again, that one too.
+  // Denying the name again also denies the new certificate.
   ASSERT_TRUE(denied_->deny_name("a", "again"));
   EXPECT_FALSE(denied_->admit(peer_of("a", next_serial)));
   ASSERT_TRUE(denied_->allow_name("a"));
@@ -215,12 +216,12 @@ TEST_F(DeniedCertificatesTest, AllThatARemovedNodeWasGivenIsDeniedAndNothingOfOt
   EXPECT_TRUE(is_denied(first_serial));
   EXPECT_TRUE(is_denied(second_serial));
   EXPECT_FALSE(is_denied(other_serial));
-  // It may come back, and is removed again.
+  // The node is allowed again, and is then removed again.
   ASSERT_TRUE(denied_->allow_node("a"));
   EXPECT_FALSE(is_denied(first_serial));
   ASSERT_TRUE(denied_->deny_node("a"));
   EXPECT_TRUE(is_denied(second_serial));
-  // A certificate that it is given afterwards is good.
+  // A certificate that the node receives afterwards is valid.
   const auto [third, third_serial] = certificate_of("a");
   ASSERT_TRUE(denied_->issued("a", third));
   EXPECT_FALSE(is_denied(third_serial));

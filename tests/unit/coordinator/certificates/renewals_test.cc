@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renewal of nodes' certificates over real connections: what a connection has proven decides, not a node's word.
+// Tests of the renewal of nodes' certificates over real connections. The identity that a connection has
+// proven decides, not a node's claim.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,14 +25,14 @@ class RenewalsTest : public ::testing::Test {
         write_file_durably(certificates_.path("ca.key"), certificates_.authority().pem().value().key));
     Config& config = cluster_.config();
     tls::Authority::Order order = tls::Certificates::order(tls::Peer::coordinator());
-    order.term = tls::kCoordinatorTerm;  // its own is not due
+    order.term = tls::kCoordinatorTerm;  // the coordinator's own certificate is not due
     config.tls = certificates_.write("coordinator", order);
     config.certificate_authority = certificates_.path("");
     config.agent_address = "127.0.0.1:0";
     config.certificate_check_ms = 10;
     cluster_.start();
   }
-  // A node whose certificate lasts for so long, and which reports of itself what it likes.
+  // Returns a node whose certificate lasts for `left`, and which claims `claimed_end_s` as its end.
   std::unique_ptr<FakeAgent> agent(const std::string& node, std::chrono::hours left,
                                    std::int64_t claimed_end_s) {
     tls::Authority::Order order = tls::Certificates::order(tls::Peer::node(node));
@@ -77,7 +78,7 @@ class RenewalsTest : public ::testing::Test {
   Cluster cluster_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::string>> given_;
-  std::map<std::string, std::string> serials_;  // of the last one
+  std::map<std::string, std::string> serials_;  // the serial of each node's last certificate
   unsigned made_ = 0;
 };
 
@@ -88,11 +89,12 @@ TEST_F(RenewalsTest, NodesWordGetsItNoCertificate) {
   liar->start();
   cluster_.wait_for_event("node-ready");
   honest->start();
-  // All nodes are looked at together: the others of one look are done before this one's end.
+  // All nodes are checked together. The other nodes of a check are done before the end of this node's
+  // renewal.
   cluster_.wait_for_event("certificate-renewed");
   EXPECT_EQ(given("liar").size(), 0U);
   EXPECT_EQ(given("honest").size(), 1U);
-  // Another one becomes due and is served: the first had its turn again in the same look.
+  // Another node becomes due and is served. The first node had its turn again in the same check.
   auto later = agent("later", 5 * tls::kDay, 0);
   later->start();
   cluster_.wait_for_event("certificate-renewed", 2);
@@ -109,7 +111,7 @@ TEST_F(RenewalsTest, DeniedCertificateTakesItsRenewalsAlong) {
   const auto answer = cluster_.post("/v1/certificates/deny", R"({"serial":")" + serials_["stolen"] + "\"}");
   ASSERT_EQ(answer.status, 200U) << answer.body;
   EXPECT_TRUE(is_denied(children[0]));
-  cluster_.wait_for_event("node-lost");  // its connection was closed
+  cluster_.wait_for_event("node-lost");  // the coordinator closed the node's connection
 }
 
 TEST_F(RenewalsTest, DeniedNameIsRefusedUntilItIsAllowed) {
@@ -119,7 +121,8 @@ TEST_F(RenewalsTest, DeniedNameIsRefusedUntilItIsAllowed) {
   ASSERT_EQ(cluster_.post("/v1/certificates/deny", R"({"node":"gone","reason":"stolen"})").status, 200U);
   EXPECT_TRUE(is_denied(serials_["gone"]));
   cluster_.wait_for_event("node-lost");
-  // Another certificate of the same name, from the authority's key elsewhere: refused, and denied when it is shown.
+  // Another certificate of the same name is issued elsewhere with the authority's key. It is refused, and
+  // denied when it is presented.
   auto other = agent("gone", 29 * tls::kDay, 0);
   other->start();
   cluster_.wait_for_event("certificate-denied", 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator whose store was lost, or is an older copy, and agents that know more: running jobs are
-// taken in, and switches are decided by their sides' records.
+// Tests of a coordinator whose store was lost, or is an older copy, with agents that know more. Running jobs
+// are taken in, and the records of both sides decide switches.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -94,7 +94,8 @@ class RecoveryTest : public ::testing::Test {
   }
   json job(const std::string& name) { return cluster_.get("/v1/jobs/" + name).json(); }
   json found() { return cluster_.get("/v1/recovery").json()["found"]; }
-  // The source stands at its barrier and the target has committed, as far as these two know.
+  // Opens a switch at both nodes. According to their records, the source has reached its barrier and the
+  // target has committed.
   void open_switch_at_both() {
     a_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kSource);
     b_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kTarget);
@@ -131,10 +132,10 @@ TEST_F(RecoveryTest, UnknownRunningJobIsRecoveredWithItsCommand) {
   EXPECT_EQ(taken["state"], "running");
   EXPECT_EQ(taken["incarnation"], 3);
   EXPECT_EQ(taken["argv"], json(spec_.argv));
-  EXPECT_EQ(a_->starts(), 0U);  // nothing is started for it
+  EXPECT_EQ(a_->starts(), 0U);  // no instance is started for the job
   ASSERT_EQ(found().size(), 1U);
   EXPECT_EQ(found()[0]["kind"], "job");
-  // Numbers go on behind those of the old store.
+  // Numbers continue after those of the old store.
   const auto next = cluster_.post("/v1/jobs", R"({"argv":["./new"],"cwd":"/tmp","name":"new"})");
   ASSERT_EQ(next.status, 201U) << next.body;
   EXPECT_EQ(next.json()["id"].get<std::string>().substr(0, 3), "j7-");
@@ -154,7 +155,7 @@ TEST_F(RecoveryTest, NodesWordMakesNoJobOutsideOfTheWindow) {
   EXPECT_EQ(cluster_.get("/v1/migrations").json(), json::array());
   for (const json& one : found()) EXPECT_FALSE(one["taken_in"].get<bool>()) << one;
   EXPECT_EQ(found().size(), 2U);
-  // Shown once, however often the node reports it again.
+  // The event is shown once, however often the node reports it.
   a_->set_free(1 << 20);
   a_->set_free(1 << 21);
   b_->inventory.jobs.clear();
@@ -197,7 +198,8 @@ TEST_F(RecoveryTest, TakenInJobMovesByNothingButOrders) {
   b_->start();
   cluster_.wait_for_event("node-ready", 2);
   EXPECT_TRUE(job("train")["unconfirmed"].get<bool>());
-  // A finding that it makes up, a drain, a balance and a job of a higher priority: all leave it there, and say so.
+  // An invented finding, a drain, a balance and a job of a higher priority all leave the job in place, and
+  // report the reason.
   wire::HealthReport report;
   wire::HealthFinding& finding = report.findings.emplace_back();
   finding.number = 1;
@@ -221,9 +223,9 @@ TEST_F(RecoveryTest, TakenInJobMovesByNothingButOrders) {
       std::string::npos);
   EXPECT_EQ(b_->starts(), 0U);
   EXPECT_EQ(cluster_.get("/v1/migrations").json(), json::array());
-  // Once an admin answers for it, it goes.
+  // Once an admin confirms the job, it moves.
   ASSERT_EQ(cluster_.post("/v1/jobs/train/confirm").status, 200U);
-  b_->set_free(std::uint64_t{7} << 30);  // with an inventory each waiting job is looked at again
+  b_->set_free(std::uint64_t{7} << 30);  // each inventory makes the coordinator check every waiting job again
   cluster_.wait_for_event("migration-begun");
   EXPECT_EQ(cluster_.post("/v1/jobs/train/confirm").status, 409U);
 }
@@ -290,7 +292,8 @@ TEST_F(RecoveryTest, LaterIncarnationThanTheStoreKnowsIsFollowed) {
       cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})");
   ASSERT_EQ(answer.status, 201U) << answer.body;
   const JobId id = parse_job_id(answer.json()["id"].get<std::string>()).value();
-  // Moved after the copy of the store was made: node-a lets go of it first, and it counts as lost.
+  // The job was moved after the copy of the store was made. Node-a releases it first, and the job counts as
+  // lost.
   a_->stop();
   cluster_.wait_for_event("node-lost");
   a_ = agent("node-a");
@@ -320,8 +323,7 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
   EXPECT_TRUE(found().empty());
 }
 
-// The target has committed, and the source waits with its barrier: after the term the target is granted
-// again.
+// The target has committed, and the source waits at its barrier. After the term the target is granted again.
 TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATerm) {
   start();
   open_switch_at_both();
@@ -353,7 +355,7 @@ TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATer
   EXPECT_EQ(job("train")["incarnation"], 2);
 }
 
-// One record that ends it is enough, but not before the term is over.
+// One record that ends the switch is enough, but only after the term.
 TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
   start();
   open_switch_at_both();

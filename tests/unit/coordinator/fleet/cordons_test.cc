@@ -73,7 +73,8 @@ TEST_F(CordonTableTest, AWholeNodesLastsOverARestart) {
   EXPECT_EQ(cordons_->why_closed(Place("a", 7)), "cordoned by operator: driver");
 }
 
-// Set a day ago, as the store has it: no clock is asked for a time that stands.
+// The cordon was set a day ago, according to the store. An existing time is retained, without reading the
+// clock.
 TEST_F(CordonTableTest, ANewReasonKeepsTheTime) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
   ASSERT_TRUE(store_->database().execute("UPDATE cordons SET since_ms = 5"));
@@ -116,7 +117,7 @@ TEST_F(CordonTableTest, OwnersStandSideBySide) {
   EXPECT_EQ(cordons_->why_closed(Place("a", 1)), "cordoned by operator: fan; cordoned by health: Xid 79");
   const auto cleared = cordons_->clear(kGpu);
   ASSERT_TRUE(cleared);
-  EXPECT_EQ(cleared.value().size(), 2U);  // both, and both are reported
+  EXPECT_EQ(cleared.value().size(), 2U);  // both cordons are cleared, and both are reported
   EXPECT_EQ(events(), 4U);
   reopen();
   EXPECT_TRUE(cordons_->all().empty());

@@ -35,8 +35,8 @@ class JobTableTest : public JobTableFixture {
   }
 };
 
-// The source's report that the job has moved may come before the inventory that the target sent while the
-// instance was on its way.
+// The source's report that the job has moved may arrive before the inventory that the target sent while the
+// instance was being moved.
 TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
@@ -77,7 +77,7 @@ TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
   job_runner_->on_inventory(a);
   EXPECT_EQ(job.state, JobState::kRunning);
-  job_runner_->on_inventory(node("a", {}));  // not lost either
+  job_runner_->on_inventory(node("a", {}));  // the job is not lost here either
   EXPECT_EQ(job.state, JobState::kRunning);
   view_.open.reset();
   job_runner_->reevaluate(job.id, &a);
@@ -109,13 +109,14 @@ TEST_F(JobTableTest, FollowsAMoveAndBack) {
   job_runner_->fact(job.id, lifecycle::MoveRunsAt{2, Segment("b", 2), {there}, {}});
   EXPECT_EQ(job.node(), "b");
   EXPECT_EQ(job.incarnation, 2U);
-  EXPECT_EQ(job.state_bytes(), 100U);  // known before its new instance has been described
+  EXPECT_EQ(job.state_bytes(), 100U);  // the size is known before the new instance has been described
   EXPECT_TRUE(job.movable);
   EXPECT_EQ(job.segments.size(), 2U);
   JobRank back;
   back.place = Place("a", 0);
   job_runner_->fact(
-      job.id, lifecycle::MoveRunsAt{3, Segment("a", 1), {back}, {}});  // restored: the first instance goes on
+      // restored: the first instance continues
+      job.id, lifecycle::MoveRunsAt{3, Segment("a", 1), {back}, {}});
   EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
   EXPECT_EQ(job.incarnation, 3U);
 }
@@ -147,7 +148,7 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_FALSE(jobs_->was_forgotten(3));
   EXPECT_FALSE(jobs_->was_forgotten(live.id));
-  EXPECT_FALSE(jobs_->was_forgotten(99));  // never of this cluster
+  EXPECT_FALSE(jobs_->was_forgotten(99));  // an id that this cluster has never used
   reopen();
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_EQ(jobs_->find("x")->id, 4U);
@@ -187,7 +188,7 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   end(create("train"));
   EXPECT_EQ(jobs_->find("train")->id, oldest + 1);
   Job back = *jobs_->find(oldest);
-  back.state = JobState::kRunning;  // it goes on from an image
+  back.state = JobState::kRunning;  // the job continues from an image
   ASSERT_TRUE(jobs_->replace(std::move(back)));
   EXPECT_EQ(jobs_->find("train")->id, oldest);
   EXPECT_EQ(jobs_->live().size(), 1U);
@@ -213,7 +214,8 @@ TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
   EXPECT_NE(jobs_->find(running.id), nullptr);
 }
 
-// A fact counts although the store refuses it, and is stored later; an order does not count.
+// A fact counts although the store refuses it, and is stored later. An order does not count until it is
+// stored.
 TEST_F(JobTableTest, StoreThatRefusesKeepsNoOrderAndNoFactBack) {
   Job& job = create("x");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
@@ -243,7 +245,7 @@ TEST_F(JobTableTest, StopOfAParkedJobThatCannotBeStoredIsAnError) {
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 0"));
 }
 
-// A coordinator that ends between two writes would start its program from the command.
+// If a coordinator ended between two writes, the next one would start the job's program from the command.
 TEST_F(JobTableTest, JobThatIsRevivedIsParkedFromItsFirstWrite) {
   wire::JobSpec spec;
   spec.name = "back";

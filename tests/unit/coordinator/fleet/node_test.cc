@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a node may have the coordinator keep.
+// Tests of the limit on the bytes that the coordinator stores for a node.
 #include "coordinator/fleet/node.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(Node, ChangesOfJobsAreBoundedByBytes) {
   while (node.update(instance(++job, kReason))) ASSERT_LE(job, kMaxNodeInstances);
   EXPECT_LE(node.instances.size() * kReason, kMaxNodeBytes);
   EXPECT_GT((node.instances.size() + 1) * (kReason + sizeof(wire::JobInstance)), kMaxNodeBytes);
-  // A smaller report leaves space.
+  // A smaller report frees space.
   ASSERT_TRUE(node.update(instance(1)));
   EXPECT_TRUE(node.update(instance(job, kReason / 2)));
 }

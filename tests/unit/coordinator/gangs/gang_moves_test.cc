@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of ranks before they begin, with nodes that speak the control messages and do nothing.
+// Tests of moves of ranks before they begin. The nodes speak the control messages and do nothing.
 #include <gmock/gmock.h>
 
 #include "coordinator/daemon/coordinator.h"
@@ -13,7 +13,7 @@ using nlohmann::json;
 
 class GangMovesTest : public NodesTest {
  protected:
-  // Two ranks on node-a and node-b, and two free nodes.
+  // Starts two ranks on node-a and node-b, and two free nodes.
   void start_ranks() {
     for (const char* name : {"node-a", "node-b", "node-c", "node-d"}) answer_groups(node(name));
     start();
@@ -22,7 +22,7 @@ class GangMovesTest : public NodesTest {
                         "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
     ASSERT_EQ(begun.status, 201U) << begun.body;
   }
-  // Once all `waits_for` nodes were asked, where that is not 0.
+  // Makes the agent answer. If `waits_for` is not 0, it answers once that many nodes were queried.
   void answer_groups(FakeAgent& agent) {
     agent.on_other = [this, &agent](const wire::FrameHeader& header, std::span<const std::byte> body) {
       if (header.type != wire::FrameType::kAskGroups) return;
@@ -44,7 +44,8 @@ class GangMovesTest : public NodesTest {
   std::vector<std::pair<FakeAgent*, gang::RankGroups>> unanswered_;
 };
 
-// Each answers only once all were asked: one after the other none would in time.
+// Each node answers only once all nodes were queried. If they were queried one after the other, none would
+// answer in time.
 TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
   waits_for = 2;
   node("node-c").silent_prepare = true;
@@ -53,7 +54,7 @@ TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
   EXPECT_EQ(begun.status, 202U) << begun.body;
 }
 
-// The dry run asks the nodes what the move asks them.
+// The dry run queries the nodes as the move does.
 TEST_F(GangMovesTest, ADryRunIsRefusedAsTheMoveWouldBe) {
   for (const char* name : {"node-a", "node-b", "node-c", "node-d"})
     node(name).inventory.networks = {wire::DataNetwork("fast", "10.0.0.1", wire::LaneTransport::kTls)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of several ranks as the table of jobs has it, also after a restart.
+// Tests of a job of several ranks in the table of jobs, also after a restart.
 #include "coordinator/gangs/gang.h"
 
 #include <gmock/gmock.h>

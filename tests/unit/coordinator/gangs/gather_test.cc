@@ -10,11 +10,12 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Ranks as keepers and ckpt_barrier make them: an order and a count are not one step.
+// A rank as keepers and ckpt_barrier implement it: an order and a count are separate steps.
 struct Rank {
   std::uint64_t stop_at = 0;
   std::uint64_t count = 0;
-  bool is_passing = false;  // it has counted this barrier, and has read a stop_at before its order came
+  bool is_passing = false;  // the rank has counted this barrier, and has read `stop_at` before its order
+                            // arrived
   bool is_held = false;
 };
 
@@ -25,7 +26,7 @@ class World {
     for (Rank& rank : ranks_) rank.count = 10 + random_() % (skew_ + 1);
   }
 
-  // Until all stand at the agreed barrier. False: they never do.
+  // Runs until all ranks have stopped at the agreed barrier. Returns false if they never stop.
   bool run() {
     for (int step = 0; step < 100'000; ++step) {
       if (gather_.is_agreed() && std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
@@ -64,7 +65,7 @@ class World {
       rank.is_passing = false;
       return;
     }
-    // A collective in each step: nobody is more than `skew` ahead.
+    // Each step has a collective, so no rank is more than `skew` steps ahead.
     const auto min_count = std::min_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
                              return a.count < b.count;
                            })->count;
@@ -88,7 +89,7 @@ TEST(Gather, RanksThatAreEquallyFarTakeTwoRounds) {
   EXPECT_EQ(gather.barrier(), 1u);
   gather.counted(0, 1, 40);
   EXPECT_EQ(gather.barrier(), 41u);
-  gather.counted(1, 1, 40);  // of the order before
+  gather.counted(1, 1, 40);  // the answer to the previous order
   EXPECT_TRUE(gather.is_to_be_told(1));
   gather.counted(0, 41, 40);
   gather.counted(1, 41, 40);
@@ -101,7 +102,7 @@ TEST(Gather, RankThatGotBeyondRaisesTheBarrierForAll) {
   gather.counted(0, 1, 40);
   gather.counted(0, 41, 40);
   EXPECT_FALSE(gather.is_to_be_told(0));
-  gather.counted(1, 41, 41);  // it may have passed its 41st before it saw the order
+  gather.counted(1, 41, 41);  // the rank may have passed its 41st barrier before it read the order
   EXPECT_EQ(gather.barrier(), 42u);
   EXPECT_TRUE(gather.is_to_be_told(0));
   gather.counted(1, 42, 41);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings and their consequences, with nodes that speak the control messages and do nothing.
+// Tests of findings and their consequences. The nodes speak the control messages and do nothing.
 #include "tests/unit/coordinator/support/migration_when.h"
 #include "tests/unit/coordinator/support/nodes_fixture.h"
 
@@ -19,7 +19,7 @@ class EvacuationsTest : public NodesTest {
     for (unsigned i = 0; i < jobs; ++i)
       run_job("job-" + std::string(1, static_cast<char>('a' + i)), "node-a");
   }
-  // A finding whose outcome is the same for all jobs of the GPU.
+  // Returns a finding whose outcome is the same for all jobs of the GPU.
   static wire::HealthFinding against_all(std::uint64_t number, HealthOutcome outcome,
                                          std::uint32_t xid = 79) {
     wire::HealthFinding f = finding(number, xid, "Xid " + std::to_string(xid) + " of the test");
@@ -55,7 +55,7 @@ TEST_F(EvacuationsTest, FindingsAreKeptOnceAndAcknowledged) {
   restart();
   node("node-a").wait_for_settings(2, false);
   auto again = finding(1, 63, "rows remapped");
-  again.time_ms = 5;  // another life of the node: it counts again
+  again.time_ms = 5;  // a finding of another life of the node, which counts again
   report("node-a", {again});
   node("node-a").wait_for_settings(1, false);
   EXPECT_EQ(health()["findings"].size(), 3U);
@@ -80,7 +80,8 @@ TEST_F(EvacuationsTest, ReadableMemoryMovesLive) {
   EXPECT_EQ(cordon["place"], "node-a:0");
   EXPECT_EQ(cordon["owner"], "health");
   EXPECT_TRUE(images_.calls().empty());
-  // The answer names the owner of the cordon that is cleared, so that it is cleared knowingly.
+  // The answer names the owner of the cordon that is cleared, so that the operator knows whose cordon was
+  // cleared.
   const json cleared = cluster_.post("/v1/uncordon", R"({"place":"node-a:0"})").json();
   EXPECT_EQ(cleared["cleared"][0]["owner"], "health");
 }
@@ -104,7 +105,7 @@ TEST_F(EvacuationsTest, LostMemoryComesFromTheImage) {
 TEST_F(EvacuationsTest, DecidesForEachProcess) {
   images_.jobs = {1, 2};
   two_nodes(2);
-  report("node-a", {against(1, 1, HealthOutcome::kRestore)});  // outcome of the others: none
+  report("node-a", {against(1, 1, HealthOutcome::kRestore)});  // the outcome of the other jobs is none
   wait_for_evacuation("job-a", "restored");
   EXPECT_EQ(health()["evacuations"].size(), 1U);
   EXPECT_EQ(job("job-b")["node"], "node-a");
@@ -114,7 +115,7 @@ TEST_F(EvacuationsTest, JobKilledByAFaultIsRestoredFromItsImage) {
   images_.jobs = {1, 2};
   two_nodes(2);
   node("node-a").end_job(1, 1);
-  node("node-a").end_job(2, 0);  // this one was done
+  node("node-a").end_job(2, 0);  // job 2 had finished its work
   for (const char* name : {"job-a", "job-b"}) cluster_.get(std::string("/v1/jobs/") + name + "/wait");
   auto f = against(1, 1, HealthOutcome::kRestore);
   f.jobs.push_back(f.jobs[0]);
@@ -186,7 +187,7 @@ TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
 
-// The finding comes when the job is about to run there: too late to give its move up.
+// The finding arrives when the job is about to run there. It is too late to give the move up.
 TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
   FakeAgent& b = node("node-b");
   wire::CommitMessage held;
@@ -227,7 +228,7 @@ TEST_F(EvacuationsTest, AJobThatWasLeftWhereItIsIsDecidedOnce) {
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   wait_for_evacuation("job-a", "left");
   restart();
-  report("node-b", {finding(1, 63, "rows remapped")});  // the coordinator has looked again by then
+  report("node-b", {finding(1, 63, "rows remapped")});  // the coordinator has checked the queue again by then
   node("node-b").wait_for_settings(1, false);
   EXPECT_EQ(health()["evacuations"].size(), 1U) << health();
 }
@@ -268,7 +269,7 @@ TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobSoonAfterItsFinding) {
   EXPECT_EQ(forgiven["suspect"].size(), 0U) << forgiven;
   ASSERT_EQ(forgiven["forgiven"].size(), 1U) << forgiven;
   EXPECT_EQ(forgiven["forgiven"][0]["place"], "node-a:0");
-  restart();  // the operator's word stays
+  restart();  // the operator's decision survives the restart
   EXPECT_EQ(cluster_.post("/v1/jobs", run).status, 201U);
 }
 
@@ -288,7 +289,7 @@ TEST_F(EvacuationsTest, WithoutATargetItIsParked) {
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
   wait_for_evacuation("job-a", "parked");
-  EXPECT_EQ(images_.calls().at(0).what, "snapshot+park");  // it runs, and its memory can be read
+  EXPECT_EQ(images_.calls().at(0).what, "snapshot+park");  // the job runs, and its memory can be read
 }
 
 TEST_F(EvacuationsTest, NeverOntoASuspectGpu) {
@@ -318,7 +319,7 @@ TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndKeepsTheWork) {
   wait_for_evacuation("job-a", "moved");
   wait_for_evacuation("job-b", "moved");
   EXPECT_TRUE(images_.calls().empty());
-  const json migrations = cluster_.get("/v1/migrations").json();  // one after the other
+  const json migrations = cluster_.get("/v1/migrations").json();  // the migrations ran one after the other
   EXPECT_LE(migrations[1]["ended"].get<std::string>(), migrations[0]["started"].get<std::string>());
 }
 
@@ -369,13 +370,14 @@ TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
   two_nodes(1);
   const auto f = against_all(1, HealthOutcome::kRestore);
   report("node-a", {f});
-  wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next change
+  wait_for_evacuation("job-a", "queued");  // the job is not restored; the next change triggers another
+                                           // attempt
   restart();
   report("node-a", {f});
-  // It waits for an inventory. One that comes while an attempt is under way does not count, so they are sent
-  // until it is left.
+  // The evacuation waits for an inventory. An inventory that arrives during an attempt does not count, so
+  // inventories are sent until the job is left.
   while (health()["evacuations"][0]["state"] != "left") node("node-b").set_free(std::uint64_t{8} << 30);
-  EXPECT_EQ(images_.calls().size(), 3U);  // the cap counts the attempts of both lives
+  EXPECT_EQ(images_.calls().size(), 3U);  // the cap counts the attempts before and after the restart
   EXPECT_EQ(health()["evacuations"].size(), 1U);
   EXPECT_EQ(health()["findings"].size(), 1U);
 }

@@ -51,7 +51,7 @@ TEST_F(PolicyTest, PausesLastOverARestart) {
   ASSERT_TRUE(policy_->resume("a"));
   reopen();
   EXPECT_FALSE(policy_->is_paused("a"));
-  EXPECT_TRUE(policy_->was_named("a"));  // its agent may have slept through the resume
+  EXPECT_TRUE(policy_->was_named("a"));  // node a's agent may not have been running at the resume
 }
 
 TEST_F(PolicyTest, AnOpenBreakerStaysOpenUntilItIsReset) {

@@ -56,7 +56,7 @@ class CatalogTest : public ::testing::Test {
   std::optional<ImageCatalog> catalog_;
 };
 
-// As an agent lists an image that it cannot read: by its name and number.
+// An agent lists an image that it cannot read by its name and number only.
 TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
   wire::ImageRow unreadable;
   unreadable.vault_job = catalog_->vault_job_of(job_);
@@ -144,7 +144,7 @@ TEST_F(CatalogTest, ListOfAJobLeavesOtherJobsAlone) {
   EXPECT_EQ(catalog_->list(4).size(), 1U);
 }
 
-// A folder's newest list counts job by job.
+// The newest list of a folder is determined for each job separately.
 TEST_F(CatalogTest, ListOfAJobIsNoNewerListOfOtherJobs) {
   Job other;
   other.id = 4;
@@ -335,7 +335,7 @@ TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
   report.vault_job = catalog_->vault_job_of(job_);
   report.version = 1;
   report.pause_ns = 77;
-  catalog_->measured("a", report);  // before the list that has it
+  catalog_->measured("a", report);  // before the list that contains the version
   catalog_->take("a", contents("", {row(1, 100)}));
   reopen();
   ASSERT_EQ(catalog_->list().size(), 1U);
@@ -349,7 +349,7 @@ TEST_F(CatalogTest, PauseOfAnImageOutlastsTheNextList) {
   report.version = 1;
   report.pause_ns = 77;
   catalog_->take("a", contents("", {row(1, 100)}));
-  catalog_->measured("a", report);  // behind the list that has it
+  catalog_->measured("a", report);  // after the list that contains the version
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   EXPECT_EQ(catalog_->list().at(0).pause_ns, 77);
   EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
@@ -387,7 +387,7 @@ TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
   EXPECT_EQ(catalog_->last_version("b", "", catalog_->vault_job_of(job_)), 0U);
 }
 
-// Also where the newer list is of the node whose name comes first.
+// A removal also changes the list where the newer list is of the node whose name sorts first.
 TEST_F(CatalogTest, RemovalFromASharedFolderChangesEveryNodesList) {
   const std::string name = catalog_->vault_job_of(job_);
   catalog_->take("a", contents("/vault", {row(1, 100)}));

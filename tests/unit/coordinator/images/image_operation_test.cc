@@ -19,7 +19,7 @@ TEST(ImageOperation, AnImageIsTakenUntilItIsThere) {
   EXPECT_EQ(next_step(taking, view), OperationStep::kWait);
   view.source_connected = view.instance_alive = true;
   EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
-  view.image_newer = true;  // of an order before, which the job has survived
+  view.image_newer = true;  // an image of an earlier order, which the job has survived
   EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
   view.instance_alive = false;
   EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // an old list proves nothing
@@ -33,14 +33,14 @@ TEST(ImageOperation, SnapshotIsGivenUpWhereItIsCancelledOrItsTimeIsOver) {
   ImageOperation taking = at(OperationStage::kTaking);
   OperationView view;
   view.expired = true;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);  // whether it lives is not known
+  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);  // whether the instance is alive is not known
   view.source_connected = view.instance_alive = true;
   EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
   view.expired = false;
   taking.cancelled = "a migration";
   EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
   view.instance_alive = false;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // it was too late
+  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // the cancellation was too late
 }
 
 TEST(ImageOperation, StopEndsAnOperationAtEachStage) {
@@ -58,7 +58,8 @@ TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
   const ImageOperation ending = at(OperationStage::kEnding);
   OperationView view;
   view.target_connected = true;
-  EXPECT_EQ(next_step(ending, view), OperationStep::kWait);  // it may live on a node that is away
+  EXPECT_EQ(next_step(ending, view), OperationStep::kWait);  // the instance may be alive on a disconnected
+                                                             // node
   view.source_connected = view.instance_alive = true;
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnd);
   view.instance_alive = false;

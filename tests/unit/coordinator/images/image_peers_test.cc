@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in the vaults of other nodes, and jobs that were forgotten: a real coordinator, with agents and
-// vaults that speak the messages and do nothing.
+// Tests of images in the checkpoint stores of other nodes, and of jobs that were forgotten. The coordinator
+// is real; agents and checkpoint stores speak the messages and do nothing.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -50,7 +50,7 @@ class ImagePeers : public ::testing::Test {
       task = cluster_.get("/v1/tasks/" + task["id"].get<std::string>()).json();
     return task;
   }
-  // All that has ended.
+  // Waits until all ended jobs are forgotten.
   void forget() {
     a_.agent->set_free(kMuch);
     wait_until([this] { return cluster_.get("/v1/jobs").json().empty(); });
@@ -118,7 +118,7 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
   EXPECT_TRUE(protection["note"].is_null()) << protection;
   wait_until([this] { return b_.vault->grants >= 2; });
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
-  // On its own node it gives the pause of that.
+  // For an image on the job's own node, the answer reports the pause of that node.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
   EXPECT_NE(own["note"].get<std::string>().find("of no use"), std::string::npos) << own;
 }
@@ -142,7 +142,7 @@ TEST_F(ImagePeers, AThirdNodeReadsItByAGrant) {
   EXPECT_EQ(c_.vault->restores, 1U);
 }
 
-// Its own node is to be left; the vault there can be read still.
+// The job's own node has to be left, but its checkpoint store can still be read.
 TEST_F(ImagePeers, VaultOfAFullNodeIsReadByOtherNodes) {
   order("suspend");
   a_.agent->set_free(0);
@@ -177,8 +177,8 @@ TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
   EXPECT_EQ(c_.vault->restores, 1U);
 }
 
-// The coordinator ends after its order and before the answer. The next one cannot read the image any more,
-// but the job runs.
+// The coordinator ends after its order and before the answer. The next coordinator can no longer read the
+// image, but the job runs.
 TEST_F(ImagePeers, VaultThatGoesAwayAfterTheStartDoesNotParkTheJob) {
   order("suspend", R"({"to":"node-b"})");
   c_.vault->lose_restored = true;
@@ -210,7 +210,7 @@ TEST_F(ImagePeers, ForgottenJobIsRestoredFromItsImageAsANewJob) {
   EXPECT_EQ(job()["id"], "j2");
   EXPECT_EQ(job()["incarnation"], 1);
   EXPECT_EQ(job()["state"], "running");
-  // Its images are its own from now on.
+  // From now on the job's images are its own.
   EXPECT_EQ(order("snapshot", R"({"to":"node-b"})")["image"].get<std::string>().substr(0, 3), "j2.");
 }
 
@@ -227,7 +227,7 @@ TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJobBehind) {
   EXPECT_EQ(job()["state"], "failed") << "it has no image of its own to rest in";
 }
 
-// Its name may be another job's by now.
+// The job's name may belong to another job by now.
 TEST_F(ImagePeers, AForgottenJobDoesNotTakeALiveJobsName) {
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator with two agents whose vaults speak the messages and do nothing, and a job on the first one.
+// A coordinator with two agents, and a job on the first agent. The agents' checkpoint stores speak the
+// messages and do nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +51,7 @@ class ImagesTest : public ::testing::Test {
     made.vault = std::make_unique<FakeVault>(*made.agent, name, shared_);
     return made;
   }
-  // The node goes away; come_back() brings it back with its state.
+  // Disconnects the node; come_back() reconnects it with its state.
   void go_away(TestNode& gone) {
     gone.agent->stop();
     cluster_.wait_for_event("node-lost");
@@ -66,7 +67,7 @@ class ImagesTest : public ::testing::Test {
   }
 
   json job() { return cluster_.get("/v1/jobs/train").json(); }
-  // Orders it and waits for its end.
+  // Orders `verb` and waits for the end of the operation.
   json order(const std::string& verb, const std::string& body = "{}") {
     const auto begun = cluster_.post("/v1/jobs/train/" + verb, body);
     EXPECT_EQ(begun.status, 202U) << begun.body;
@@ -83,7 +84,7 @@ class ImagesTest : public ::testing::Test {
     EXPECT_EQ(answer.status, status) << answer.body;
     EXPECT_NE(answer.body.find(part), std::string::npos) << answer.body;
   }
-  // Living instances, as the agents have them. Asked on their threads.
+  // Returns the living instances, as the agents report them. The agents are queried on their threads.
   static std::vector<std::uint64_t> alive(TestNode& n) {
     std::promise<std::vector<std::uint64_t>> found;
     n.agent->post([&] {
@@ -96,7 +97,7 @@ class ImagesTest : public ::testing::Test {
     });
     return found.get_future().get();
   }
-  // Living instances of an agent that is stopped.
+  // Returns the living instances of a stopped agent.
   static std::vector<std::uint64_t> alive_of(const TestNode& n) {
     std::vector<std::uint64_t> list;
     for (const wire::JobInstance& instance : n.agent->inventory.jobs) {
@@ -105,7 +106,7 @@ class ImagesTest : public ::testing::Test {
     }
     return list;
   }
-  // The text of the last event of the kind.
+  // Returns the text of the last event of the kind.
   std::string text_of(const std::string& kind) {
     std::string text;
     const json answer = cluster_.get("/v1/events?since=0").json();
@@ -113,7 +114,7 @@ class ImagesTest : public ::testing::Test {
       if (event["kind"] == kind) text = event["text"].get<std::string>();
     return text;
   }
-  // Until what happens elsewhere has happened: asks again at every answer of the coordinator.
+  // Waits until `holds` is true. It is checked again at every answer of the coordinator.
   void wait_until(const std::function<bool()>& holds) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!holds()) {

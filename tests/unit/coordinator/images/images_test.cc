@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, suspends and what becomes of images.
+// Tests of snapshots, of suspends and of the further life of images.
 #include "tests/unit/coordinator/images/images_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -111,8 +111,8 @@ TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-// A coordinator that was restarted orders the snapshot again while the job leaves for the image that was
-// ordered before.
+// A restarted coordinator orders the snapshot again. Meanwhile the job leaves for the image of the earlier
+// order.
 TEST_F(ImagesTest, SuspendIsDoneByTheImageOfAnEarlierOrder) {
   a_.vault->ended_before = true;
   const json task = order("suspend");
@@ -172,7 +172,7 @@ TEST_F(ImagesTest, ImageOfAParkedJobIsNotRemovedWithoutForce) {
   expect_refused(cluster_.post("/v1/jobs/train/resume"), 404, "no image");
 }
 
-// ---- a snapshot beside a move ----
+// ---- a snapshot during a move ----
 
 TEST_F(ImagesTest, SnapshotThatYieldsEndsAsFailed) {
   a_.vault->gives_way = true;
@@ -192,7 +192,7 @@ TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
   EXPECT_EQ(begun.status, 202U) << begun.body;
 }
 
-// Its migration is closed, and its node reports a moment later that it continues.
+// The job's migration is closed, and its node reports a moment later that the job continues.
 TEST_F(ImagesTest, SnapshotWaitsForAJobThatIsAboutToGoOn) {
   a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
   wait_until([this] { return job()["state"] == "paused"; });
@@ -219,7 +219,7 @@ TEST_F(ImagesTest, SnapshotOfAJobThatLeftItsNodeMeanwhileNamesItsImage) {
 
 class SuspendedFarAway : public ImagesTest {
  protected:
-  // Into the vault of a node that does not serve it.
+  // Suspends the job into the checkpoint store of a node that does not serve the checkpoint store.
   void SetUp() override {
     ImagesTest::SetUp();
     b_.vault->refuse_grants = true;
@@ -277,7 +277,8 @@ TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
   a_.agent->stop();
   cluster_.start();
   cluster_.wait_for_event("snapshot-failed");
-  // Its node is not back: the stop is owed to it, and the job has no end that nobody has seen.
+  // The job's node is still disconnected. The stop is pending for that node, and the job has no end that was
+  // not observed.
   const json owed = job();
   EXPECT_EQ(owed["state"], "stopping") << owed;
   EXPECT_EQ(owed["silent_node"], "node-a") << owed;
@@ -349,7 +350,7 @@ TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForAnAbsentNode) {
   EXPECT_EQ(job()["state"], "suspending");
 }
 
-// ---- which is the newest, and which go ----
+// ---- which image is the newest, and which images are removed ----
 
 TEST_F(ImagesTest, NewestImageIsTheLastOrderedWhenAClockWasAhead) {
   a_.vault->age_ms = -60'000;
@@ -422,7 +423,7 @@ TEST_F(ImagesTest, TheNewestThatANodeCanRead) {
   const auto restored =
       ask_images<Restored>([](Images& images) { return images.restore(1, std::nullopt, "x"); });
   ASSERT_FALSE(restored);
-  EXPECT_EQ(restored.error().code(), ErrorCode::kRefused);  // the instance may live
+  EXPECT_EQ(restored.error().code(), ErrorCode::kRefused);  // the instance may be alive
 }
 
 // ---- the coordinator is killed at each record ----

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that are protected by images taken again and again.
+// Tests of jobs that are protected by periodic images.
 #include "tests/unit/coordinator/images/images_fixture.h"
 
 namespace ckpt::coordinator::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restores: what is refused, what is lost, and what goes on after a restart.
+// Tests of restores: what is refused, what is lost, and what continues after a restart.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,7 +29,7 @@ TEST_F(ImagesTest, ARunningJobIsRolledBack) {
   EXPECT_EQ(job()["exit_code"], 0);
 }
 
-// The store is lost, and the job with it; a node lists its image.
+// The store is lost, and the job with it. A node still lists the job's image.
 TEST_F(ImagesTest, UnknownJobIsResumedFromItsImageByAnAdminAlone) {
   order("suspend");
   cluster_.stop();
@@ -92,7 +92,7 @@ TEST_F(ImagesTest, ADryRunNamesTheImageThatTheRestoreTakes) {
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
-    wire::ImageRow newer = shared_->rows["/vault"].front();  // that no node has told of yet
+    wire::ImageRow newer = shared_->rows["/vault"].front();  // an image that no node has reported yet
     ++newer.version;
     newer.created_ms += 30'000;
     shared_->rows["/vault"].push_back(newer);
@@ -108,7 +108,7 @@ TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
-    shared_->rows["/vault"].clear();  // it was removed by hand
+    shared_->rows["/vault"].clear();  // the image was removed by hand
   }
   expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 503, "no whole image");
   EXPECT_EQ(alive(a_), Incarnations{1});
@@ -122,7 +122,7 @@ TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
   const json task = order("restore", R"({"accept_loss":true,"force":true})");
   EXPECT_EQ(task["restored"]["incarnation"], 2) << task;
   EXPECT_EQ(alive(b_), Incarnations{2});
-  EXPECT_EQ(alive_of(a_), Incarnations{1});  // it lived on
+  EXPECT_EQ(alive_of(a_), Incarnations{1});  // the old instance continued to run
   come_back(a_, "node-a");
   cluster_.wait_for_event("node-ready", 3);
   wait_until_none(a_);
@@ -157,7 +157,8 @@ TEST_F(ImagesTest, ForceRestoresAJobThatWasStoppedWhileItsNodeWasAway) {
   EXPECT_EQ(alive(b_), Incarnations{2});
 }
 
-// The policy is paused, so that nothing is done to the job: what its images are worth is known all the same.
+// The policy is paused, so that nothing is done to the job. The state of its images is determined
+// nevertheless.
 TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
   order("snapshot", R"({"to":"/vault"})");
   ASSERT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a"})").status, 200U);
@@ -197,7 +198,7 @@ TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
   EXPECT_EQ(order("restore", kAccept)["restored"]["image"], "j1.v6@/vault");
 }
 
-// Its node shows no instance, and is at the order to start one.
+// The job's node reports no instance, although it is carrying out the order to start one.
 TEST_F(ImagesTest, NothingIsStartedWhileAStartThatWasStoppedIsUnderWay) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
@@ -270,7 +271,8 @@ TEST_F(ImagesTest, ALostJobComesBack) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-// The image that was used, not the one that was asked for, and the work that is lost since that one.
+// Expects that the report names the used image, not the requested one, and the work lost since the used
+// image.
 void expect_the_older(const json& restored) {
   EXPECT_EQ(restored["image"], "j1.v1@node-a") << restored;
   EXPECT_GE(restored["lost_ms"].get<std::int64_t>(), 60'000);
@@ -305,8 +307,8 @@ TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
   expect_the_older(task["restored"]);
 }
 
-// Neither the answer nor the report was received: asked again, the node reports the image of the instance and
-// starts nothing.
+// Neither the answer nor the report was received. When the order is repeated, the node reports the image of
+// the instance and starts nothing.
 TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
@@ -333,7 +335,7 @@ TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_NE(job()["reason"].get<std::string>().find("lacks tensor w1"), std::string::npos);
   a_.vault->refuse_restores = false;
-  EXPECT_EQ(order("resume")["restored"]["incarnation"], 3);  // no incarnation twice
+  EXPECT_EQ(order("resume")["restored"]["incarnation"], 3);  // no incarnation is used twice
   EXPECT_EQ(alive(a_), Incarnations{3});
 }
 
@@ -378,7 +380,7 @@ TEST_F(ImagesTest, RestartAfterTheNextInstanceStarted) {
   changed.get_future().wait();
   cluster_.start();
   cluster_.wait_for_event("job-restored");
-  EXPECT_EQ(b_.vault->restores, 1U);  // not once more
+  EXPECT_EQ(b_.vault->restores, 1U);  // the image is not restored again
   EXPECT_EQ(alive(b_), Incarnations{2});
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of a job by itself: rows of one rank or several, events, and a cluster that the test sets.
+// Tests of the state machine of a job alone: rows of one rank or several, events, and a cluster that the test
+// sets.
 #include "coordinator/lifecycle/job_machine.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +57,7 @@ wire::JobInstance instance_of(const Job& job, wire::JobPhase phase) {
 
 class JobMachineTest : public ::testing::Test {
  protected:
-  // The jobs after the event of one of them.
+  // Applies an event of one rank to the jobs.
   Result<void> make(std::size_t rank, JobEvent event) {
     std::vector<const Job*> ranks;
     ranks.reserve(jobs_.size());
@@ -359,7 +360,7 @@ TEST_F(JobMachineTest, StopOfAMoveTellsTheSideThatRunsAloneAndNoOther) {
   ASSERT_EQ(alone.size(), 2U);
   EXPECT_EQ(std::get<EndOrder>(alone[1]).node, "b");
   open.incarnation = 1;
-  open.runs_at = Side::kSource;  // it stands at its barrier
+  open.runs_at = Side::kSource;  // the source waits at its barrier
   EXPECT_EQ(due_orders(only(), &open, view_).size(), 1U);
 }
 

@@ -60,7 +60,7 @@ TEST_F(DrainTableTest, ForgottenIdIsNotGivenAgain) {
   end(first, 5);
   drains_->prune(Retention(0));
   EXPECT_EQ(drains_->find(first), nullptr);
-  ASSERT_NE(drains_->find(second), nullptr);  // it is open
+  ASSERT_NE(drains_->find(second), nullptr);  // the drain is open
   end(second, 6);
   drains_->prune(Retention(0));
   reopen();

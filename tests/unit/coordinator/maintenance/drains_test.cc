@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cordons and drains over the API, with nodes that speak the control messages and do nothing.
+// Tests of cordons and drains over the API. The nodes speak the control messages and do nothing.
 #include "tests/unit/coordinator/support/nodes_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -49,7 +49,7 @@ TEST_F(DrainsTest, AnyGpuOfAnAbsentNodeCanBeCordoned) {
   two_nodes(0);
   cluster_.stop();
   node("node-b").stop();
-  cluster_.start();  // it knows the node by name; its agent would report the GPUs
+  cluster_.start();  // the coordinator knows node-b by name; only its agent would report the GPUs
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-b:5"})").status, 200U);
 }
 
@@ -99,7 +99,7 @@ TEST_F(DrainsTest, MovesAsManyAtATimeAsAllowed) {
   EXPECT_EQ(joined["id"], begun["id"]);
   EXPECT_TRUE(joined["joined"].get<bool>());
   EXPECT_EQ(joined["parallel"], 3);
-  // An aborted one leaves its job here, and its place to the next.
+  // An aborted move leaves its job on the node, and frees its slot for the next job.
   EXPECT_EQ(cluster_.post("/v1/migrations/m1/abort").status, 202U);
   const json later =
       wait_for_drain(begun["id"], [](const json& d) { return job_of(d, "job-d")["state"] == "moving"; });
@@ -234,7 +234,7 @@ TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
     wait_for_drain(begun["id"], [&](const json& d) {
       return job_of(d, "job-a")["attempts"] == attempt && job_of(d, "job-a")["state"] == "waiting";
     });
-    node("node-b").set_free(std::uint64_t{8} << 30);  // it waits for an inventory
+    node("node-b").set_free(std::uint64_t{8} << 30);  // the drain waits for an inventory
   }
   const json done = finished_drain(begun["id"]);
   EXPECT_EQ(done["exit_code"], 1);
@@ -289,7 +289,7 @@ TEST_F(DrainsTest, FallsBackOnImages) {
   const json begun = drain(R"({"place":"node-a","fallback":"restore"})");
   images_.wait_for_calls(1);
   EXPECT_EQ(job_of(cluster_.get("/v1/drains/d1").json(), "job-a")["state"], "restoring");
-  node("node-a").end_job(1, 0);  // its old instance, which the restore ends
+  node("node-a").end_job(1, 0);  // the job's old instance, which the restore ends
   EXPECT_EQ(cluster_.get("/v1/jobs/j1/wait").json()["state"], "exited");
   images_.release();
   const json done = finished_drain(begun["id"]);

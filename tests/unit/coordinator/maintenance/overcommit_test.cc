@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that does not fit parks jobs of lower priority, over real sockets, with an agent and a vault that do
-// nothing.
+// Tests that a job that does not fit parks jobs of lower priority. They use real sockets, with an agent and a
+// checkpoint store that do nothing.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -41,7 +41,7 @@ class OvercommitTest : public ::testing::Test {
         {"argv", {"./train"}}, {"cwd", "/tmp"}, {"dry_run", true}, {"gpu_memory_bytes", bytes}};
     return cluster_.post("/v1/jobs", body.dump()).json()["possible"];
   }
-  // The node's next inventory: until then the last one holds.
+  // Sends the node's next inventory, and waits until it has replaced the last one.
   void say_free(std::uint64_t bytes) {
     agent_->set_free(bytes);
     while (cluster_.get("/v1/gpus").json()[0]["free_bytes"] != bytes) std::this_thread::yield();
@@ -68,8 +68,8 @@ class OvercommitTest : public ::testing::Test {
 
 TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAHigherOne) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
-  ASSERT_EQ(run("high", 5, 6 * kGiB, false).status, 409U);  // not without --preempt
-  // The parked one's memory is free already: it had been promised, not taken.
+  ASSERT_EQ(run("high", 5, 6 * kGiB, false).status, 409U);  // without --preempt the job is refused
+  // The parked job's memory is already free: it had been promised, not used.
   const HttpAnswer high = run("high", 5, 6 * kGiB, true);
   ASSERT_EQ(high.status, 201U) << high.body;
   EXPECT_EQ(state("low"), "parked");
@@ -113,7 +113,7 @@ TEST_F(OvercommitTest, JobThatCannotBeParkedRunsOn) {
 }
 
 TEST_F(OvercommitTest, ParkedJobThatExitsReleasesReservation) {
-  vault_->refuse_snapshots = true;  // as a job's that ends under it
+  vault_->refuse_snapshots = true;  // as for a job that ends during its snapshot
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U);
   auto high = std::async(std::launch::async, [this] { return run("high", 5, 6 * kGiB, true); });
@@ -137,7 +137,7 @@ TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsIt) {
   cluster_.wait_for_event("job-resumed");
   EXPECT_TRUE(fits(2 * kGiB));
   EXPECT_FALSE(fits(3 * kGiB));
-  // The job itself reports the memory that it holds, and the free memory is as of before.
+  // The job itself reports the memory that it uses. The node's free memory is still the value from before.
   agent_->post([this] {
     for (wire::JobInstance& instance : agent_->inventory.jobs) instance.ranks[0].state_bytes = 6 * kGiB;
     agent_->change(1, 2, wire::JobPhase::kRunning);
@@ -190,7 +190,7 @@ TEST_F(OvercommitTest, ParkedJobsResumeOneAtATime) {
   vault_->hold_lists = true;
   agent_->end_job(2, 0);
   while (vault_->lists == 0) std::this_thread::yield();
-  // Each of these makes it look again.
+  // Each of these inventories makes the coordinator check the job again.
   for (int i = 1; i <= 20; ++i) say_free(8 * kGiB - static_cast<std::uint64_t>(i));
   EXPECT_EQ(vault_->lists, 1U);
   vault_->release_lists();
@@ -198,7 +198,7 @@ TEST_F(OvercommitTest, ParkedJobsResumeOneAtATime) {
   EXPECT_EQ(vault_->restores, 1U);
 }
 
-// One of 8 GiB and one of 16.
+// Tests with two GPUs, one of 8 GiB and one of 16 GiB.
 class TwoGpus : public OvercommitTest {
  protected:
   void prepare() override {

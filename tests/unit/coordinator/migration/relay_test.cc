@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator believes and relays a node's messages only for the node's own side of a migration.
+// Tests that the coordinator accepts and relays a node's messages only for the node's own side of a
+// migration.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -47,7 +48,7 @@ class RelayTest : public ::testing::Test {
 
 TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
   std::atomic<int> forged_heard{0};
-  constexpr wire::Incarnation kForged = 78;  // one that a target may have
+  constexpr wire::Incarnation kForged = 78;  // an incarnation that a target may have
   a_->instead = [this](const wire::CommitMessage& m) {
     if (!is_prepare(m)) return false;
     a_->say(m, wire::Role::kCoordinator, wire::Role::kTarget, wire::Commit(kForged));

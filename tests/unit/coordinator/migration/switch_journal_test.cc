@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effect of the disk under the switch's journal: the coordinator's loop runs on, and no message leaves
-// before its record is durable. The disk is slow_disk.h.
+// Tests of the effect of the disk under the switch's journal. The coordinator's loop keeps running, and no
+// message is sent before its record is durable. The disk is slow_disk.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using nlohmann::json;
 // The messages of switches that a node received, in order.
 class Heard {
  public:
-  // `swallow` is not answered.
+  // Records the agent's messages of switches; the message `swallow` is not answered.
   void listen_at(FakeAgent& agent, const std::string& swallow = {}) {
     agent.instead = [this, swallow](const wire::CommitMessage& message) {
       const std::string name(wire::name_of(message.body));
@@ -37,7 +37,7 @@ class Heard {
     const std::lock_guard lock(mutex_);
     return names_;
   }
-  // Up to the end that the coordinator states; repeated messages count once.
+  // Returns the messages up to the end that the coordinator reports. Repeated messages count once.
   [[nodiscard]] std::vector<std::string> story() {
     std::vector<std::string> found;
     for (const std::string& name : names()) {
@@ -67,7 +67,7 @@ class SwitchJournalTest : public ::testing::Test {
       *agent = std::make_unique<FakeAgent>(node, cluster_.agent_address(), cluster_.agent_token());
     }
   }
-  // With "train" on node-a, which is to be moved, and "other" on node-b.
+  // Starts the nodes with "train" on node-a, which is to be moved, and "other" on node-b.
   void start_nodes(std::size_t environment_bytes = 0) {
     a_->start();
     b_->start();
@@ -105,15 +105,15 @@ class SwitchJournalTest : public ::testing::Test {
     });
     return m;
   }
-  // The messages to the job's node before this call have arrived.
+  // Makes sure that the messages sent to the job's node before this call have arrived.
   void reach(const std::string& job) { ASSERT_EQ(cluster_.get("/v1/jobs/" + job + "/logs").status, 200U); }
   template <class Answer>
   static bool is_pending(const std::future<Answer>& answer) {
     return answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
   }
 
-  // A large log of the store is copied after a sync, and the copy may lock out the loop. Two changes that are
-  // durable one after the other: the copy after the first one is over.
+  // Waits for copies of the store's log. A large log is copied after a sync, and the copy may lock out the
+  // loop. Two changes are made durable one after the other; then the copy after the first change is over.
   void finish_copies_of_the_store() {
     for (const std::string call : {"pause", "resume"})
       ASSERT_EQ(cluster_.post("/v1/policy/" + call, R"({"node":"node-b"})").status, 200U);
@@ -124,7 +124,7 @@ class SwitchJournalTest : public ::testing::Test {
     done.set_value(std::move(resolved));
   }
 
-  // One after the other, each done.
+  // Moves the job until `number` migrations are done, one after the other.
   void migrate_to(int number) {
     for (; moved_ < number; ++moved_) {
       ASSERT_EQ(migrate_later().get().status, 202U);
@@ -132,11 +132,11 @@ class SwitchJournalTest : public ::testing::Test {
     }
   }
 
-  // Eleven of them are more than an uncompacted journal may have.
+  // Eleven of these plans are more than an uncompacted journal may contain.
   static constexpr std::size_t kLargePlan = 400'000;
   static constexpr int kJustBelow = 10;
 
-  // They outlive the agents that fill them.
+  // The recorders outlive the agents that fill them.
   Heard at_source_;
   Heard at_target_;
   Cluster cluster_;
@@ -177,7 +177,8 @@ TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   at_source_.listen_at(*a_, "GiveUp");
   at_target_.listen_at(*b_, "Commit");
   a_->instead = [this, next = a_->instead](const wire::CommitMessage& message) {
-    if (std::holds_alternative<wire::Start>(message.body)) disk().hold(true, kJournal);  // GRANTED is next
+    // GRANTED is the next record
+    if (std::holds_alternative<wire::Start>(message.body)) disk().hold(true, kJournal);
     return next(message);
   };
   start_nodes();
@@ -256,7 +257,8 @@ TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
   EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Aborted"}));
 }
 
-// The newest record of each stays: they are too many for the size alone to be asked about.
+// The newest record of each migration is retained. They are too many for the size alone to decide about a
+// compaction.
 TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopAndAgainOnceItHasDoubled) {
   start();
   start_nodes(kLargePlan);
@@ -273,10 +275,11 @@ TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopAndAgainOnceItHasDoubled) 
   EXPECT_EQ(closed("m" + std::to_string(moved_))["result"], "done");
 }
 
-// Its records go because the store tells of them: power may not take that with it.
+// The journal's records are removed because the store contains their information. A power loss must not
+// remove that information.
 TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
   start();
-  disk().spare(loop_);  // the header of the store's log
+  disk().spare(loop_);  // allows syncs of the header of the store's log
   start_nodes(kLargePlan);
   migrate_to(kJustBelow);
   finish_copies_of_the_store();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many messages of nodes wait for a migration's record to be durable.
+// Tests of how many messages of nodes wait until a migration's record is durable.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -37,7 +37,7 @@ TEST(SwitchQueueTest, MessagesThatWaitForARecordAreBounded) {
     SwitchDriver driver(io.get_executor(), migration::Journal::open(folder + "/journal").value(), {}, effects,
                         [](const Error& error) { ADD_FAILURE() << error.to_string(); });
     ASSERT_TRUE(driver.begin(migration::SwitchInfo(kId, 1, 1, {migration::RankPlace()}, {}), true, true));
-    // The loop does not run, so that no record is durable meanwhile.
+    // The loop does not run, so no record becomes durable meanwhile.
     for (int i = 0; i < 100'000; ++i)
       driver.on_message(wire::CommitMessage(kId, 1, 1, wire::Role::kSource, wire::Role::kCoordinator,
                                             wire::Body(wire::Query())));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /metrics of a coordinator over real sockets, with agents that speak the control messages and do
+// Tests of GET /metrics of a coordinator over real sockets. The agents speak the control messages and do
 // nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,14 +46,14 @@ class MetricsTest : public ::testing::Test {
   unsigned status_with(const std::string& token) {
     return request(cluster_.api_address(), token, "GET", "/metrics").status;
   }
-  // The value of the series with this name and these labels.
+  // Returns the value of the series with this name and these labels.
   double value(const std::string& series) {
     const std::string text = page();
     const auto at = text.find("\n" + series + " ");
     EXPECT_NE(at, std::string::npos) << series;
     return at == std::string::npos ? 0 : std::stod(text.substr(at + series.size() + 2));
   }
-  // Seconds since 1970, and neither milliseconds nor the time since the machine started.
+  // Checks that the value is in seconds since 1970, neither in milliseconds nor since the machine's start.
   static bool is_unix_time(double seconds) { return seconds > 1e9 && seconds < 1e10; }
   Cluster cluster_;
   std::unique_ptr<FakeAgent> a_;
@@ -63,7 +63,7 @@ class MetricsTest : public ::testing::Test {
 TEST_F(MetricsTest, MetricsTokenReadsMetricsOnly) {
   const std::string path = cluster_.folder() + "/coordinator/metrics-token";
   std::string token = read_file(path, 4096).value();
-  token.pop_back();  // the end of the line
+  token.pop_back();  // removes the end of the line
   EXPECT_EQ(std::filesystem::status(path).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   EXPECT_EQ(status_with(token), 200U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests about a job, and the results of a migration, last: stops, and the incarnation that a job continues
-// as.
+// Tests that requests about a job and the results of a migration are durable: stops, and the incarnation that
+// a job continues as.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr std::chrono::seconds kDeadline{30};
 
-// Whether and when an agent was told to stop a job.
+// Records whether and when an agent was ordered to stop a job.
 class Told {
  public:
   void listen_at(FakeAgent& agent) {
@@ -64,11 +64,11 @@ class StopTest : public ::testing::Test {
   }
   json closed(const std::string& id) { return closed_migration(cluster_, id); }
   json job(const std::string& name = "train") { return cluster_.get("/v1/jobs/" + name).json(); }
-  // Ends before `deadline`, or the test fails.
+  // Returns the ended job. The test fails if the job does not end within `deadline`.
   json ended_job(const std::string& name = "train") {
     return cluster_.get("/v1/jobs/" + name + "/wait?timeout_ms=30000").json();
   }
-  // The agent of a node that was away, with an instance that has run on meanwhile.
+  // Returns the agent of a node that was disconnected, with an instance that has continued to run meanwhile.
   std::unique_ptr<FakeAgent> returning(const std::string& node) {
     auto back = agent(node);
     wire::JobInstance& instance = back->inventory.jobs.emplace_back();
@@ -79,8 +79,8 @@ class StopTest : public ::testing::Test {
     instance.ranks.emplace_back();
     return back;
   }
-  // The target runs the job; the source waits at its barrier, and continues from there when the target has
-  // reported that it gave up.
+  // Makes the target run the job while the source waits at its barrier. The source continues from there when
+  // the target has reported that it gave up.
   void hold_at_runs() {
     a_->instead = [this](const wire::CommitMessage& m) {
       if (std::holds_alternative<wire::Ran>(m.body)) return true;
@@ -195,7 +195,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   });
   EXPECT_TRUE(told_b_.comes());
   EXPECT_EQ(closed(id)["runs_at"], "node-b:0");
-  // It has answered a request after the stop.
+  // The agent has answered a request that was sent after the stop.
   EXPECT_FALSE(told_a_.said()) << "the source waited at its barrier, and was told to end";
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }
@@ -218,7 +218,7 @@ TEST_F(StopTest, StopOnASilentNodeStandsAndTheJobEndsOnItsReturn) {
   EXPECT_EQ(removed.status, 409U) << removed.body;
   EXPECT_NE(removed.body.find("--force --fenced"), std::string::npos) << removed.body;
   cluster_.stop();
-  cluster_.start();  // the order is not forgotten
+  cluster_.start();  // the order survives the restart
   EXPECT_EQ(job()["state"], "stopping");
   a_ = returning("node-a");
   told_a_.listen_at(*a_);
@@ -264,7 +264,7 @@ TEST_F(StopTest, NodeWithJobsIsRemovedByForceOnlyAndItsJobsAreLost) {
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true,"fenced":true})").status, 200U);
   const auto allowed = cluster_.post("/v1/jobs/train/restore");
   EXPECT_EQ(allowed.body.find("--fenced"), std::string::npos) << allowed.body;
-  run_job("node-b");  // the name is free
+  run_job("node-b");  // the job's name is free
 }
 
 TEST_F(StopTest, RemovedNodeThatReturnsIsRefusedAndEndsStoppedJobs) {
@@ -276,7 +276,7 @@ TEST_F(StopTest, RemovedNodeThatReturnsIsRefusedAndEndsStoppedJobs) {
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove").status, 409U) << "it may run on there";
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
   cluster_.stop();
-  cluster_.start();  // it is not forgotten
+  cluster_.start();  // the order survives the restart
   a_ = returning("node-a");
   told_a_.listen_at(*a_);
   a_->start();
@@ -291,7 +291,7 @@ TEST_F(StopTest, NodeThatIsAddedAgainBringsBackTheJobThatRanOnUnmanaged) {
   a_->stop();
   cluster_.wait_for_event("node-lost");
   ASSERT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
-  run_job("node-b");  // the name is free
+  run_job("node-b");  // the job's name is free
   a_ = returning("node-a");
   a_->start();
   const auto until = std::chrono::steady_clock::now() + kDeadline;

@@ -24,7 +24,7 @@ class OutputCopiesTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(std::filesystem::path(folder_).parent_path()); }
 
-  // As after a start of the coordinator.
+  // Opens the copies as at a start of the coordinator.
   OutputCopies& open(std::uint64_t limit = kMuch) {
     copies_.emplace(folder_, limit);
     EXPECT_TRUE(copies_->load().has_value());
@@ -45,7 +45,7 @@ class OutputCopiesTest : public ::testing::Test {
     const auto appended = run(copies_->append(job, incarnation, offset, bytes));
     EXPECT_TRUE(appended.has_value()) << appended.error().to_string();
   }
-  // "OFFSET:BYTES".
+  // Returns "OFFSET:BYTES".
   std::string read(JobId job, Incarnation incarnation, std::uint64_t offset, std::size_t limit = 1000) {
     auto part = run(copies_->read(job, incarnation, offset, limit));
     if (!part) return part.error().to_string();
@@ -93,7 +93,7 @@ TEST_F(OutputCopiesTest, AGapStartsTheCopyAgain) {
   append(7, 1, 0, "one\n");
   append(7, 1, 100, "much later\n");
   EXPECT_EQ(read(7, 1, 0), "100:much later\n");
-  append(7, 1, 20, "earlier\n");  // an instance that started again under its number
+  append(7, 1, 20, "earlier\n");  // an instance that was restarted under the same number
   EXPECT_EQ(read(7, 1, 0), "20:earlier\n");
 }
 
@@ -152,7 +152,7 @@ TEST_F(OutputCopiesTest, StrangeFilesAreRemovedAtAStart) {
   open();
   EXPECT_EQ(files(), 1U);
   EXPECT_EQ(read(1, 1, 0), "0:one\n");
-  open(0);  // none are kept
+  open(0);  // with a limit of 0 no copies are kept
   EXPECT_EQ(files(), 0U);
 }
 

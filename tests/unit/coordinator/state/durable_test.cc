@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effect of the disk on a coordinator: its loop never syncs, and its messages are durable. The disk is
-// slow_disk.h.
+// Tests of the effect of the disk on a coordinator. Its loop never syncs, and its messages are durable. The
+// disk is slow_disk.h.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -52,9 +52,9 @@ class DurableTest : public ::testing::Test {
     return R"({"place":"node-a:)" + std::to_string(gpu) + R"(","reason":"test"})";
   }
   std::future<HttpAnswer> cordon_later(std::uint32_t gpu) { return post_later("/v1/cordon", cordon_of(gpu)); }
-  // The syncs on the loop's thread since the coordinator was started.
+  // Returns the number of syncs on the loop's thread since the coordinator was started.
   int syncs_on_loop() { return disk().syncs_of(loop_) - at_start_; }
-  // Whether the coordinator answers, within a time in which a loop that stands still does not.
+  // Checks whether the coordinator answers within a time in which a blocked loop does not.
   bool answers() {
     const UniqueFd asked = begin_request(cluster_.api_address(), cluster_.token(), "/v1/status");
     timeval limit{kAnswerTime.count(), 0};
@@ -114,7 +114,7 @@ TEST_F(DurableTest, ChangeThatTheDiskRefusesIsAnsweredWithTheError) {
     disk().fail(error);
     const auto refused = cluster_.post("/v1/cordon", cordon_of(gpu++));
     EXPECT_EQ(refused.status, 500U);
-    // After a failure the log begins again: its header is synced by SQLite, which does not pass the reason on.
+    // After a failure the log restarts. SQLite syncs the log's header and does not pass the reason on.
     const bool says_why = refused.body.find(text) != std::string::npos ||
                           refused.body.find("disk I/O error") != std::string::npos;
     EXPECT_TRUE(says_why) << refused.body;
@@ -136,7 +136,7 @@ TEST_F(DurableTest, NodeReceivesAnOrderOnceItIsDurable) {
   EXPECT_EQ(a_->starts() + b_->starts(), 1U);
 }
 
-// The message to a node waits for the disk, too, and leaves when the disk works again.
+// The message to a node also waits for the disk, and is sent when the disk works again.
 TEST_F(DurableTest, StopThatWasNotDurableIsSentLater) {
   ASSERT_EQ(
       cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})").status,
@@ -146,7 +146,7 @@ TEST_F(DurableTest, StopThatWasNotDurableIsSentLater) {
   disk().fail(0);
   EXPECT_EQ(cluster_.post("/v1/cordon", cordon_of(1)).status, 200U);
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "stopping");
-  a_->set_free(1 << 20);  // an inventory
+  a_->set_free(1 << 20);  // the agent sends an inventory
   cluster_.wait_for_event("job-ended");
 }
 
@@ -160,7 +160,7 @@ TEST_F(DurableTest, PolicyPauseThatWasNotDurableIsSentLater) {
 TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
   constexpr int kRounds = 12;
   constexpr int kEvents = 400;
-  constexpr std::size_t kEventBytes = 8'000;  // two pages each, in a transaction each
+  constexpr std::size_t kEventBytes = 8'000;  // two pages per event, each event in its own transaction
   const std::string log = cluster_.folder() + "/coordinator/state.db-wal";
   std::uintmax_t max_bytes = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -173,7 +173,7 @@ TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
     max_bytes = std::max(max_bytes, std::filesystem::file_size(log));
   }
   EXPECT_LT(max_bytes, 3 * StoreLog::kMaxLogBytes);
-  // Each time that the log begins again; some forty megabytes were written.
+  // There is one sync each time that the log restarts; some forty megabytes were written.
   EXPECT_LE(syncs_on_loop(), kRounds);
 }
 

@@ -14,9 +14,9 @@ TEST(MemoryHistory, KnowsNowPeakAndEachMinutesMost) {
   MemoryHistory history;
   EXPECT_TRUE(history.add(10 * kMinute, 5));
   EXPECT_TRUE(history.add(10 * kMinute + 1, 9));   // a new peak
-  EXPECT_FALSE(history.add(10 * kMinute + 2, 9));  // nothing new
+  EXPECT_FALSE(history.add(10 * kMinute + 2, 9));  // no new information
   EXPECT_FALSE(history.add(10 * kMinute + 3, 2));
-  EXPECT_TRUE(history.add(12 * kMinute, 3));  // a new minute; no report in the eleventh
+  EXPECT_TRUE(history.add(12 * kMinute, 3));  // a new minute; the eleventh minute has no report
   EXPECT_EQ(history.now(), 3U);
   EXPECT_EQ(history.peak(), 9U);
   EXPECT_EQ(history.peak_ms(), 10 * kMinute + 1);
@@ -51,7 +51,7 @@ TEST(MemoryHistory, SurvivesInAJobsDocument) {
   EXPECT_EQ(again.memory.peak(), 3U);
   EXPECT_EQ(again.memory.peak_ms(), 7 * kMinute);
   EXPECT_EQ(again.memory.minutes(), job.memory.minutes());
-  EXPECT_EQ(again.memory.now(), 0U);  // not known until the node reports it
+  EXPECT_EQ(again.memory.now(), 0U);  // unknown until the node reports the value
 }
 
 TEST(MemoryHistory, EntriesOutOfOrderAreLeftOut) {
@@ -69,7 +69,7 @@ TEST(ExpectedMemory, IsTheQuotaElseThePeakAndNeverLessThanIsHeld) {
   job.memory.add(1, 5);
   EXPECT_EQ(job.held_bytes(), 5U);
   EXPECT_EQ(job.expected_bytes(), 9U);
-  job.spec.gpu_memory_bytes = 7;  // a bound: it cannot come to 9 again
+  job.spec.gpu_memory_bytes = 7;  // a limit: the job cannot use 9 bytes again
   EXPECT_EQ(job.expected_bytes(), 7U);
   job.spec.gpu_memory_bytes = 3;
   EXPECT_EQ(job.expected_bytes(), 5U);

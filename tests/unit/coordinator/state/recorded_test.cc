@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores and documents as a coordinator of 2026-11 wrote them, with enums as numbers. `store.sql` is the store of
-// a cluster of two nodes with a moved, a parked, a restored and an ended job, a drain and a finding. The
-// documents beside it have something in every field.
+// Tests of stores and documents as a coordinator of 2026-11 wrote them, with enums as numbers. `store.sql` is
+// the store of a cluster of two nodes. It contains a moved, a parked, a restored and an ended job, a drain
+// and a finding. The documents next to it have a value in every field.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -221,7 +221,8 @@ TEST_F(RecordedStore, HasItsJobsAndMovesAlsoOnceTheyAreStoredAgain) {
   }
 }
 
-// Its rows have numbers where this build writes names: only the version keeps an older build from misreading them.
+// The store's rows contain numbers where this build writes names. Only the version keeps an older build from
+// misreading them.
 TEST_F(RecordedStore, IsOfThisBuildOnceItWasOpened) {
   ASSERT_TRUE(Store::open(folder_ + "/state.db").has_value());
   auto database = Database::open(folder_ + "/state.db").value();

@@ -15,7 +15,7 @@ wire::SourceReport source() {
   s.last_ack_ns = 1011 * kMs;
   s.clock_offset_ns = 500 * kMs;
   s.state_bytes = 100'000'000;
-  s.dirty_bytes = 70'000'000;  // over all rounds: the pause does not wait for it
+  s.dirty_bytes = 70'000'000;  // over all rounds: the pause does not wait for these bytes
   s.final_bytes = 10'000'000;
   s.scan_bytes_per_second = 20'000'000'000;
   s.link_bytes_per_second = 1'000'000'000;
@@ -65,7 +65,7 @@ TEST(Downtime, CommunicatorsThatAreMadeInThePauseAreATermOfTheirOwn) {
   EXPECT_DOUBLE_EQ(d->communicators, 2);
   EXPECT_DOUBLE_EQ(d->commit, 1);
   EXPECT_DOUBLE_EQ(d->total(), 19);
-  t.groups_made_ns = 1512 * kMs;  // before the image was verified: nothing waited for them
+  t.groups_made_ns = 1512 * kMs;  // before the image was verified: nothing waited for the communicators
   EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->communicators, 0);
 }
 
@@ -83,14 +83,14 @@ TEST(Downtime, NeedsEveryPoint) {
 TEST(Downtime, ClockErrorMakesNoNegativePiece) {
   wire::SourceReport s = source();
   s.clock_offset_ns +=
-      5 * kMs;  // the target's points look 5 ms too early: verified before the last acknowledgement
+      5 * kMs;  // the target's points appear 5 ms too early: verified before the last acknowledgement
   const auto d = compute_downtime(s, target());
   ASSERT_TRUE(d);
   EXPECT_DOUBLE_EQ(d->verify, 0);
   EXPECT_DOUBLE_EQ(d->commit, 0);
   EXPECT_GE(d->restore, 0);
-  EXPECT_DOUBLE_EQ(d->total(), 14);  // the end points stay where the clocks put them
-  s.clock_offset_ns += 100 * kMs;    // resumed before the barrier: nothing sensible is left
+  EXPECT_DOUBLE_EQ(d->total(), 14);  // the end points remain as the clocks recorded them
+  s.clock_offset_ns += 100 * kMs;    // resumed before the barrier: no meaningful value is left
   EXPECT_DOUBLE_EQ(compute_downtime(s, target())->total(), 0);
 }
 
@@ -123,7 +123,7 @@ TEST(Pause, AProcessPauseIsSplitByTheEstimatesTerms) {
 TEST(Pause, ASwapPauseHasAllOfTheSaveThoughTheCopyHidIt) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
-  s.context_saved_ns = 1008 * kMs;  // before the last acknowledgement
+  s.context_saved_ns = 1008 * kMs;  // saved before the last acknowledgement
   s.estimate.emplace();
   wire::TargetReport t = target();
   t.context_restored_ns = 1516 * kMs + kMs / 2;
@@ -143,7 +143,7 @@ TEST(Bound, CountsHostMemoryThatHadToMove) {
 
 TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
   wire::SourceReport s = source();
-  s.host_bytes = 10'000'000;  // with the final round's 20 ms on the link
+  s.host_bytes = 10'000'000;  // sent with the final round, which takes 20 ms on the link
   s.context_saved_ns = 1002 * kMs;
   s.host_saved_ns = 1004 * kMs;
   s.host_read_bytes_per_second = 400'000'000;
@@ -156,7 +156,7 @@ TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
   ASSERT_TRUE(bound);
   EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 25 + d->commit + 40 + d->restore + d->resume);
   EXPECT_EQ(bound->by, "host_write");
-  s.host_read_bytes_per_second = 1'000'000'000;  // read while it is sent: the link is slower
+  s.host_read_bytes_per_second = 1'000'000'000;  // the memory is read while it is sent: the link is slower
   bound = compute_bound(s, t, *d);
   EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 20 + d->commit + 40 + d->restore + d->resume);
   s.host_read_bytes_per_second = t.host_write_bytes_per_second = 0;
@@ -166,7 +166,7 @@ TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
 
 TEST(Bound, TakesTheLargerOfScanAndLink) {
   const auto d = compute_downtime(source(), target());
-  auto bound = compute_bound(source(), target(), *d);  // scan 5 ms, link 10 ms
+  auto bound = compute_bound(source(), target(), *d);  // the scan takes 5 ms, the link 10 ms
   ASSERT_TRUE(bound);
   EXPECT_DOUBLE_EQ(bound->ms, 1 + 10 + 3 + 3);
   EXPECT_EQ(bound->by, "link");

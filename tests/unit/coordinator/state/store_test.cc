@@ -175,14 +175,14 @@ TEST_F(StoreTest, KnowsTheIdsThatItGaveAndNoOthers) {
     for (std::size_t i = 0; i < ids; ++i) given.push_back(store.next_job_id().value());
     return store.id_tag();
   };
-  start(false, 2);  // of a version without tags
+  start(false, 2);  // a store of a version without tags
   start(true, 2);
   const wire::IdTag idle = start(true, 0);
   const wire::IdTag last = start(true, 1);
   Store store = Store::open(path_).value();
   ASSERT_TRUE(store.draw_id_tag());
   for (const JobId id : given) EXPECT_TRUE(store.gave(id)) << job_text(id);
-  EXPECT_EQ(wire::id_number(given.back()), 5U);  // numbers go on
+  EXPECT_EQ(wire::id_number(given.back()), 5U);  // the numbers continue
   for (const JobId id : {wire::make_id(1, last), wire::make_id(5, idle), wire::make_id(6, last), JobId{3},
                          wire::make_id(6, store.id_tag())})
     EXPECT_FALSE(store.gave(id)) << job_text(id);
@@ -208,7 +208,7 @@ TEST_F(StoreTest, EventsKeepTheNewest) {
   EXPECT_EQ(events.front().kind, "kind7");
   EXPECT_EQ(store.events(events_after(events.front().id, 100)).value().size(), 2U);
   EXPECT_EQ(store.events(events_after(0, 1)).value().size(), 1U);
-  // An id is not given again after the newest were read and the table is empty.
+  // An id is not reused after the newest events were read and the table is empty.
   ASSERT_TRUE(store.prune_events(0));
   EXPECT_GT(store.add(Event()).value(), events.back().id);
 }

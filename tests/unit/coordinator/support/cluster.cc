@@ -14,8 +14,8 @@ namespace ckpt::coordinator::test {
 Cluster::Cluster() {
   std::string pattern = ::testing::TempDir() + "/clusterXXXXXX";
   config_.home = ::mkdtemp(pattern.data());
-  config_.tagged_ids = false;   // the tests know that the first job is j1
-  config_.kept_output_mib = 0;  // most tests have agents of their own that tell what was asked of them
+  config_.tagged_ids = false;   // the tests expect that the first job is j1
+  config_.kept_output_mib = 0;  // most tests have agents of their own that record what was requested of them
 }
 
 Cluster::~Cluster() {

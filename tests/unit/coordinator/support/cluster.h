@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator on a thread of its own, in a folder that is removed at the end.
+// A coordinator on a thread of its own. Its folder is removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "tests/unit/coordinator/support/http_client.h"
 
 namespace ckpt::coordinator {
-class Coordinator;  // most tests ask over its API, and compile without all of its parts
+class Coordinator;  // most tests use the API, and compile without all parts of the coordinator
 class Images;
 }  // namespace ckpt::coordinator
 
@@ -27,7 +27,7 @@ class Cluster {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  // Fails the test if it does not start. Its sockets are the same after a restart.
+  // Starts the coordinator; the test fails if it does not start. Its sockets are the same after a restart.
   void start();
   void stop();
 
@@ -35,23 +35,24 @@ class Cluster {
   HttpAnswer post(const std::string& target, const std::string& body = "{}") {
     return request(api_address(), token_, "POST", target, body);
   }
-  // Runs it on the coordinator's thread and waits for it.
+  // Runs `what` on the coordinator's thread and waits for its end.
   void on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what);
   void on_images(const std::function<void(Images&, control::asio::any_io_executor)>& what);
-  // Events are never missed: waits until one of `kind` has been seen since the cluster began.
+  // Waits until `count` events of `kind` have been seen since the cluster began. Events are never missed.
   void wait_for_event(const std::string& kind, unsigned count = 1);
 
-  // Before start().
+  // Returns the configuration. Change it before start().
   [[nodiscard]] Config& config() { return config_; }
   void use_images(Images* images) { images_ = images; }
-  // Instead of failing the test when the journal fails. On the coordinator's thread.
+  // Sets the function that is called when the journal fails. Without it the test fails. The function runs on
+  // the coordinator's thread.
   void expect_fatal(std::function<void(const Error&)> fatal) { fatal_ = std::move(fatal); }
 
   [[nodiscard]] std::string api_address() const { return "unix:" + config_.folder() + "/api.sock"; }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] std::string agent_address() const { return "unix:" + config_.folder() + "/agents.sock"; }
-  // For the next start().
+  // Returns the configuration for the next start().
   [[nodiscard]] Config& settings() { return config_; }
   [[nodiscard]] const std::string& folder() const { return config_.home; }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that speaks the control messages and does nothing. Jobs "run" at once. A migration's messages are
-// answered as real sides answer them when all goes well. Runs on a thread of its own; set it up before
-// start().
+// An agent that speaks the control messages and does nothing. Jobs "run" at once. It answers a migration's
+// messages as real sides do when all goes well. It runs on a thread of its own; set it up before start().
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ namespace ckpt::coordinator::test {
 
 class FakeAgent {
  public:
-  // With an identity over TLS.
+  // Takes the identity for TLS, if there is one.
   FakeAgent(std::string node, std::string address, std::string token,
             std::shared_ptr<tls::Identity> identity = nullptr);
   ~FakeAgent();
@@ -34,70 +33,73 @@ class FakeAgent {
   void start();
   void stop();
 
-  // Its inventory; change it from the test's thread only before start().
+  // The agent's inventory. Change it from the test's thread only before start().
   wire::NodeInventory inventory;
-  // The rest of its hello; software_version and inventory are set then. `describes`: on_other
-  // answers DescribeJob and DescribeSwitch.
+  // The other fields of the agent's hello; software_version and inventory are set later. With `describes`,
+  // on_other answers DescribeJob and DescribeSwitch.
   wire::AgentHello introduction;
   bool refuse_starts = false;
-  std::uint8_t refused_program_status = 0;  // not 0: since the program cannot be started
-  bool slow_start = false;                  // a started job is kStarting until run_jobs()
-  bool refuse_prepare = false;              // as a target
-  bool silent_prepare = false;              // never answers Prepare, at either side
-  bool pauses = false;  // as a source: it stands at its barrier from the start of the copy until run_jobs()
-  unsigned reads_until_freed = 0;  // as a source: its instance ends after so many reads at its log's end
-  wire::Reason leaves;             // as a source: why it leaves instead of copying; only in Resumed
-  wire::Reason relinquishes;       // as a target: instead of committing
+  std::uint8_t refused_program_status = 0;  // if not 0, starts are refused with this status because the
+                                            // program cannot be started
+  bool slow_start = false;                  // whether a started job stays kStarting until run_jobs()
+  bool refuse_prepare = false;              // whether it refuses Prepare as a target
+  bool silent_prepare = false;              // whether it never answers Prepare, at either side
+  bool pauses = false;  // whether it waits as a source at its barrier from the start of the copy until
+                        // run_jobs()
+  unsigned reads_until_freed = 0;  // as a source: its instance ends after this many reads at its log's end
+  wire::Reason leaves;        // as a source: the reason why it leaves instead of copying; only in Resumed
+  wire::Reason relinquishes;  // as a target: the reason why it relinquishes instead of committing
   std::string log = "one\ntwo\n";
-  std::atomic<bool> has_lost_logs{false};  // as a node with a new disk
+  std::atomic<bool> has_lost_logs{false};  // whether its logs are lost, as on a node with a new disk
   // The expected pauses that an instance reports from its next change on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  bool ignore_stops = false;  // but for the answer
-  bool silent_stops = false;  // they wait for answer_stops()
+  bool ignore_stops = false;  // whether stops have no effect except for the answer
+  bool silent_stops = false;  // whether stops wait for answer_stops()
   std::atomic<unsigned> stops{0};
-  bool refuse_moves = false;    // that are only checked
-  bool refuse_leaving = false;  // and would go to another node
-  // As the target of one.
+  bool refuse_moves = false;    // whether moves that are only checked are refused
+  bool refuse_leaving = false;  // whether checked moves to another node are refused
+  // Whether checks of a move are refused, or not answered, at the target of the move.
   bool refuse_arrivals = false;
   bool silent_arrivals = false;
   std::atomic<unsigned> arrivals_asked{0};
-  // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
-  // On its thread.
+  // Handlers for a stand-in of another part of an agent: after the hello, and for frames that this agent does
+  // not know. They run on the agent's thread.
   std::function<void()> on_hello;
   std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
-  // Plays a side of a migration otherwise: true if it has dealt with the message. On its thread.
+  // A handler that plays a side of a migration differently. It returns true if it has handled the message. It
+  // runs on the agent's thread.
   std::function<bool(const wire::CommitMessage&)> instead;
 
-  // Ends an instance with that code.
+  // Ends an instance with that exit code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
-  // All that is starting or paused runs.
+  // Makes all starting or paused instances run.
   void run_jobs();
-  // On its thread.
+  // Answers the waiting stops. Call this on the agent's thread.
   void answer_stops();
-  // Sends an inventory with it.
+  // Sets the free memory and sends an inventory.
   void set_free(std::uint64_t bytes);
-  // All instances of the job hold so much as the driver counts.
+  // Sets the driver's count of bytes for all instances of the job.
   void hold(std::uint64_t job, std::uint64_t bytes);
-  // As the source of migration 1.
+  // Sets the progress of migration 1, as its source.
   void set_progress(wire::MigrationProgress progress);
-  // On its thread.
+  // Sends a message. Call this on the agent's thread.
   template <class M>
   void send(const M& message) {
     (void)dialer_->send(message);
   }
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase, std::int32_t exit_code = -1,
               std::uint32_t gpu_of_a_new_one = 0);
-  // The answer of the side `from` to that message. On its thread.
+  // Sends the answer of the side `from` to that message. Call this on the agent's thread.
   void say(const wire::CommitMessage& to_answer, wire::Role from, wire::Role to, wire::Body body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   void report_health(wire::HealthReport report);
-  // Waits until the coordinator's newest settings are so.
+  // Waits until the coordinator's newest settings have these values.
   void wait_for_settings(std::uint64_t known_number, bool paused);
   [[nodiscard]] unsigned starts() const { return starts_; }
-  // The coordinator has told it, as a source, how a migration ended. Waits; once.
+  // Waits until the coordinator has informed this agent, as a source, how a migration ended. Call this once.
   void wait_for_closed() { closed_.get_future().wait(); }
-  // Waits for the first migration whose source this agent is to be, and returns its plan. Once.
+  // Waits for the first migration with this agent as the source, and returns its plan. Call this once.
   [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
 
  private:

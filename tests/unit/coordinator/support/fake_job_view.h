@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster around a job as a test sets it.
+// The cluster around a job, as a test sets it.
 // Threads: one. Ownership: everything that it returns pointers to.
 #pragma once
 
@@ -17,8 +17,8 @@ struct FakeView : lifecycle::JobView {
   std::optional<Migration> open;
   bool closing = false;
   std::set<std::string> away;
-  std::map<std::string, std::vector<wire::JobInstance>> instances;  // by node
-  std::map<std::string, Image, std::less<>> images;                 // by name
+  std::map<std::string, std::vector<wire::JobInstance>> instances;  // instances by node
+  std::map<std::string, Image, std::less<>> images;                 // images by name
   [[nodiscard]] bool connected(const std::string& node) const override { return !away.contains(node); }
   [[nodiscard]] const wire::JobInstance* instance(const std::string& node, JobId job,
                                                   Incarnation incarnation) const override {

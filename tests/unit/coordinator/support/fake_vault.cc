@@ -32,7 +32,8 @@ void FakeVault::on_frame(const wire::FrameHeader& header, std::span<const std::b
   if (header.type == FrameType::kReadImage) read(wire::decode<wire::ReadImage>(body).value());
 }
 
-// A node's own vault is a folder of its name that no other one gets at without a grant.
+// Returns the images in a folder. A node's own checkpoint store is a folder with the node's name. Another
+// node cannot access it without a grant.
 std::vector<wire::ImageRow>& FakeVault::rows_of(const std::string& folder, const wire::VaultPeer& peer) {
   const std::string own = peer.token == shared_->token && !peer.node.empty() ? peer.node : node_;
   return shared_->rows[folder.empty() ? own : folder];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault of a fake agent: snapshots are entries of a list, a job that goes on from one "runs" at once.
-// Folders are shared between the vaults of a test. Set it up before the agent starts.
+// The checkpoint store of a fake agent. Snapshots are entries of a list; a job that continues from a snapshot
+// "runs" at once. Folders are shared between the checkpoint stores of a test. Set the checkpoint store up
+// before the agent starts.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace ckpt::coordinator::test {
 struct SharedFolders {
   std::mutex mutex;
   std::map<std::string, std::vector<wire::ImageRow>> rows;
-  const std::vector<std::byte> token{32, std::byte{7}};  // that opens any node's vault
+  const std::vector<std::byte> token{32, std::byte{7}};  // the token that opens any node's checkpoint store
 };
 
 class FakeVault {
@@ -23,32 +24,37 @@ class FakeVault {
   FakeVault(FakeAgent& agent, std::string node, std::shared_ptr<SharedFolders> shared);
 
   std::atomic<bool> refuse_snapshots{false};
-  std::atomic<bool> gives_way{false};     // each snapshot, to a migration
-  std::atomic<bool> ended_before{false};  // an earlier order's snapshot has ended the job when this one comes
-  std::atomic<bool> hold_snapshots{false};  // no answer, nothing is taken
-  std::atomic<bool> ignore_cancels{false};  // a snapshot that is held stays so
-  std::atomic<bool> lose_answers{false};    // it is done, and it shows in inventories only
-  std::atomic<bool> lose_restored{false};   // likewise of a job that was started
+  std::atomic<bool> gives_way{false};       // whether each snapshot yields to a migration
+  std::atomic<bool> ended_before{false};    // whether an earlier order's snapshot has ended the job when the
+                                            // present order arrives
+  std::atomic<bool> hold_snapshots{false};  // whether snapshots get no answer and are not taken
+  std::atomic<bool> ignore_cancels{false};  // whether a held snapshot stays held after a cancellation
+  std::atomic<bool> lose_answers{false};    // whether snapshots are taken without an answer, and show in
+                                            // inventories only
+  std::atomic<bool> lose_restored{false};   // whether restored jobs are started without an answer, and show
+                                            // in inventories only
   std::atomic<bool> refuse_restores{false};
-  std::atomic<bool> hold_restores{false};  // no answer, nothing is started
-  std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
-  std::atomic<unsigned> snapshots{0};      // ordered
-  std::atomic<unsigned> kept{0};           // versions that stay, as the last order has it
+  std::atomic<bool> hold_restores{false};  // whether restores get no answer and start nothing
+  std::atomic<bool> finds_damage{false};   // whether the image that a restore names is damaged; then the
+                                           // previous image is used
+  std::atomic<unsigned> snapshots{0};      // the number of ordered snapshots
+  std::atomic<unsigned> kept{0};           // the number of retained versions, according to the last order
   std::atomic<unsigned> restores{0};
-  std::atomic<bool> hold_lists{false};     // asked for its list, it answers with release_lists()
-  std::atomic<unsigned> lists{0};          // asked
-  std::atomic<bool> refuse_checks{false};  // of a folder: nothing can be written there
+  std::atomic<bool> hold_lists{false};     // whether requests for the list wait for release_lists()
+  std::atomic<unsigned> lists{0};          // the number of requests for the list
+  std::atomic<bool> refuse_checks{false};  // whether the check of a folder is refused because nothing can be
+                                           // written there
   std::atomic<bool> refuse_grants{false};
-  std::atomic<unsigned> grants{0};                // of this node's own vault to others
-  std::atomic<unsigned> revoked{0};               // that were taken back
-  std::atomic<bool> durable{false};               // the last one
-  std::atomic<std::int64_t> pause_ns{3'000'000};  // of each snapshot
-  std::atomic<std::int64_t> age_ms{0};            // of a snapshot's barrier when it is taken
+  std::atomic<unsigned> grants{0};  // the number of grants of this node's own checkpoint store to other nodes
+  std::atomic<unsigned> revoked{0};               // the number of revoked grants
+  std::atomic<bool> durable{false};               // whether the last snapshot was durable
+  std::atomic<std::int64_t> pause_ns{3'000'000};  // the pause of each snapshot
+  std::atomic<std::int64_t> age_ms{0};  // the age of a snapshot's barrier when the snapshot is taken
 
   void release_lists();
-  // Answers the restores that are held as given up. On the agent's thread.
+  // Answers the held restores as given up. Call this on the agent's thread.
   void give_up_restores();
-  void release_snapshots();  // those that are held are taken
+  void release_snapshots();  // takes the held snapshots
 
  private:
   void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
@@ -66,7 +72,7 @@ class FakeVault {
 
   FakeAgent& agent_;
   std::string node_;
-  std::vector<wire::VaultOrder> held_;  // on the agent's thread, as these
+  std::vector<wire::VaultOrder> held_;  // held orders; used on the agent's thread only
   std::vector<wire::TakeSnapshot> held_snapshots_;
   std::vector<std::uint64_t> held_restores_;
   std::shared_ptr<SharedFolders> shared_;

@@ -9,7 +9,7 @@ namespace ckpt::coordinator::test {
 
 namespace {
 
-// Nothing if no server listens there.
+// Connects and sends `bytes`. Returns no descriptor if no server listens there.
 UniqueFd say(const std::string& at, const std::string& bytes) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

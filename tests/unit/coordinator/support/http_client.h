@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blocking HTTP client of a few lines: one connection per request.
+// A small blocking HTTP client with one connection per request.
 #pragma once
 
 #include <map>
@@ -17,10 +17,10 @@ struct HttpAnswer {
   [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(body); }
 };
 
-// Addresses are "unix:/path". Sends `bytes` and returns what comes back until the peer closes.
+// Sends `bytes` and returns the bytes that arrive until the peer closes. Addresses are "unix:/path".
 std::string talk(const std::string& address, const std::string& bytes);
 
-// Sends a request without waiting for the answer: the owner of the connection may wait, or go.
+// Sends a request without waiting for the answer. The owner of the connection may wait or disconnect.
 UniqueFd begin_request(const std::string& address, const std::string& token, const std::string& target);
 
 HttpAnswer request(const std::string& address, const std::string& token, const std::string& method,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of jobs with its store in a folder of the test's own; reopen() is a restart of the coordinator.
+// A table of jobs with its store in a folder of the test; reopen() is a restart of the coordinator.
 // Threads: one. Ownership: everything, until the test's end.
 #pragma once
 

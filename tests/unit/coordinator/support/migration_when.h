@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for a state of a migration, revision by revision.
+// Helpers that wait for a state of a migration, revision by revision.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 
 namespace ckpt::coordinator::test {
 
-// The migration as soon as `done` is true of it. The test fails if that takes more than half a minute.
+// Returns the migration as soon as `done` is true for it. The test fails if that takes more than half a
+// minute.
 inline nlohmann::json migration_when(Cluster& cluster, const std::string& id,
                                      const std::function<bool(const nlohmann::json&)>& done) {
   std::uint64_t since = 0;

@@ -17,11 +17,11 @@
 
 namespace ckpt::coordinator::test {
 
-// Has an image of every job in `jobs`; starts nothing.
+// Fake images: there is an image of every job in `jobs`, and nothing is started.
 class FakeImages : public Images {
  public:
   struct Call {
-    std::string what;  // restore, park, snapshot+park
+    std::string what;  // restore, park or snapshot+park
     JobId job = 0;
     std::optional<Place> to;
     std::string reason;
@@ -31,10 +31,10 @@ class FakeImages : public Images {
   control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) override;
   [[nodiscard]] std::vector<Call> calls() const;
   void wait_for_calls(std::size_t count);
-  // Lets a held restore go on.
+  // Lets a held restore continue.
   void release();
 
-  // Before the cluster starts.
+  // Set these fields before the cluster starts.
   std::vector<JobId> jobs;
   bool held = false;
   std::optional<Error> restore_fails;
@@ -45,7 +45,7 @@ class FakeImages : public Images {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
-  // The timer that a held coroutine waits on and owns: it ends with its coordinator.
+  // The timer that a held coroutine waits on and owns. It ends with its coordinator.
   std::weak_ptr<control::asio::steady_timer> hold_;
 };
 
@@ -54,16 +54,16 @@ class NodesTest : public ::testing::Test {
   using json = nlohmann::json;
 
   FakeAgent& node(const std::string& name);
-  // Starts the coordinator (unless it runs) and every node that was named.
+  // Starts the coordinator (unless it runs) and every named node.
   void start();
-  // The coordinator ends and another one takes its place; the nodes dial again.
+  // Ends the coordinator and starts another in its place. The nodes connect again.
   void restart();
   void run_job(const std::string& name, const std::string& on);
   json job(const std::string& name) { return cluster_.get("/v1/jobs/" + name).json(); }
-  // 202 and the drain.
+  // Expects status 202 and returns the drain.
   json drain(const std::string& body);
   json finished_drain(const std::string& id);
-  // Waits until `done` is true of the drain.
+  // Waits until `done` is true for the drain.
   json wait_for_drain(const std::string& id, const std::function<bool(const json&)>& done);
   static json job_of(const json& drain, const std::string& name);
 
@@ -78,7 +78,7 @@ class NodesTest : public ::testing::Test {
   std::map<std::string, std::unique_ptr<FakeAgent>> nodes_;
 
  private:
-  unsigned ready_ = 0;  // node-ready events to be
+  unsigned ready_ = 0;  // the number of expected node-ready events
 };
 
 }  // namespace ckpt::coordinator::test

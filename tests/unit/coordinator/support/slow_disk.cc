@@ -129,7 +129,7 @@ int SlowDisk::refused_writes() {
 
 }  // namespace ckpt::coordinator::test
 
-// In place of the C library's.
+// Replaces the C library's fsync.
 extern "C" int fsync(int fd) {
   return ckpt::coordinator::test::disk().sync(SYS_fsync, fd);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of a test's process. It counts the syncs of each thread, holds them up and fails them. Either all,
-// or those of a file of that name. It stands in place of the C library's fsync, fdatasync, pwrite and rename.
+// The disk of a test's process. It counts the syncs of each thread, delays them and makes them fail. This
+// applies to all files, or to those with a given name. It replaces the C library's fsync, fdatasync, pwrite
+// and rename.
 // Threads: any.
 #pragma once
 
@@ -18,18 +19,18 @@ class SlowDisk {
   long write(int fd, const void* bytes, std::size_t count, long at);
   int rename(const char* from, const char* to);
 
-  // Empty: of every file.
+  // Holds up the syncs of the files with this name; an empty name means every file.
   void hold(bool held, const std::string& file = {});
-  // It is never held up.
+  // Exempts the thread from being held up.
   void spare(std::thread::id thread);
   void fail(int error, const std::string& file = {});
-  // Fails the writes to the file with `error`; 0: they succeed again.
+  // Makes writes to the file fail with `error`; 0 makes them succeed again.
   void fail_writes(int error, const std::string& file);
-  // Until a thread waits for the disk that is held up.
+  // Waits until a thread waits for the held disk.
   bool wait_for_a_sync();
   int syncs_of(std::thread::id thread);
   int syncs();
-  // The number of renames onto a file of that name.
+  // Returns the number of renames onto a file of that name.
   int replaced(const std::string& file);
   int replaced_by(std::thread::id thread);
   int refused_writes();

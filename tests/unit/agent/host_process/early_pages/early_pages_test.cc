@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a program that was read while it ran is in its image as CRIU would have put it there.
+// Tests that memory which was read while the program ran is in its image as CRIU would have stored it.
 #include "agent/host_process/early_pages/early_pages.h"
 
 #include "tests/unit/agent/host_process/criu_fixture.h"
@@ -7,16 +7,17 @@
 namespace ckpt::agent::host {
 namespace {
 
-// This kernel does not watch memory.
+// Checks whether this kernel lacks the ability to watch memory.
 bool is_unsupported(const Result<std::unique_ptr<EarlyPages>>& early) {
   return !early && early.error().code() == ErrorCode::kNotSupported;
 }
 
-// Memory leaves in rounds, and CRIU leaves it out (the parameter), or dumps what is thrown away.
+// Tests with memory that is sent in rounds. The parameter selects whether CRIU leaves that memory out, or
+// dumps pages that are discarded.
 class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<bool> {
  protected:
   static std::string library(const EarlyPages& pages) { return GetParam() ? pages.criu_library() : ""; }
-  // The sum over all processes.
+  // Returns the sum of the pages over all processes.
   static std::uint64_t found_by_criu(const std::string& images) {
     const std::vector<DumpedPages> all = *dumped_pages(images);
     std::uint64_t bytes = 0;
@@ -24,7 +25,7 @@ class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<boo
       for (const IndexedRange& range : pages.ranges) bytes += range.bytes;
     return bytes;
   }
-  // Ranges of all pages that the images have of a process, and of those that can be lazy.
+  // Returns the ranges of all pages that the images contain of a process, and of the pages that can be lazy.
   static std::vector<std::pair<std::uint64_t, std::uint64_t>> page_lists(const std::string& images,
                                                                          const std::string& process) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> lists;
@@ -65,10 +66,10 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   const auto grew = [&reported](std::uint64_t filled) { reported = filled; };
   const auto first = pages.run_round(grew);
   ASSERT_TRUE(first.has_value()) << first.error().to_string();
-  EXPECT_GE(first->read_bytes, 8u << 20);  // the program's memory
+  EXPECT_GE(first->read_bytes, 8u << 20);  // at least the program's memory
   const auto second = pages.run_round(grew);
   ASSERT_TRUE(second.has_value());
-  EXPECT_LT(second->read_bytes, 1u << 20);  // its threads' stacks and counters
+  EXPECT_LT(second->read_bytes, 1u << 20);  // the stacks and counters of its threads
   EXPECT_GE(pages.held_bytes(), 8u << 20) << "the dump needs no memory for that";
 
   const MemoryFolder images = make_memory_folder("e");
@@ -102,7 +103,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     const pid_t copy = *restored;
     if (with_lazy) {
       const std::string server = "/proc/" + std::to_string(pages_->server());
-      // A process that may not lower it keeps it as it is.
+      // A process that may not lower the value keeps its current value.
       const UniqueFd own(::open("/proc/thread-self/oom_score_adj", O_RDWR | O_CLOEXEC));
       if (own && ::write(own.get(), "-1", 2) == 2) {
         (void)!::write(own.get(), "0", 1);
@@ -118,16 +119,16 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     EXPECT_EQ(wait_for_end(copy), 7 << 8);
     std::erase(started_, copy);
     ASSERT_EQ(::truncate(new_log().c_str(), 0), 0);
-    ASSERT_EQ(::truncate((folder_ / "data.txt").c_str(), 1), 0);  // as it was dumped
+    ASSERT_EQ(::truncate((folder_ / "data.txt").c_str(), 1), 0);  // the file's size at the dump
   }
-  // And back: the original has what it had.
+  // The original continues with its own state.
   early->reset();
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
-// A copy that is not what the process has is found at the latest when all pages are compared, and nothing is
-// lost.
+// Checks that a copy that differs from the process is detected at the latest when all pages are compared, and
+// that nothing is lost.
 TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
@@ -137,7 +138,7 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
   EarlyPages& pages = **early;
   const auto nobody = [](std::uint64_t) {};
   ASSERT_TRUE(pages.run_round(nobody).has_value());
-  // All of them: a sample finds it.
+  // All pages are changed, so that a sample detects it.
   auto file = *pages.log().duplicate_file();
   for (std::uint64_t at = 0; at < pages.log().filled(); at += kMemoryPage)
     ASSERT_EQ(::pwrite(file.get(), "stale", 5, static_cast<off_t>(at)), 5);
@@ -153,8 +154,8 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
-// A process that ends before CRIU stops the others moves their numbers. Its place is taken by one that was
-// not followed.
+// A process that ends before CRIU stops the other processes shifts their numbers. A process that was not
+// watched takes its place.
 TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
   const pid_t source = start({"memories"});
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
@@ -186,7 +187,7 @@ TEST_P(EarlyPagesTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
   const auto nobody = [](std::uint64_t) {};
   ASSERT_TRUE(pages.run_round(nobody).has_value());
   DumpEstimate estimate = *estimate_dump(source);
-  ASSERT_EQ(estimate.processes.size(), 3u);  // the init, the program and its child
+  ASSERT_EQ(estimate.processes.size(), 3u);  // the init, the program and the program's child
   std::swap(estimate.processes[1].position, estimate.processes[2].position);
   const MemoryFolder images = make_memory_folder("h");
   ASSERT_TRUE(pages.begin_dump(images.path(), estimate).has_value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's memory is followed from outside: what was written is found, what is not proven to be followed
-// is not believed, and the program notices nothing.
+// Tests of watching a program's memory from outside. Writes are found, and memory that is not proven to be
+// watched is not trusted. The program notices nothing.
 #include "agent/host_process/early_pages/memory_watch.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ void map_pages() {
   std::memset(kPlace, 1, kPages * kMemoryPage);
 }
 
-// A child that does what it is told by a letter, one after the other, and answers each.
+// A child that carries out orders, one letter each, one after the other, and answers each order.
 class Program {
  public:
   explicit Program(const std::function<void(char)>& act) {
@@ -70,7 +70,7 @@ class Program {
     EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
     wait();
   }
-  // It does not come back to its loop: its socket is closed.
+  // Sends the last order. The child does not return to its loop, so its socket is closed.
   void tell_last(char order) const {
     EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
     char answer = 0;
@@ -167,7 +167,8 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
   }
 }
 
-// The kernel refuses a scan that meets a mapping without a watch, after it has taken pages in front of that.
+// The kernel refuses a scan that encounters a mapping without a watch, after it has taken the pages before
+// that mapping.
 TEST_F(MemoryWatchTest, PartThatIsMappedAgainTakesNothingFromItsNeighbours) {
   const Program program([](char) {
     kPlace[7 * kMemoryPage] = std::byte{2};
@@ -186,8 +187,8 @@ TEST_F(MemoryWatchTest, PartThatIsMappedAgainTakesNothingFromItsNeighbours) {
   EXPECT_EQ(watch.follow(whole)->fresh, std::vector{range_of(900, 100)});
 }
 
-// A process that shares memory with another one (vfork, CLONE_VM) must not take pages that the other's watch
-// is to find.
+// A process that shares memory with another process (vfork, CLONE_VM) must not take pages that the other
+// process's watch has to find.
 TEST_F(MemoryWatchTest, MappingHasOneWatch) {
   const Program program([](char) {});
   auto first = *MemoryWatch::create(program.pid());
@@ -202,8 +203,8 @@ TEST_F(MemoryWatchTest, MappingHasOneWatch) {
   EXPECT_EQ(*first.own(range_of(0, kPages)), std::vector{range_of(0, kPages / 2)});
 }
 
-// A heap, a stack and mremap make a mapping longer, and what was followed of it stays so.
-// Its end is not where a huge page could be.
+// A heap, a stack and mremap make a mapping longer, and its watched part stays watched. The end of the
+// mapping is not where a huge page could be.
 TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
   const Program program([](char) {
     ::munmap(kPlace + 600 * kMemoryPage, (kPages - 600) * kMemoryPage);
@@ -269,8 +270,8 @@ TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
   EXPECT_EQ(read[kMemoryPage], std::byte{9});
 }
 
-// In every state in which its first thread may be found: in a read (the program's loop), in a call with a
-// timeout that begins again by itself, in one with a signal mask of its own, at work.
+// The first thread is tried in four states: in a read (the program's loop), in a restarting call with a
+// timeout, in a call with its own signal mask, and running.
 TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
   static int handled = 0;
   const Program program([](char order) {
@@ -284,7 +285,7 @@ TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
       struct sigaction action {};
       action.sa_handler = [](int) { ++handled; };
       ::sigaction(SIGUSR1, &action, nullptr);
-      // Ends by the signal only, which comes while it waits.
+      // The wait ends only by the signal, which arrives during the wait.
       if (::sigsuspend(&open) != -1 || errno != EINTR || handled != 1) ::_exit(4);
       sigset_t now;
       ::sigprocmask(SIG_BLOCK, nullptr, &now);
@@ -319,7 +320,7 @@ TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
       const auto made = userfaultfd_of(program.pid());
       EXPECT_TRUE(made.has_value()) << order << " " << made.error().to_string();
     }
-    // A signal is not lost, whenever it comes.
+    // A signal is not lost, whenever it arrives.
     while (order == 's' && !answered) {
       EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
       static bool once = false;
@@ -400,7 +401,7 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
   const MemoryRange whole = range_of(0, kPages);
   ASSERT_TRUE(read_memory(program.pid(), {whole}, log->reserve(whole.bytes())->data(), false));
   log->append(whole.bytes());
-  // Out of order, as pages are that were read again.
+  // The ranges are out of order, as pages are that were read again.
   const std::vector<IndexedRange> held{{whole.begin, 100 * kMemoryPage, 0},
                                        {range_of(100, 1).begin, 500 * kMemoryPage, 100 * kMemoryPage}};
   std::mt19937_64 random(7);
@@ -447,7 +448,7 @@ TEST(MemoryLogTest, FullLogRefusesPagesThatDoNotFit) {
   EXPECT_EQ(refused.error().code(), ErrorCode::kOutOfMemory);
 }
 
-// A round fills it on the pool while the loop asks how far it is.
+// A round fills the log on the pool while the loop queries its progress.
 TEST(MemoryLogTest, GrowthIsSeenFromOtherThreads) {
   constexpr std::uint64_t kSteps = 512;
   auto log = *MemoryLog::create(kSteps * kMemoryPage, kMemoryPage);

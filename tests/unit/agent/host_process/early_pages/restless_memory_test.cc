@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs change their memory while it is copied ahead. Pages that count as held equal the stopped
-// program's; ranges that CRIU leaves out have all content of watched memory. Each program follows a seed,
-// which is printed. $GPUMIGRATE_MEMORY_SECONDS: how long programs are tried; $GPUMIGRATE_MEMORY_SEED: the
-// first one's seed.
+// Tests of programs that change their memory while it is copied ahead. Pages that count as held equal the
+// stopped program's pages. Ranges that CRIU leaves out contain all content of watched memory. Each program
+// follows a seed, which is printed. $GPUMIGRATE_MEMORY_SECONDS sets how long programs are tried;
+// $GPUMIGRATE_MEMORY_SEED sets the first program's seed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -64,8 +64,9 @@ class RestlessProgram {
   }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  // All of its processes; those that have ended are left out. One that waits for a child that has its memory
-  // (vfork) stops once that has ended: then all of them run again for a moment.
+  // Stops all processes of the program and returns them; ended processes are left out. A process that waits
+  // for a child that shares its memory (vfork) stops once the child has ended. In that case all processes run
+  // again briefly.
   [[nodiscard]] std::vector<pid_t> stop() const {
     for (const auto deadline = steady_clock::now() + kMaxStop; steady_clock::now() < deadline;) {
       for (const auto one = steady_clock::now() + kOneStop; steady_clock::now() < one;) {
@@ -87,7 +88,7 @@ class RestlessProgram {
     std::erase_if(found, [](pid_t pid) { return process_state(pid) == 'Z' || process_state(pid) == 'X'; });
     return found;
   }
-  // Empty: not all of them are stopped yet.
+  // Tries to stop all processes. Returns an empty list if some are not stopped yet.
   [[nodiscard]] std::vector<pid_t> try_stop() const {
     const std::vector<pid_t> found = living();
     for (const pid_t pid : found) ::kill(pid, SIGSTOP);
@@ -105,7 +106,7 @@ class RestlessProgram {
   pid_t pid_ = 0;
 };
 
-// The mappings that the kernel reports as watched in smaps, its other interface.
+// Returns the mappings that the kernel reports as watched in smaps, its other interface.
 std::vector<MemoryRange> watched_mappings(pid_t pid) {
   std::vector<MemoryRange> found;
   std::ifstream maps("/proc/" + std::to_string(pid) + "/smaps");
@@ -121,7 +122,7 @@ std::vector<MemoryRange> watched_mappings(pid_t pid) {
 
 class RestlessMemoryTest : public ::testing::Test {
  protected:
-  // Pages with content, by the process's page tables, that are not among `known`.
+  // Returns the pages with content, according to the process's page tables, that are not among `known`.
   static std::vector<std::uint64_t> unknown_pages(pid_t pid, const std::vector<MemoryRange>& known) {
     RangeSet all;
     for (const MemoryRange& range : known) all.add(range);
@@ -144,7 +145,7 @@ class RestlessMemoryTest : public ::testing::Test {
     return unknown;
   }
 
-  // False: its memory could not be followed at all, as at the moment of an exec.
+  // Runs one program. Returns false if its memory could not be watched at all, for example during an exec.
   static bool try_program(std::uint64_t seed, std::uint64_t& held_pages) {
     const RestlessProgram program(seed);
     auto made = EarlyPages::create(program.pid(), kLogBytes, 0, 1 << 20);
@@ -153,7 +154,7 @@ class RestlessMemoryTest : public ::testing::Test {
       return false;
     }
     EarlyPages& pages = **made;
-    // Much changes between the look at the mappings and that at the last of them.
+    // Much changes between the reading of the mappings and the reading of the last mapping.
     const auto while_it_changes = [](std::uint64_t) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose memory never rests: it maps, unmaps, moves, protects and gives back parts of it, forks,
-// shares its memory with processes that write into it, grows its stack and heap, and executes itself again.
-// Two threads write meanwhile. What it does follows from a seed, but for what its threads and processes do to
-// each other.
+// A program that changes its memory all the time. It maps, unmaps, moves, protects and releases parts of it,
+// forks, and shares its memory with processes that write into it. It also grows its stack and heap, and
+// executes itself again. Two threads write meanwhile. A seed determines its behavior, except for how its
+// threads and processes interleave.
 //   restless_program SEED [child]: prints "ready" once it has its memory. A child of its own does the same,
 //   but for exec.
 #include <sched.h>
@@ -28,9 +28,10 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPages = 4096;
-constexpr std::size_t kMostPages = 600;  // of one change; a huge page and some
+constexpr std::size_t kMostPages = 600;  // the most pages of one change: a huge page and some more
 char* const kMemory = reinterpret_cast<char*>(0x7000'0000'0000);
-// Memory with rare changes: small pieces are mapped again, as an allocator does; the rest is written slowly.
+// Memory that changes rarely: small pieces are mapped again, as an allocator does; the rest is written
+// slowly.
 constexpr std::size_t kQuietPages = 8192;
 constexpr std::size_t kPiecePages = 16;
 char* const kQuietMemory = reinterpret_cast<char*>(0x7100'0000'0000);
@@ -61,7 +62,7 @@ void store(char* at, std::uint64_t value) {
   if (sigsetjmp(before_store, 0) == 0) std::memcpy(at, &value, sizeof value);
 }
 
-// The kernel stores, and tells where it cannot.
+// Lets the kernel store into memory. The kernel reports an error where it cannot.
 void let_kernel_store(char* at) {
   (void)::getrandom(at, 8, GRND_NONBLOCK);
 }
@@ -80,7 +81,8 @@ void write_always(std::uint64_t seed) {
   }
 }
 
-// Runs in a process that shares this one's memory. It uses no state of the C library: this one may use it.
+// Runs in a process that shares the memory of the program. It uses no state of the C library, since the
+// program may use that state.
 int write_from_another_process(void* seed) {
   Random random(reinterpret_cast<std::uint64_t>(seed));
   for (int i = 0; i < 200; ++i) {
@@ -97,7 +99,7 @@ void share_memory(Random& random, int flags) {
   char* const end = stacks[next++ % stacks.size()].data() + sizeof stacks[0];
   const pid_t child = ::clone(write_from_another_process, end, CLONE_VM | flags,
                               reinterpret_cast<void*>(random.below(1u << 30)));
-  // Without a wait a stack would be another process's, too.
+  // Without the wait, a stack would also be used by another process.
   if (child > 0) ::waitpid(child, nullptr, __WALL);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files at the target count as the source's if they are one and the same, or have the same content.
+// Tests that files at the target count as the source's files if they are the same file or have the same
+// content.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ class ComparedFiles : public ::testing::Test {
   void write(const std::string& name, const std::string& content) {
     std::ofstream(folder_ / name) << content;
   }
-  // Another file of that name, at a target that is another machine.
+  // Replaces the file with another file of that name, as at a target on another machine.
   void replace(const std::string& name, const std::string& content) {
     write("other", content);
     ASSERT_EQ(::rename((folder_ / "other").c_str(), (folder_ / name).c_str()), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks that a program holds: those that its copy would wait for are refused by name.
+// Tests of locks that a program holds. Locks that its copy would wait for are refused by name.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ class FileLocks : public ::testing::Test {
  protected:
   FileLocks() { std::ofstream(path_) << "AAAA"; }
 
-  // The target's answer while a child holds what `lock` takes of the open file. `elsewhere`: the target has a
-  // file of its own there.
+  // Returns the target's answer while a child holds the lock that `lock` takes on the open file. With
+  // `elsewhere`, the target has its own file at that path.
   std::string answer(const std::function<void(int)>& lock, bool elsewhere = false) {
     const Child child([&] { lock(::open(path_.c_str(), O_RDWR)); });
     auto collected = collect_files(child.pid(), FileRules());
@@ -66,7 +66,7 @@ TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
     const int high = ::fcntl(ends[1], F_DUPFD_CLOEXEC, 100);
     ::close_range(3, 99, 0);
-    ::close_range(101, ~0U, 0);  // what the test itself was started with
+    ::close_range(101, ~0U, 0);  // descriptors that the test itself was started with
     const int file = ::open(path_.c_str(), O_RDWR);
     (void)!::flock(file, LOCK_EX);
     if (::fork() != 0) {
@@ -79,7 +79,7 @@ TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
   }
   ::close(ends[1]);
   char end = 0;
-  EXPECT_EQ(::read(ends[0], &end, 1), 0);  // both have come to their wait
+  EXPECT_EQ(::read(ends[0], &end, 1), 0);  // both processes have reached their wait
   ::close(ends[0]);
   const auto list = collect_files(parent, FileRules());
   ASSERT_TRUE(list.has_value()) << list.error().message();

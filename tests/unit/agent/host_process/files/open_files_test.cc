@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes to CRIU's files.img: timers that have expired, names, lengths. The numbers are those of CRIU's
+// Tests of changes to CRIU's files.img: expired timers, names, lengths. The numbers are the fields of CRIU's
 // images/{fdinfo,timerfd,regfile}.proto.
 #include "agent/host_process/criu_image/open_files.h"
 
@@ -96,7 +96,7 @@ TEST(OpenFiles, TimerOfAnAbsoluteTimeKeepsItsRemainingTime) {
   timer.flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET;
   EXPECT_TRUE(
       holds(settled(timer_image(timer)), number(6, timer.flags) + number(7, 1) + number(8, 900'000'000)));
-  timer.nanos = 0;  // disarmed: it must not expire at once
+  timer.nanos = 0;  // disarmed: the timer must not expire at once
   EXPECT_TRUE(holds(settled(timer_image(timer)), number(6, 0) + number(7, 0) + number(8, 0)));
 }
 

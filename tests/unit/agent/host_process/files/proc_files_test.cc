@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open files of /proc: a process's own go with it, all others are refused by name.
+// Tests of open files of /proc. A process's own files move with it; all other files are refused by name.
 #include "agent/host_process/files/proc_files.h"
 
 #include <fcntl.h>

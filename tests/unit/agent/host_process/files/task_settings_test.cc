@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of threads that CRIU does not save: noted of one process, given to another.
+// Tests of thread settings that CRIU does not save. They are read from one process and applied to another.
 #include "agent/host_process/processes/task_settings.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void change_own() {
   std::ofstream("/proc/self/coredump_filter") << "0x7";
 }
 
-// As if `settings` were of the other process.
+// Changes `settings` so that they belong to the process `to`.
 void rename(TaskSettings& settings, pid_t to) {
   for (ThreadSettings& thread : settings.threads) thread.thread = static_cast<std::uint32_t>(to);
   for (ProcessSettings& process : settings.processes) process.process = static_cast<std::uint32_t>(to);

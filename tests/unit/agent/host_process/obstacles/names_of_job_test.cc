@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that a job has by a name alone: files in /dev/shm travel, System V objects and message queues are
-// named as obstacles. Objects of other programs stay theirs.
+// Tests of objects that a job has by a name alone. Files in /dev/shm move with the job; System V objects and
+// message queues are named as obstacles. Objects of other programs are left alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <mqueue.h>
@@ -55,7 +55,8 @@ bool write_text(const std::string& path, const std::string& text) {
   return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// In a /dev/shm of its own: agents that run on this machine mark what is made in theirs.
+// Tests that run in a /dev/shm of their own, since agents on this machine mark files in the machine's
+// /dev/shm.
 class NamesAloneTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -167,14 +168,14 @@ TEST_F(NamesAloneTest, FileIsMadeAtTheTargetAndRemovedAtTheSource) {
     ASSERT_TRUE(done.has_value()) << done.error().to_string();
     saved = *std::move(done);
   }
-  // Within one machine: a copy takes its place, which the source does not remove.
+  // Within one machine: a copy replaces the file, and the source does not remove the copy.
   const std::uint64_t before = inode();
   ASSERT_TRUE(std::filesystem::copy_file(folder + "/named-memory-0.img", folder + "/kept"));
   ASSERT_TRUE(restore_named_memory(folder, "test-j1").has_value());
   EXPECT_NE(inode(), before);
   remove_unused(*saved);
   EXPECT_TRUE(std::filesystem::exists(path_));
-  // Elsewhere: it is made, and the source removes its own.
+  // On another machine: the file is created there, and the source removes its own file.
   NamedMemory& memory = *saved;
   memory.files.front().inode = inode();
   remove_unused(memory);
@@ -188,13 +189,13 @@ TEST_F(NamesAloneTest, FileIsMadeAtTheTargetAndRemovedAtTheSource) {
   const SmallJob restored([] { return true; });
   EXPECT_TRUE(travels([&] {
     NameOwner owner = owner_of(restored, false);
-    owner.since_unix_ms -= 60'000;  // the instance begins before what is made for it
+    owner.since_unix_ms -= 60'000;  // the instance starts before its objects are created
     return owner;
   }()))
       << "it travels again";
 }
 
-// Objects of the job, and others of this process's, with one of each kind.
+// Objects of the job, and objects of other processes, one of each kind.
 struct Objects {
   int memory = -1;
   int semaphores = -1;

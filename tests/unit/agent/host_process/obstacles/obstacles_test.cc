@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Obstacles, which CRIU cannot dump or restore, are named before a dump. This test's own job has each of
-// them. All were tried with CRIU 4.2.1, which fails with them or loses them.
+// Tests that obstacles, which CRIU cannot dump or restore, are named before a dump. This test's own job has
+// each obstacle. All were tried with CRIU 4.2.1, which fails with them or loses them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
@@ -29,7 +29,7 @@ namespace {
 struct Obstacle {
   const char* name;
   std::function<bool()> prepare;
-  std::vector<const char*> texts;  // each is in the refusal
+  std::vector<const char*> texts;  // texts that the refusal contains
 };
 std::ostream& operator<<(std::ostream& out, const Obstacle& obstacle) {
   return out << obstacle.name;
@@ -39,7 +39,7 @@ std::function<bool()> child_in(int space) {
   return [space] { return SmallJob::fork_and([space] { return ::unshare(space) == 0; }); };
 }
 
-// A second thread that has done that, and waits.
+// Starts a second thread that does `work` and waits.
 bool start_thread(bool (*work)()) {
   static bool (*to_do)() = nullptr;
   static int ends[2];
@@ -148,7 +148,8 @@ bool first_thread_ended() {
     }
     const std::string path = "/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/children";
     siginfo_t info{};
-    // It is a zombie for its parent once its first thread has ended; waitid() finds none, since others run.
+    // The child is a zombie for its parent once its first thread has ended. waitid() does not report it,
+    // since other threads run.
     while (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
       FILE* stat = ::fopen(("/proc/thread-self/children"), "re");
       int seen = 0;

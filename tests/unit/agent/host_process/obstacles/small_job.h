@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process 1 of a PID namespace of its own, as a job's first process is, that has done something and waits.
-// Ownership: it ends with the object. Needs root.
+// A process 1 of a PID namespace of its own, like a job's first process. It has run the test's preparation
+// and waits. Ownership: the process ends with the object. Needs root.
 #pragma once
 
 #include <fcntl.h>
@@ -22,9 +22,10 @@ namespace ckpt::agent::host {
 
 class SmallJob {
  public:
-  // `prepare` runs in it, and may start children; false: it cannot be done here.
+  // Runs `prepare` in the process. `prepare` may start children, and returns false if the environment does
+  // not allow the preparation.
   explicit SmallJob(const std::function<bool()>& prepare) {
-    // A descriptor would be inherited, and be among what is found.
+    // A descriptor would be inherited and appear among the found files.
     void* page = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return;
     auto* report = new (page) Report(kNothing);
@@ -50,7 +51,7 @@ class SmallJob {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool is_there() const { return is_there_; }
 
-  // Within `prepare`: a child that does that, and waits; false where it could not.
+  // Call this within `prepare`. Forks a child that does `work` and waits; returns false on failure.
   static bool fork_and(const std::function<bool()>& work) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that a program had stopped itself are found in CRIU's image of them.
+// Tests that processes which a program had stopped itself are found in their CRIU image.
 #include "agent/host_process/criu_image/stopped_processes.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,14 @@ void write_image(const std::string& path, std::uint32_t magic, const std::string
   std::ofstream(path, std::ios::binary) << image;
 }
 
-// images/core.proto of CRIU 4.2.1: mtype, then `tc` (3) with its task_state (1).
+// Writes a core image. The fields are those of images/core.proto of CRIU 4.2.1: mtype, then `tc` (3) with its
+// task_state (1).
 void write_core(const TemporaryFolder& folder, int pid, char state) {
   write_image(folder / ("core-" + std::to_string(pid) + ".img"), 0x55053847,
               std::string("\x08\x01\x1a\x02\x08", 5) + state);
 }
 
-// images/pstree.proto: pid, ppid, pgid, sid.
+// Writes the process tree's image. The fields are those of images/pstree.proto: pid, ppid, pgid, sid.
 void write_first(const TemporaryFolder& folder, char pid) {
   write_image(folder / "pstree.img", 0x50273030,
               std::string("\x08", 1) + pid + std::string("\x10\x00\x18\x01\x20\x01", 6));

@@ -17,7 +17,7 @@ const std::byte* source(std::uint64_t page) {
   return kSource.data() + page * kPage;
 }
 
-// The same, page by page.
+// A model of missing memory, page by page.
 class Model {
  public:
   void add(std::uint64_t page, std::uint64_t count, std::uint64_t from) {
@@ -69,7 +69,7 @@ TEST(MissingMemory, RangesFollowTheProgramsChanges) {
           model.drop(page, count);
           break;
         default: {
-          // As mremap: old and new place do not overlap.
+          // As with mremap, the old and the new range do not overlap.
           const std::uint64_t to =
               random() % 2 == 0 ? page + kPages : (page >= count ? page - count : page + kPages);
           memory.move(page * kPage, to * kPage, count * kPage);

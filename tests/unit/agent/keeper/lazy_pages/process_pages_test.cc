@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child process whose memory is missing works on it in two threads: it reads and writes pages, moves,
-// discards and unmaps memory, forks, and starts threads that end. It compares each page with what it must
-// hold. Another process's missing pages need a kernel that tells of all that (userfaultfd(2)): skipped where
-// it does not.
+// Tests of a child process whose memory is missing. The child works on the memory in two threads: it reads
+// and writes pages, moves, discards and unmaps memory, forks, and starts threads that end. It compares each
+// page with the expected content. Handling another process's missing pages needs a kernel that reports all
+// these events (userfaultfd(2)). The tests are skipped on other kernels.
 #include "agent/keeper/lazy_pages/process_pages.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::uint64_t kPages = 4096;  // 16 MiB
 constexpr int kSteps = 1000;
-constexpr unsigned kMaxSeconds = 120;  // a page that never comes
+constexpr unsigned kMaxSeconds = 120;  // the limit for a page that never arrives
 constexpr int kGood = 0;
 constexpr int kUnsupported = 77;
 
@@ -79,7 +79,7 @@ std::pair<UniqueFd, std::uint64_t> receive_descriptor(int socket) {
   return {UniqueFd(descriptor), address};
 }
 
-// The child's view: where each page is now, and what it holds.
+// The child's view of where each page is now, and of the page's expected content.
 class Program {
  public:
   Program(std::byte* memory, std::uint64_t begin, std::uint64_t end, unsigned seed) : random_(seed) {
@@ -121,7 +121,7 @@ class Program {
       case 2:
         return in_fork(first, count);
       case 3:
-        // Its stack is discarded when it ends.
+        // The thread's stack is discarded when the thread ends.
         std::thread([] {}).join();
         return kGood;
       case 4:
@@ -149,7 +149,7 @@ class Program {
     ::munmap(page.at, kPageBytes);
     page.at = static_cast<std::byte*>(to);
   }
-  // Cuts its mapping off its neighbours'.
+  // Separates the page's mapping from the neighboring mappings.
   static void protect(Page& page) {
     if (page.at != nullptr && ::mprotect(page.at, kPageBytes, PROT_READ) == 0) page.can_write = false;
   }
@@ -196,7 +196,8 @@ class Program {
   ::_exit(own != kGood ? own : other);
 }
 
-// `all`: pages that it does not ask for come, too.
+// Runs the program and returns its status. With `all`, the program also receives pages that it does not
+// request.
 int status_of_program(unsigned seed, bool all) {
   std::vector<std::byte> content(kPages * kPageBytes);
   for (std::uint64_t page = 0; page < kPages; ++page) {

@@ -39,7 +39,7 @@ TEST(DrainRules, HigherPriorityThenSmallerThenOlder) {
 TEST(DrainRules, EndsOnlyOnceNothingIsUnderWay) {
   using S = DrainJobState;
   EXPECT_EQ(result_of(with({}), false, false), DrainResult::kEmpty);
-  EXPECT_EQ(result_of(with({}), true, false), DrainResult::kNone);  // a job is on its way here
+  EXPECT_EQ(result_of(with({}), true, false), DrainResult::kNone);  // a job is moving to this place
   EXPECT_EQ(result_of(with({S::kMoved, S::kMoving}), false, true), DrainResult::kNone);
   EXPECT_EQ(result_of(with({S::kBlocked, S::kRestoring}), false, true), DrainResult::kNone);
   EXPECT_EQ(result_of(with({S::kBlocked, S::kWaiting}), false, false), DrainResult::kNone);

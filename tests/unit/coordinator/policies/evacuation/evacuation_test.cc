@@ -78,7 +78,8 @@ TEST(EvacuationOrder, PredictiveEvacuationsRunOneAtATime) {
   EXPECT_EQ(next(all, 8), (Ids{2}));
   all.push_back(evacuation(3, true, HealthOutcome::kRestore));
   EXPECT_EQ(next(all, 8), (Ids{3}));
-  EXPECT_EQ(next(all, 8, {3}), Ids{});  // it waits for memory, which those that are not urgent must not take
+  EXPECT_EQ(next(all, 8, {3}), Ids{});  // the job waits for memory, which non-urgent evacuations must not
+                                        // take
 }
 
 TEST(EvacuationOrder, WaitingEvacuationTakesNoSlot) {
@@ -91,15 +92,17 @@ TEST(Breaker, CountsStartsWithinItsWindow) {
   std::vector<Evacuation> all;
   for (const std::int64_t started : {100, 500, 900}) {
     all.push_back(evacuation(all.size() + 1, true, HealthOutcome::kLive));
-    all.back().started_ms = {started, started + 1000};  // a second attempt is no second evacuation
+    all.back().started_ms = {started, started + 1000};  // a second attempt does not count as a second
+                                                        // evacuation
   }
-  all.push_back(evacuation(9, true, HealthOutcome::kLive));  // never started
+  all.push_back(evacuation(9, true, HealthOutcome::kLive));  // an evacuation that never started
   EvacuationLimits limits;
   limits.breaker_window_ms = 500;
   limits.breaker_count = 3;
   EXPECT_EQ(recent_starts(pointers(all), 1000, 0, limits), 1U);
   EXPECT_EQ(recent_starts(pointers(all), 599, 0, limits), 3U);
-  EXPECT_EQ(recent_starts(pointers(all), 599, 500, limits), 1U);  // reset after the second
+  EXPECT_EQ(recent_starts(pointers(all), 599, 500, limits), 1U);  // the breaker was reset after the second
+                                                                  // start
   EXPECT_FALSE(trips_breaker(2, limits));
   EXPECT_TRUE(trips_breaker(3, limits));
 }

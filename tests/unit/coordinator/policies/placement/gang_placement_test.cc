@@ -47,7 +47,7 @@ GangPlan plan_beside(const std::vector<GpuView>& gpus, std::size_t ranks, std::v
   return place_gang(rank_candidates(views, request), views, shape);
 }
 
-// Each letter is a node with so many GPUs.
+// Returns the GPUs of the given nodes, each with its number of GPUs.
 std::vector<GpuView> gpus_of(const std::vector<std::pair<std::string, std::uint32_t>>& nodes) {
   std::vector<GpuView> gpus;
   for (const auto& [node, count] : nodes)
@@ -134,7 +134,7 @@ TEST(GangPlacement, NearestBoardIsChosenWithoutNvlink) {
 TEST(GangPlacement, NumaNodeCountsWhereTheBoardIsNotKnown) {
   std::vector<GpuView> gpus = gpus_of({{"a", 4}});
   for (GpuView& gpu : gpus) gpu.numa_node = gpu.place.gpu % 2 == 0 ? 0 : 1;
-  gpus[0].free_bytes = gpus[0].free_bytes / 2;  // the score alone would take 1 and another one
+  gpus[0].free_bytes = gpus[0].free_bytes / 2;  // the score alone would choose GPU 1 and another GPU
   EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 3)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of the placement that hold for any GPUs and any request.
+// Tests of properties of the placement that are valid for any GPUs and any request.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST_F(PlacementProperties, SuitableGpusComeBeforeUnsuitableOnes) {
       ASSERT_EQ(candidate.suitable, objections(*gpu, request).empty());
       if (!candidate.suitable) continue;
       ASSERT_FALSE(candidate.passing);
-      // Computed without the filters' own code.
+      // The expected result is computed without the filters' own code.
       ASSERT_TRUE(gpu->connected && gpu->healthy && gpu->closed.empty() && !gpu->mig && !gpu->remap_pending &&
                   !gpu->remap_failed && gpu->recovery_action == 0);
       ASSERT_LE(

@@ -149,7 +149,8 @@ TEST(Placement, SpreadsOverGpusThenNodes) {
   EXPECT_EQ(candidates.at(2).place, Place("a", 0));
 }
 
-// One filter each: the GPU would do but for the change of `spoil`, and the reason names that.
+// Checks one filter: the GPU is suitable except for the change that `spoil` makes, and the reason names that
+// change.
 void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spoil,
                      const std::string& reason) {
   GpuView view = gpu("b", 0);
@@ -205,7 +206,7 @@ TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
               HasSubstr("network fast is not on both"));
   const DataNetworks other_transport = {{"data", "10.0.0.2", LaneTransport::kUcxTrusted}};
   EXPECT_FALSE(shared_network(source, other_transport, ""));
-  EXPECT_TRUE(shared_network({}, target, ""));  // an older agent names none
+  EXPECT_TRUE(shared_network({}, target, ""));  // an older agent names no networks
 }
 
 TEST(SharedNetwork, AddressesArePairedByTheirPositionAsFarAsBothHaveThem) {
@@ -217,7 +218,7 @@ TEST(SharedNetwork, AddressesArePairedByTheirPositionAsFarAsBothHaveThem) {
   const std::vector<AddressPair> two = {{"10.0.0.1", "10.0.0.2"}, {"10.1.0.1", "10.1.0.2"}};
   const auto three_addresses = network({"10.0.0.1", "10.1.0.1", "10.2.0.1"});
   EXPECT_EQ(shared_network(three_addresses, network({"10.0.0.2", "10.1.0.2"}), "").value().paths, two);
-  const std::vector<std::string> many(20, "10.0.0.3");  // a peer's claim
+  const std::vector<std::string> many(20, "10.0.0.3");  // addresses that a peer claims
   EXPECT_EQ(shared_network(network(many), network(many), "").value().paths.size(),
             wire::DataNetwork::kMaxAddresses);
 }
@@ -229,7 +230,7 @@ TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMoves) {
   request.host_process = true;
   request.not_here = Place("a", 0);
   EXPECT_TRUE(objections(view, request).empty());
-  request.not_here.reset();  // it comes out of an image
+  request.not_here.reset();  // the job comes from an image
   EXPECT_THAT(objections(view, request), Contains(HasSubstr("host processes")));
 }
 
@@ -292,7 +293,7 @@ TEST(PlacementFilter, TemporaryReasonsAreMarked) {
     EXPECT_EQ(candidate.passing, candidate.place.gpu != 2) << to_text(candidate.place);
 }
 
-// One term each: `better` makes the second GPU win over its equal, which else would come first.
+// Checks one term: `better` makes the second GPU win over its equal, which otherwise comes first.
 void expect_preferred(const std::function<void(std::vector<GpuView>&, PlacementRequest&)>& better,
                       const std::string& reason) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2)};
@@ -342,7 +343,7 @@ TEST(PlacementScore, UnknownIsNotEqual) {
   request.near = {Place("a", 0)};
   for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("as a:0")));
-  // And the topology of one node's GPUs does not count for another's.
+  // The topology of one node's GPUs does not count for another node's GPUs.
   gpus[2].peers = {peer(0, 4, 10)};
   gpus[0].numa_node = gpus[2].numa_node = 0;
   for (const ScoreTerm& term : score_terms(gpus[2], request, gpus))
@@ -358,7 +359,7 @@ TEST(PlacementScore, NearestOfSeveralGpusCounts) {
   EXPECT_THAT(terms.at(0).reason, HasSubstr("one PCI switch with a:1"));
   gpus[3].peers = {peer(1, 0, 10)};
   for (const ScoreTerm& term : score_terms(gpus[3], request, gpus))
-    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("with a:")));  // its own b:1 is meant
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("with a:")));  // the peer is GPU 1 of node b itself
 }
 
 TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
@@ -372,12 +373,12 @@ TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
 
 TEST(PlacementScore, NoModelIsPreferredWithoutAWish) {
   GpuView view = gpu("a", 0);
-  view.model.clear();  // nor is one that has no name
+  view.model.clear();  // a GPU without a model name is not preferred either
   for (const ScoreTerm& term : score_terms(view, PlacementRequest(), {view}))
     EXPECT_NE(term.reason, "same model");
 }
 
-// Everything else together does not make up for a job on the GPU.
+// All other terms together do not outweigh a job on the GPU.
 TEST(PlacementScore, SpreadOutweighsNearness) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
   gpus[0].numa_node = gpus[1].numa_node = 0;

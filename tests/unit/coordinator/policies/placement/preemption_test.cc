@@ -58,7 +58,7 @@ TEST(Preemption, EqualPriorityOrEnoughMemoryEvictsNoJob) {
 }
 
 TEST(Preemption, JobThatNeedNotGoStays) {
-  // The first is too small to be of use once the second has gone.
+  // The first job is too small to help once the second job has left.
   const std::vector<Occupant> jobs{occupant(1, 0, 0, 1), occupant(2, 0, 1, 20)};
   const auto found = plan_preemption({gpu(0, 5)}, needs(20), 5, jobs);
   ASSERT_TRUE(found);
@@ -80,7 +80,7 @@ TEST(Preemption, EqualHarmPrefersFewerThenSmallerJobsThenTheFirstGpu) {
   EXPECT_EQ(place_of({occupant(1, 0, 1, 8), occupant(2, 0, 1, 8), occupant(3, 1, 1, 30)}), Place("a", 1));
   EXPECT_EQ(place_of({occupant(1, 0, 1, 20), occupant(2, 1, 1, 16)}), Place("a", 1));
   EXPECT_EQ(place_of({occupant(1, 1, 1, 16), occupant(2, 0, 1, 16)}), Place("a", 0));
-  // The highest victim decides, however low the other is.
+  // The victim of the highest priority decides, however low the other victim's priority is.
   EXPECT_EQ(place_of({occupant(1, 0, 0, 8), occupant(2, 0, 3, 8), occupant(3, 1, 2, 30)}), Place("a", 1));
   EXPECT_EQ(
       plan_preemption({gpu(1, 0), gpu(0, 0)}, needs(15), 5, {occupant(1, 1, 1, 16), occupant(2, 0, 1, 16)})
@@ -122,7 +122,7 @@ TEST(Preemption, VictimsAreLowerAndNoneCouldBeLeftOut) {
     const PlacementRequest request = needs(1 + random() % 50);
     const auto priority = static_cast<std::int32_t>(random() % 6);
     const auto found = plan_preemption(gpus, request, priority, jobs);
-    // Possible if and only if some GPU's lower jobs hold enough.
+    // A preemption is possible if and only if the jobs of lower priority on some GPU use enough memory.
     bool possible = false;
     for (const GpuView& view : gpus) {
       std::uint64_t max_free = view.free_bytes;

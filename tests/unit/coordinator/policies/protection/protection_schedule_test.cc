@@ -23,7 +23,8 @@ class ScheduleTest : public ::testing::Test {
     schedule_.ended(job, end, good);
   }
   ProtectionSchedule schedule_;
-  std::map<wire::JobId, std::string> nodes_{{1, "a"}, {2, "a"}, {3, "b"}};  // those that could have one now
+  // the jobs that could be saved now, with their nodes
+  std::map<wire::JobId, std::string> nodes_{{1, "a"}, {2, "a"}, {3, "b"}};
 };
 
 TEST_F(ScheduleTest, TheFirstIsDueAtOnceAndTheNextByTheInterval) {
@@ -40,7 +41,7 @@ TEST_F(ScheduleTest, JobHasOneSnapshotAtATime) {
   schedule_.began(1, "a", 1'000'000);
   EXPECT_TRUE(due(2'000'000).empty());
   schedule_.ended(1, 2'000'000, true);
-  EXPECT_EQ(due(2'000'000), Jobs{1});  // it took longer than the interval
+  EXPECT_EQ(due(2'000'000), Jobs{1});  // the snapshot took longer than the interval
   EXPECT_EQ(schedule_.due_of(1), 2'000'000);
 }
 
@@ -64,9 +65,9 @@ TEST_F(ScheduleTest, TheLongestOverdueGoesFirst) {
 
 TEST_F(ScheduleTest, JobThatCannotBeSavedKeepsItsTurn) {
   schedule_.protect(1, 30'000, 0, 0);
-  nodes_.erase(1);  // it moves
+  nodes_.erase(1);  // the job is moving
   EXPECT_TRUE(due(1'000'000).empty());
-  EXPECT_EQ(schedule_.next_due(1'000'000), std::nullopt);  // no time will help
+  EXPECT_EQ(schedule_.next_due(1'000'000), std::nullopt);  // no point in time makes the job due
   nodes_[1] = "b";
   EXPECT_EQ(due(1'000'001), Jobs{1});
 }
@@ -109,14 +110,13 @@ TEST_F(ScheduleTest, TheNextIsTheFirstOfThoseThatWaitForTheirTime) {
   schedule_.protect(1, 30'000, 1'000'000, 0);
   schedule_.protect(2, 60'000, 1'000'000, 0);
   schedule_.protect(3, 10'000, 1'000'000, 0);
-  schedule_.began(3, "b", 1'000'000);  // it waits for its end, not for a time
+  schedule_.began(3, "b", 1'000'000);  // the schedule waits for the snapshot's end, not for a time
   EXPECT_EQ(schedule_.next_due(1'005'000), 1'030'000);
   EXPECT_EQ(schedule_.next_due(1'030'000), 1'060'000);
 }
 
-// Jobs of one node under protection for a while, by a clock that stands until the next time of the
-// schedule. Each snapshot takes a time of its own, its barrier lies somewhere in it, and it counts once it
-// has ended.
+// Jobs of one node under protection, by a clock that jumps to the next time of the schedule. Each snapshot
+// has its own duration, its barrier is at some point within it, and the snapshot counts once it has ended.
 class ProtectedFor : public ScheduleTest {
  protected:
   struct Taken {
@@ -146,13 +146,14 @@ class ProtectedFor : public ScheduleTest {
       taken_[job].push_back(one);
     }
   }
-  // The most work that is lost between two durable images of the job, and its limit; `others`: the snapshots
-  // it may have to wait for.
+  // Checks that the most work lost between two durable images of the job is within its limit. `others` is the
+  // number of snapshots that it may have to wait for.
   void expect_bounded(wire::JobId job, std::int64_t others) {
     const auto& all = taken_[job];
     ASSERT_GT(all.size(), 20u);
     for (std::size_t i = 1; i < all.size(); ++i) {
-      const std::int64_t lost = all[i].end - 1 - all[i - 1].barrier;  // a moment before the newer one counts
+      // a moment before the newer image counts
+      const std::int64_t lost = all[i].end - 1 - all[i - 1].barrier;
       const std::int64_t interval = std::max(kEvery, all[i - 1].end - all[i - 1].begin);
       EXPECT_LE(lost, interval + others + (all[i].end - all[i].begin))
           << "between images " << i - 1 << " and " << i;

@@ -28,7 +28,7 @@ PackJob job(JobId id, std::size_t on, std::uint64_t bytes, std::size_t gpus) {
   return j;
 }
 
-// Follows a plan move by move: each fits when its turn comes, goes where it may, and no job is moved twice.
+// Applies a plan move by move. Each job fits at its turn, goes to an allowed GPU, and is moved only once.
 std::vector<std::size_t> follow(const PackProblem& problem, const PackPlan& plan) {
   std::vector<std::size_t> places;
   std::vector<std::uint64_t> available;
@@ -58,8 +58,8 @@ std::size_t free_gpus(const PackProblem& problem, const std::vector<std::size_t>
   return count;
 }
 
-// Every state that any order of moves, one a job, can reach, cheapest first: most GPUs free, and the least
-// cost for that.
+// Returns the most GPUs that can be freed, and the least cost for that. Searches every state that any order
+// of moves can reach, with one move per job, cheapest first.
 std::pair<std::size_t, std::uint64_t> brute_force(const PackProblem& problem) {
   using State = std::vector<std::size_t>;
   using Entry = std::pair<std::uint64_t, State>;
@@ -117,7 +117,8 @@ PackProblem random_problem(std::mt19937_64& random) {
   return problem;
 }
 
-// The plan without one of its moves, where the others still fit in their order: how many GPUs are free then.
+// Returns how many GPUs are free if one move of the plan is left out, and the other moves still fit in their
+// order.
 std::optional<std::size_t> free_without(const PackProblem& problem, const PackPlan& plan,
                                         std::size_t left_out) {
   std::vector<std::size_t> places;
@@ -135,7 +136,7 @@ std::optional<std::size_t> free_without(const PackProblem& problem, const PackPl
   return free_gpus(problem, places);
 }
 
-// Also where the search is cut off and has found something, but not the best.
+// No move is needless, even where the search is stopped early with a result that is not the best.
 TEST(Rebalance, NoMoveIsNeedless) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 3000; ++round) {
@@ -154,7 +155,7 @@ TEST(Rebalance, JoinsTwoHalfFullGpus) {
   problem.jobs = {job(1, 0, 3, 2), job(2, 1, 4, 2)};
   const PackPlan plan = plan_packing(problem);
   ASSERT_EQ(plan.moves.size(), 1U);
-  EXPECT_EQ(plan.moves[0].job, 0U);  // the smaller one
+  EXPECT_EQ(plan.moves[0].job, 0U);  // the smaller job
   EXPECT_EQ(plan.freed, std::vector<std::size_t>{0});
   EXPECT_EQ(plan.free_before, 0U);
   EXPECT_EQ(plan.free_after, 1U);
@@ -228,7 +229,7 @@ TEST(Rebalance, ALargeEmptyGpuMayTakeTheJobsOfTwoSmallOnes) {
 
 TEST(Rebalance, JobIsMovedFirstWhereThatFreesMemoryForAnother) {
   PackProblem problem;
-  // c's job fits nowhere before b's small one has gone to a.
+  // The job of c fits nowhere before the small job of b has moved to a.
   problem.gpus = {gpu("a", 0, 4), gpu("b", 0, 3), gpu("c", 0, 0)};
   problem.jobs = {job(1, 0, 6, 3), job(2, 1, 4, 3), job(3, 1, 3, 3), job(4, 2, 5, 3)};
   const PackPlan plan = plan_packing(problem);
@@ -275,7 +276,7 @@ TEST(Rebalance, IsAsGoodAsTryingEverything) {
     ASSERT_EQ(plan.moves.empty(), plan.free_after == plan.free_before) << round;
     freed += plan.free_after > plan.free_before ? 1 : 0;
   }
-  EXPECT_GT(freed, 300U);  // else the problems prove little
+  EXPECT_GT(freed, 300U);  // otherwise the problems prove little
 }
 
 TEST(Rebalance, TheSameProblemGivesTheSamePlan) {
@@ -292,7 +293,7 @@ TEST(Rebalance, TheSameProblemGivesTheSamePlan) {
   }
 }
 
-// Many GPUs and jobs: the search ends at its budget, and its plan can be carried out and helps.
+// With many GPUs and jobs, the search ends at its budget. Its plan can be carried out and frees GPUs.
 TEST(Rebalance, ALargeClusterIsPlannedWithinTheBudget) {
   std::mt19937_64 random(3);
   PackProblem problem;
@@ -306,7 +307,7 @@ TEST(Rebalance, ALargeClusterIsPlannedWithinTheBudget) {
   EXPECT_FALSE(plan.exhaustive);
   EXPECT_GE(plan.free_after, kGpus / 2);
   EXPECT_EQ(free_gpus(problem, follow(problem, plan)), plan.free_after);
-  // No move could be left out.
+  // Every move of the plan is necessary.
   for (std::size_t left_out = 0; left_out < plan.moves.size(); ++left_out) {
     std::vector<std::size_t> places = follow(problem, plan);
     places[plan.moves[left_out].job] = problem.jobs[plan.moves[left_out].job].gpu;

@@ -11,7 +11,7 @@ using Claims = std::vector<std::pair<Place, std::uint64_t>>;
 constexpr std::uint64_t kTotal = 100;
 constexpr bool kNotReady = false;
 
-// Memory that is not free is its jobs'.
+// Returns a GPU whose memory that is not free belongs to its jobs.
 GpuView gpu(std::uint32_t index, std::uint64_t free_bytes) {
   GpuView view;
   view.place = Place("a", index);
@@ -52,7 +52,8 @@ TEST(ResumeOrder, SmallJobDoesNotOvertakeAnOlderLargeJob) {
 TEST(ResumeOrder, AnAttemptThatFailedAMomentAgoKeepsItsPlace) {
   const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
   EXPECT_EQ(next_of({jobs[0], jobs[1]}, {gpu(0, 100)}), 0U);
-  EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // what fits beside the first is claimed by the second
+  EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // the second job claims the memory that the first job leaves
+                                                // free
 }
 
 TEST(ResumeOrder, MemoryBeyondTheClaimsIsForTheNextJob) {
@@ -85,10 +86,10 @@ TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOfSuitableGpus) {
 
 TEST(ResumeOrder, UnplaceableJobDoesNotBlockOthers) {
   GpuView shared = gpu(0, 30);
-  shared.shown_bytes = 40;  // the rest is other programs'
+  shared.shown_bytes = 40;  // the rest of the used memory belongs to other programs
   EXPECT_EQ(next_of({resting(1, 10, 71), resting(2, 20, 30)}, {shared}), 2U);
   EXPECT_EQ(next_of({resting(1, 10, 70), resting(2, 20, 30)}, {shared}), 0U);
-  shared.shown_bytes = 0;  // on its way, and not shown yet
+  shared.shown_bytes = 0;  // memory of a job that is arriving and not shown yet
   shared.promised_bytes = 10;
   shared.free_bytes = 70;
   EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 30)}, {shared}), 0U);
