@@ -42,12 +42,12 @@ std::optional<HttpResponse> Api::admit(HttpRequest& request) const {
   const Route* call = find_route(request);
   if (request.peer.kind == tls::Peer::Kind::kJoiner) {
     if (call != nullptr && call->path == "join") return std::nullopt;
-    return forbidden("A join token is for joining alone");
+    return forbidden("A join token permits only joining the cluster");
   }
   const std::optional<Role> role = role_of(request);
   if (!role)
     return error_response(401, "unauthorized",
-                          "A token is needed: see token_file in the coordinator's api.json", 64);
+                          "A token is required: see token_file in the coordinator's api.json", 64);
   if (call == nullptr) return error_response(404, "usage", no_such_call(request).to_string(), 64);
   const auto refusal = refusal_of(request, *call, *role);
   if (!refusal) return error_response(refusal.error());

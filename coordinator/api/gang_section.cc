@@ -97,14 +97,14 @@ control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang g
     return known->rank_number() == static_cast<std::uint32_t>(wanted);
   });
   if (rank == gang.ranks.end())
-    co_return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, wanted));
+    co_return Error(ErrorCode::kNotFound, fmt::format("Job {} has no rank {}", gang.name, wanted));
   request.path[2] = job_text((*rank)->id);
   co_return co_await deps_.job_section.handle(std::move(request));
 }
 
 GangSection::Answer GangSection::show_task(TaskId id) {
   const ImageTask* task = deps_.tasks.find(id);
-  if (task == nullptr) return Error(ErrorCode::kInternal, "The task vanished");
+  if (task == nullptr) return Error(ErrorCode::kInternal, "The task no longer exists");
   return to_response(202, record::to_answer(task_view(*task)));
 }
 
@@ -129,18 +129,19 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
     image = body.text("image");
     wish.accept_loss = body.boolean("accept_loss").value_or(false);
     if (body.boolean("force").value_or(false))
-      co_return Error(ErrorCode::kNotSupported, "--force is not offered for a job of several ranks");
+      co_return Error(ErrorCode::kNotSupported, "--force is not supported for a job of several ranks");
   }
   const bool only_plan = body.boolean("dry_run").value_or(false);
   CKPT_CO_TRYV(body.finish());
   if (!image && deps_.jobs.find(request.path[2]) != nullptr)
-    co_return Error(
-        ErrorCode::kNotSupported,
-        request.path[2] + " is a rank of a job: all of its ranks go on from their images, or none");
+    co_return Error(ErrorCode::kNotSupported,
+                    request.path[2] +
+                        " is a rank: all ranks of its job start from their images together, so name the job");
   if (image) {
     const auto named = parse_image_id(*image);
     if (!named)
-      co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
+      co_return Error(ErrorCode::kInvalidArgument,
+                      "\"" + *image + "\" is not the id of an image: use one like j3.v12@node-a");
     CKPT_CO_TRY(listed, deps_.catalog.find(*named));
     wish.image = listed.image;
   }
@@ -168,7 +169,7 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (rank && !wanted.ranks.empty())
-    co_return Error(ErrorCode::kInvalidArgument, "The name of a rank and --rank: one of them");
+    co_return Error(ErrorCode::kInvalidArgument, "Name a rank or use --rank, not both");
   if (rank) wanted.ranks.push_back(*rank);
   if (!dry_run) {
     CKPT_CO_TRY(begun, co_await deps_.moves.begin(id, std::move(wanted)));
@@ -196,7 +197,7 @@ GangSection::Answer GangSection::remove(const Gang& gang) {
   if (!is_ended(state_of(gang)))
     return Error(
         ErrorCode::kRefused,
-        fmt::format("job {} has ranks that run: only ended jobs are removed; `gpumigrate stop {}` ends it",
+        fmt::format("job {} has running ranks: only ended jobs can be removed; `gpumigrate stop {}` ends it",
                     gang.name, gang.name));
   for (const Job* rank : gang.ranks) {
     CKPT_TRYV(deps_.service.forget(*rank));

@@ -50,7 +50,7 @@ ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
   CKPT_TRY(page, page_of(request));
   const auto after = parse_image_cursor(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "after must be what the page before gave as next");
+    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the value next of the previous page");
   json out = json::array();
   const auto add = [&](const std::vector<ListedImage>& images) {
     for (const ListedImage& listed : images)
@@ -74,7 +74,7 @@ control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {
   const auto id = parse_image_id(request.path[2]);
   if (!id)
     co_return Error(ErrorCode::kInvalidArgument,
-                    "\"" + request.path[2] + "\" is no image: like j3.v12@node-a");
+                    "\"" + request.path[2] + "\" is not the id of an image: use one like j3.v12@node-a");
   CKPT_CO_TRYV(co_await deps_.removals.remove(*id, force));
   co_return to_response(200, {{"removed", request.path[2]}});
 }
@@ -82,8 +82,9 @@ control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {
 ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
   const ImageTask* task = deps_.tasks.find(id);
   if (task == nullptr)
-    return Error(ErrorCode::kNotFound, "There is no task " + task_text(id) +
-                                           " (any more): the job's state says how it went, see `describe`");
+    return Error(ErrorCode::kNotFound,
+                 "There is no task " + task_text(id) +
+                     " (or it is no longer stored): `gpumigrate describe JOB` shows the job's state");
   return to_response(status, record::to_answer(task_view(*task)));
 }
 
@@ -148,10 +149,12 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
   if (image) {
     const auto wanted = parse_image_id(*image);
     if (!wanted)
-      co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
+      co_return Error(ErrorCode::kInvalidArgument,
+                      "\"" + *image + "\" is not the id of an image: use one like j3.v12@node-a");
     const JobId given = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
     if (!wire::may_mean(wanted->job, given) && !wire::may_mean(given, wanted->job))
-      co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
+      co_return Error(ErrorCode::kInvalidArgument,
+                      "Image " + *image + " does not belong to job " + request.path[2]);
     CKPT_CO_TRY(listed, deps_.catalog.find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
     wish.image = listed.image;
@@ -166,7 +169,7 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
   const Role role = role_of(request.peer).value_or(Role::kViewer);
   if (!known && role < Role::kAdmin)
     co_return forbidden(
-        text_of_refusal("To start a job that the coordinator does not know", Role::kAdmin, role));
+        text_of_refusal("Starting a job that the coordinator does not know", Role::kAdmin, role));
   if (wish.only_plan) co_return co_await dry_restore(id, std::move(wish));
   if (!known) {
     CKPT_CO_TRY(revival, co_await deps_.requests.begin_revival(std::move(wish)));

@@ -45,7 +45,8 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
                              : word == "changed" ? wire::kAllowChanged
                                                  : 0;
     if (bit == 0)
-      return Error(ErrorCode::kInvalidArgument, "Field allow has the words missing, new and changed");
+      return Error(ErrorCode::kInvalidArgument,
+                   "Field allow accepts only the words missing, new and changed");
     options.allowed_differences |= bit;
   }
   if (!options.new_argv.empty() && options.new_argv.front().empty())
@@ -65,7 +66,7 @@ Result<GangShape> read_gang(BodyReader& body) {
   gang.ranks = static_cast<std::size_t>(ranks.value_or(gpus.value_or(1)));
   gang.one_node = !ranks;
   if (ranks && gpus.value_or(1) != 1)
-    return usage("Field gpus is for ranks on one node, and ranks for several: one of them");
+    return usage("Fields gpus and ranks exclude each other: gpus starts ranks on one node, ranks on several");
   if (!ranks && !gang.nodes.empty()) return usage("Field nodes needs the field ranks");
   if (gang.nodes.size() > gang.ranks) return usage("Field nodes names more nodes than there are ranks");
   const std::set<std::string> different(gang.nodes.begin(), gang.nodes.end());
@@ -143,10 +144,11 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");
   if (!submit.spec.name.empty() && !valid_job_name(submit.spec.name))
     return usage("\"" + submit.spec.name +
-                 "\" is no name for a job: letters, digits, '.', '_' and '-', at most 63, "
-                 "beginning with a letter or digit, and not of the form of an id");
+                 "\" is not a valid job name: use at most 63 letters, digits, '.', '_' and '-', begin with a "
+                 "letter or digit, and avoid the form of an id");
   if (submit.gpu && !submit.node) return usage("Field gpu needs the field node");
-  if (submit.node && !submit.gang.one_node) return usage("Field ranks takes the field nodes, not node");
+  if (submit.node && !submit.gang.one_node)
+    return usage("Fields ranks and node exclude each other: use nodes with ranks");
   if (communicators && submit.gang.ranks == 1)
     return usage("Field communicators is for jobs of several ranks");
   if (submit.gang.ranks == 1 && !submit.gang.nodes.empty()) submit.node = submit.gang.nodes.front();
@@ -166,7 +168,7 @@ Result<AdoptRequest> read_adopt(const HttpRequest& request) {
   if (!pid) return Error(ErrorCode::kInvalidArgument, "Field pid must be the id of a process");
   adopt.pid = static_cast<std::int32_t>(*pid);
   if (!adopt.name.empty() && !valid_job_name(adopt.name))
-    return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is no name for a job");
+    return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is not a valid job name");
   return adopt;
 }
 

@@ -60,7 +60,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
   CKPT_TRY(page, page_of(request));
   const auto after = parse_job_id(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
+    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the id of a job");
   const auto& all = deps_.jobs.all();
   json out = json::array();
   // The ranks of a gang are listed together, at the position of the gang's first rank.
@@ -123,8 +123,7 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   const auto own = static_cast<std::int64_t>(job->rank_number());
   CKPT_CO_TRY(rank, query_number(request, "rank", own, kMaxLogOffset));
   if (rank != own)
-    co_return Error(ErrorCode::kNotFound,
-                    "Job " + job->spec.name + " has one rank, not " + std::to_string(rank));
+    co_return Error(ErrorCode::kNotFound, "Job " + job->spec.name + " has no rank " + std::to_string(rank));
   LogView view;
   view.limit = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
   view.with_times = times != 0;
@@ -166,10 +165,11 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (!wanted.ranks.empty())
-    co_return Error(ErrorCode::kInvalidArgument, "It is a job of one rank: --rank is for jobs of several");
+    co_return Error(ErrorCode::kInvalidArgument,
+                    "The job has one rank: --rank is only for jobs of several ranks");
   if (wanted.communicators)
     co_return Error(ErrorCode::kInvalidArgument,
-                    "It is a job of one rank: --communicators is for jobs of several");
+                    "The job has one rank: --communicators is only for jobs of several ranks");
   if (dry_run) {
     CKPT_CO_TRY(plan, co_await deps_.moves.dry_run(id, wanted));
     const Job* job = deps_.jobs.find(id);

@@ -43,7 +43,7 @@ MigrationSection::Answer MigrationSection::list(const HttpRequest& request) cons
   CKPT_TRY(page, page_of(request));
   const auto after = parse_migration_id(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "after must be the id of a migration");
+    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the id of a migration");
   const auto& all = table_.all();
   json out = json::array();
   auto at = after ? std::make_reverse_iterator(all.lower_bound(*after)) : all.rbegin();

@@ -65,7 +65,7 @@ HttpResponse response_of(unsigned status, const RebalanceRun& run) {
 }
 
 Error no_run() {
-  return {ErrorCode::kNotFound, "There was no rebalance since the coordinator started"};
+  return {ErrorCode::kNotFound, "No rebalance has run since the coordinator started"};
 }
 
 }  // namespace

@@ -48,8 +48,9 @@ Result<void> CertificateRenewals::start(std::shared_ptr<tls::Identity> own) {
     CKPT_TRY(authority, tls::Authority::read(deps_.config.certificate_authority));
     CKPT_TRY(text, read_file(own_->files().certificate, tls::kMaxPemBytes));
     if (!authority.has_signed(text))
-      return Error(ErrorCode::kInvalidArgument, "The authority in " + deps_.config.certificate_authority +
-                                                    " is not that of " + own_->files().certificate);
+      return Error(ErrorCode::kInvalidArgument, "The certificate authority in " +
+                                                    deps_.config.certificate_authority + " did not sign " +
+                                                    own_->files().certificate);
     authority_ = std::move(authority);
   }
   control::spawn(deps_.executor, "renewal of certificates", run());
@@ -76,7 +77,7 @@ std::vector<tls::Peer> CertificateRenewals::due_nodes() {
     const tls::Peer& shown = node.connection->certified();
     const auto is_due = deps_.denied.renewed().is_due(shown, now_s());
     if (!is_due)
-      spdlog::error("whether the certificate of node {} is due was not found: {}", name,
+      spdlog::error("cannot determine whether the certificate of node {} is due for renewal: {}", name,
                     is_due.error().to_string());
     else if (*is_due)
       due.push_back(shown);
@@ -85,7 +86,7 @@ std::vector<tls::Peer> CertificateRenewals::due_nodes() {
 }
 
 control::Task<> CertificateRenewals::renew_own() {
-  Result<void> renewed = Error(ErrorCode::kRefused, "there is no certificate_authority in its settings");
+  Result<void> renewed = Error(ErrorCode::kRefused, "certificate_authority is not set in its settings");
   if (authority_) {
     auto renew = [authority = &*authority_, files = own_->files()] { return renew_files(*authority, files); };
     renewed = co_await control::offload(pool_, std::move(renew));
@@ -111,7 +112,7 @@ control::Task<> CertificateRenewals::renew_node(tls::Peer shown) {
 control::Task<Result<std::string>> CertificateRenewals::certify(std::string node, std::string signing_request,
                                                                 tls::Peer shown) {
   if (!authority_)
-    co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
+    co_return Error(ErrorCode::kRefused, "certificate_authority is not set in the coordinator's settings");
   CKPT_CO_TRY(addresses, tls::addresses_of_request(signing_request));
   tls::Authority::Order order;
   order.subject = tls::Peer::node(node);
@@ -129,7 +130,7 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
 control::Task<Result<void>> CertificateRenewals::exchange(tls::Peer shown) {
   const std::string node = shown.name;
   if (!authority_)
-    co_return Error(ErrorCode::kRefused, "there is no certificate_authority in the coordinator's settings");
+    co_return Error(ErrorCode::kRefused, "certificate_authority is not set in the coordinator's settings");
   CKPT_CO_TRY(made, co_await deps_.calls.ask_for_key(node));
   CKPT_CO_TRY(certificate, co_await certify(node, std::move(made.signing_request), shown));
   CKPT_CO_TRY(renewed, tls::certificate_of(certificate));

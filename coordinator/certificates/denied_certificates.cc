@@ -36,7 +36,7 @@ bool has_ended(std::int64_t ends_s, std::int64_t now) {
 
 Result<void> check_node_name(const std::string& node) {
   if (valid_job_name(node)) return ok();  // node names have the same alphabet as job names
-  return Error(ErrorCode::kInvalidArgument, "\"" + node + "\" is no name of a node");
+  return Error(ErrorCode::kInvalidArgument, "\"" + node + "\" is not a valid node name");
 }
 
 }  // namespace
@@ -92,15 +92,15 @@ Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry
   if (own_ != nullptr) own_->refresh();  // the certificate file may have been replaced since the last read
   if (own_ != nullptr && own_->subject().serial == serial)
     return Error(ErrorCode::kRefused, "Certificate " + serial +
-                                          " is that of this coordinator: give it another one first "
-                                          "(`gpumigrate cluster init`)");
+                                          " belongs to this coordinator: first give the coordinator another "
+                                          "one with `gpumigrate cluster init`");
   if (has_ended(entry.ends_s, unix_now_s()))
-    return Error(ErrorCode::kInvalidArgument, "Certificate " + serial + " has ended: it is refused already");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Certificate " + serial + " has expired and is already refused");
   if (entries_.size() >= tls::DeniedSerials::kMax && !entries_.contains(serial))
-    return Error(ErrorCode::kRefused,
-                 std::to_string(entries_.size()) +
-                     " certificates are denied, and no more can be: make a new authority, or "
-                     "`gpumigrate cluster allow` some");
+    return Error(ErrorCode::kRefused, std::to_string(entries_.size()) +
+                                          " certificates are denied, which is the maximum: make a new "
+                                          "authority, or allow some with `gpumigrate cluster allow`");
   entry.denied_ms = wall_clock_ms();
   CKPT_TRYV(put(serial, entry));
   const std::string of = entry.of.empty() ? std::string() : " of " + entry.of;
@@ -113,13 +113,13 @@ Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry
 
 Result<void> DeniedCertificates::allow(const std::string& serial) {
   if (!entries_.contains(serial))
-    return Error(
-        ErrorCode::kNotFound,
-        "Certificate " + serial + " is not denied: `gpumigrate cluster denied` shows those that are");
+    return Error(ErrorCode::kNotFound,
+                 "Certificate " + serial +
+                     " is not denied: `gpumigrate cluster denied` lists the denied certificates");
   CKPT_TRY(statement, deps_.store.database().prepare("DELETE FROM denied_certificates WHERE serial = ?1"));
   CKPT_TRYV(statement.bind(1, serial).run());
   entries_.erase(serial);
-  deps_.events.add("certificate-allowed", "certificate " + serial + " is not denied any more");
+  deps_.events.add("certificate-allowed", "certificate " + serial + " is no longer denied");
   changed();
   return ok();
 }
@@ -140,7 +140,7 @@ Result<std::map<std::string, std::int64_t>> DeniedCertificates::known_of(const s
 Result<void> DeniedCertificates::deny_name(const std::string& node, const std::string& reason) {
   CKPT_TRYV(nodes_.deny(node, reason, wall_clock_ms()));
   deps_.events.add("node-denied",
-                   "no certificate of node " + node + " is good but those that it is given from now on" +
+                   "certificates of node " + node + " that were issued before now are denied" +
                        (reason.empty() ? "" : ": " + reason),
                    node);
   CKPT_TRY(known, known_of(node));
@@ -157,7 +157,7 @@ Result<void> DeniedCertificates::deny_name(const std::string& node, const std::s
 
 Result<void> DeniedCertificates::allow_name(const std::string& node) {
   CKPT_TRYV(nodes_.allow(node));
-  deps_.events.add("node-allowed", "the name of node " + node + " is not denied any more", node);
+  deps_.events.add("node-allowed", "the name of node " + node + " is no longer denied", node);
   return ok();
 }
 
@@ -171,10 +171,9 @@ Result<void> DeniedCertificates::admit(const tls::Peer& peer) {
   if (!peer.serial.empty() && !entries_.contains(peer.serial)) {
     CKPT_TRYV(deny(peer.serial, std::move(entry)));
   }
-  return Error(ErrorCode::kRefused,
-               "Node " + peer.name +
-                   " is denied: it joins again with a token (`gpumigrate node token`), or "
-                   "`gpumigrate cluster allow --node` takes that back");
+  return Error(ErrorCode::kRefused, "Node " + peer.name +
+                                        " is denied: let it join again with a token (`gpumigrate node "
+                                        "token`), or lift the denial with `gpumigrate cluster allow --node`");
 }
 
 Result<void> DeniedCertificates::deny_node(const std::string& node) {
@@ -226,7 +225,7 @@ Result<void> DeniedCertificates::issued(const std::string& node, const std::stri
       entry.of = to_text(peer);
       entry.ends_s = peer.ends_s;
       CKPT_TRYV(deny(peer.serial, std::move(entry)));
-      return Error(ErrorCode::kRefused, "the certificate that it has shown is denied");
+      return Error(ErrorCode::kRefused, "the certificate that it presented is denied");
     }
   }
   CKPT_TRYV(nodes_.given(node, peer.serial));
@@ -237,7 +236,8 @@ void DeniedCertificates::on_ready(const Node& node) {
   const tls::Peer& shown = node.connection->certified();
   if (!shown.serial.empty()) {
     if (auto kept = remember(node.row.name, shown); !kept)
-      spdlog::error("the certificate of node {} was not noted: {}", node.row.name, kept.error().to_string());
+      spdlog::error("the certificate of node {} was not recorded: {}", node.row.name,
+                    kept.error().to_string());
   }
   send(node);
 }
@@ -264,7 +264,7 @@ void DeniedCertificates::changed() {
   serials.reserve(entries_.size());
   for (const auto& [serial, entry] : entries_) serials.push_back(serial);
   if (auto replaced = serials_->replace(serials); !replaced)
-    spdlog::error("the list of denied certificates is not usable: {}", replaced.error().to_string());
+    spdlog::error("the list of denied certificates cannot be used: {}", replaced.error().to_string());
   list_changed_.notify();
   for (const auto& [name, node] : deps_.nodes.all())
     if (node.connected()) send(node);
@@ -291,7 +291,7 @@ Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) 
   CKPT_TRYV(body.finish());
   if (int{given.has_value()} + int{certificate.has_value()} + int{node.has_value()} != 1)
     return Error(ErrorCode::kInvalidArgument,
-                 "One of \"serial\", \"certificate\" and \"node\" says what is denied");
+                 "Give exactly one of \"serial\", \"certificate\" and \"node\" to deny");
   if (node) {
     CKPT_TRYV(check_node_name(*node));
     CKPT_TRYV(deny_name(*node, entry.reason));
@@ -318,7 +318,7 @@ Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& tex
   const auto node = body.text("node");
   CKPT_TRYV(body.finish());
   if (given.has_value() == node.has_value())
-    return Error(ErrorCode::kInvalidArgument, "Either \"serial\" or \"node\" says what is allowed");
+    return Error(ErrorCode::kInvalidArgument, "Give either \"serial\" or \"node\" to allow");
   if (node) {
     CKPT_TRYV(allow_name(*node));
     return to_response(200, record::to_answer(api::NodeSubject{*node}));
@@ -331,10 +331,10 @@ Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& tex
 HttpResponse DeniedCertificates::list() const {
   json out = json::array();
   for (const auto& [node, entry] : nodes_.all())
-    out.push_back(
-        record::to_answer(api::DeniedCertificate{.of = "node " + node + ", all but what it was given since",
-                                                 .reason = entry.reason,
-                                                 .denied = time_text(entry.since_ms)}));
+    out.push_back(record::to_answer(
+        api::DeniedCertificate{.of = "node " + node + ", except certificates that were issued since then",
+                               .reason = entry.reason,
+                               .denied = time_text(entry.since_ms)}));
   for (const auto& [serial, entry] : entries_)
     out.push_back(record::to_answer(api::DeniedCertificate{.serial = serial,
                                                            .of = entry.of,

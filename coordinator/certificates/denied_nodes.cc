@@ -52,7 +52,7 @@ Result<void> DeniedNodes::deny(const std::string& node, const std::string& reaso
 Result<void> DeniedNodes::allow(const std::string& node) {
   if (!entries_.contains(node))
     return Error(ErrorCode::kNotFound,
-                 "Node " + node + " is not denied: `gpumigrate cluster denied` shows those that are");
+                 "Node " + node + " is not denied: `gpumigrate cluster denied` lists the denied nodes");
   CKPT_TRY(forgotten, store_.database().prepare("DELETE FROM given_since_denial WHERE node = ?1"));
   CKPT_TRYV(forgotten.bind(1, node).run());
   CKPT_TRY(statement, store_.database().prepare("DELETE FROM denied_nodes WHERE node = ?1"));

@@ -47,7 +47,7 @@ std::string place_of(std::string_view part, const std::string& folder, const std
 
 Result<std::uint64_t> size_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) return Error::from_errno("Looking at a part of a backup");
+  if (::fstat(fd, &status) != 0) return Error::from_errno("Reading the status of a part of a backup");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -102,7 +102,7 @@ bool Backups::takes(const HttpRequest& request) const {
 
 control::Task<Result<HttpResponse>> Backups::handle(HttpRequest request) {
   if (!is_get(request)) co_return no_such_call(request);
-  if (busy_) co_return Error(ErrorCode::kRefused, "Another backup is being made: try again when it is done");
+  if (busy_) co_return Error(ErrorCode::kRefused, "Another backup is in progress: try again when it is done");
   busy_ = true;
   const std::string path = folder_ + "/" + std::string(kFolder) + "/last.backup";
   auto made = co_await make(path);

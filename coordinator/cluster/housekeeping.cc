@@ -52,13 +52,13 @@ control::Task<> Housekeeping::run() {
 
 bool Housekeeping::store_what_was_learnt() {
   if (auto stored = deps_.jobs.store_unsaved(); !stored)
-    spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
+    spdlog::error("changes of jobs were not stored: {}", stored.error().to_string());
   return false;
 }
 
 bool Housekeeping::forget_jobs() {
   const std::size_t forgotten = deps_.job_runner.prune(retention(deps_.config.ended_jobs_kept)).size();
-  if (forgotten != 0) spdlog::info("{} ended jobs are forgotten", forgotten);
+  if (forgotten != 0) spdlog::info("{} ended jobs were removed from the store", forgotten);
   return forgotten >= Retention::kBatch;
 }
 

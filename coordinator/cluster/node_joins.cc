@@ -42,14 +42,14 @@ bool NodeJoins::takes(const HttpRequest& request) const {
 control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   if (request.peer.kind != tls::Peer::Kind::kJoiner)
     co_return Error(ErrorCode::kRefused,
-                    "Nodes join with the certificate of a join token: see `gpumigrate node join`");
+                    "A node must join with the certificate of a join token: see `gpumigrate node join`");
   const std::string id = request.peer.name.substr(0, tls::kJoinIdLength);
   const std::string node = request.peer.name.substr(tls::kJoinIdLength + 1);
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string signing_request = body.text("request").value_or("");
   CKPT_CO_TRYV(body.finish());
   if (!deps_.renewals.can_certify())
-    co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
+    co_return Error(ErrorCode::kRefused, "certificate_authority is not set in the coordinator's settings");
   CKPT_CO_TRYV(co_await use_up(id));
   const bool was_removed = deps_.removed.contains(node);
   if (was_removed) {
@@ -60,7 +60,7 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   if (was_removed) {
     CKPT_CO_TRYV(deps_.removed.forget(node));
   }
-  deps_.events.add("node-joined", "node " + node + " has got its certificate by a join token", node);
+  deps_.events.add("node-joined", "node " + node + " has received its certificate with a join token", node);
   const api::NodeJoin view{.node = node,
                            .certificate = certificate,
                            .agent_address = answers_.agent_address,
@@ -74,7 +74,7 @@ control::Task<Result<void>> NodeJoins::use_up(std::string id) {
     co_return Error(ErrorCode::kRefused, "Too many nodes have joined within twenty minutes: try again later");
   if (!used_.emplace(id, unix_time_s()).second)
     co_return Error(ErrorCode::kRefused,
-                    "This join token was used already: make another one with `gpumigrate node token`");
+                    "This join token was already used: make another one with `gpumigrate node token`");
   std::string text;
   for (const auto& [used, when_s] : used_) text += used + " " + std::to_string(when_s) + "\n";
   auto write = [text, file = file_] { return write_file_durably(file, text, 0600); };

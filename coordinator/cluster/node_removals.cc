@@ -33,13 +33,13 @@ std::vector<JobId> NodeRemovals::jobs_on(const std::string& node) const {
 
 Result<void> NodeRemovals::check(const std::string& name, bool force, bool fenced) const {
   const auto refused = [&](const std::string& reason) {
-    return Error(ErrorCode::kRefused, "Node " + name + " is not removed: " + reason);
+    return Error(ErrorCode::kRefused, "Node " + name + " cannot be removed: " + reason);
   };
   const Node* node = deps_.nodes.find(name);
-  if (fenced && !force) return refused("--fenced is said with --force");
+  if (fenced && !force) return refused("--fenced requires --force");
   if (node == nullptr) return Error(ErrorCode::kNotFound, "There is no node \"" + name + "\"");
   if (force && node->connected())
-    return refused("it is connected; --force is for one that is lost: `drain` it");
+    return refused("it is connected, and --force is only for lost nodes: `drain` it instead");
   for (const Migration& migration : deps_.migrations.open()) {
     if (migration.from.node == name || migration.to.node == name)
       return refused("migration " + migration_text(migration.id) +
@@ -52,7 +52,7 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
   const std::vector<JobId> jobs = jobs_on(name);
   if (jobs.empty() || force) return ok();
   return refused(
-      fmt::format("it has jobs: {} (`drain` it; --force gives up a node that is lost, with its jobs)",
+      fmt::format("it has jobs: {} (`drain` it; --force removes a lost node together with its jobs)",
                   fmt::join(texts_of(jobs), ", ")));
 }
 
@@ -100,7 +100,7 @@ Result<void> NodeRemovals::add(const std::string& node) {
     return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
   CKPT_TRYV(deps_.denied.allow_node(node));
   CKPT_TRYV(deps_.removed.forget(node));
-  deps_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
+  deps_.events.add("node-added", fmt::format("node {} may join again under its name", node), node);
   return ok();
 }
 

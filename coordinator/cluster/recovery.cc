@@ -49,7 +49,7 @@ void Recovery::on_window() {
 
 void Recovery::count_ids(const Node& node) {
   if (auto counted = deps_.store.count_above(node.newest_job, node.newest_migration); !counted)
-    spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
+    spdlog::error("the id counters were not raised above the ids of node {}: {}", node.row.name,
                   counted.error().to_string());
 }
 
@@ -76,7 +76,7 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   found.kind = "cluster";
   found.node = node;
   found.text =
-      fmt::format("the images on {} are of cluster {}: this cluster has that id again", node, cluster);
+      fmt::format("the images on {} belong to cluster {}: this cluster has restored that id", node, cluster);
   deps_.events.add("cluster-recognised", found.text, node);
   note(std::move(found));
 }
@@ -107,7 +107,7 @@ void Recovery::begin_to_look(const Node& node) {
   if (!switches && !strangers) return;
   if (!window_.is_open()) return show_strangers(node);
   looking_.insert(node.row.name);
-  control::spawn(deps_.executor, "looking at what runs on " + node.row.name, look_at(node.row.name));
+  control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, look_at(node.row.name));
 }
 
 void Recovery::show_strangers(const Node& node) {
@@ -127,15 +127,15 @@ void Recovery::show_strangers(const Node& node) {
     found.kind = "job";
     found.node = node.row.name;
     found.job = instance.job;
-    found.text =
-        fmt::format("{} runs on {}, which this store does not know", job_text(instance.job), node.row.name);
+    found.text = fmt::format("{} runs on {}, and the coordinator's store has no record of it",
+                             job_text(instance.job), node.row.name);
     show_only(std::move(found), instance.incarnation);
   }
 }
 
 void Recovery::show_only(Found found, Incarnation incarnation) {
   if (shown_.size() >= kMaxFound || !shown_.emplace(found.node, found.job, incarnation).second) return;
-  found.text += ": it is not taken in (`gpumigrate cluster recover --for 10m` does that)";
+  found.text += ": it is not accepted (`gpumigrate cluster recover --for 10m` accepts such jobs)";
   found.taken_in = false;
   deps_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
   note(std::move(found));
@@ -161,7 +161,7 @@ control::Task<> Recovery::recover_switches(std::string name) {
     auto facts = co_await deps_.calls.describe(name, std::move(request));
     Result<void> outcome = facts ? recover(name, *std::move(facts)) : facts.error();
     if (!outcome)
-      spdlog::warn("migration {} of node {} is not known here, and was not recovered: {}",
+      spdlog::warn("migration {} of node {} is missing in the coordinator's store, and was not recovered: {}",
                    migration_text(one.migration), name, outcome.error().to_string());
   }
 }
@@ -175,7 +175,7 @@ Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts)
   } else {
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
-      return Error(ErrorCode::kProtocol, "Another move of ranks was described than asked for");
+      return Error(ErrorCode::kProtocol, "The node described another move of ranks than the requested one");
     job = move.gang;
     CKPT_TRYV(deps_.gang_moves.recover(node, std::move(move)));
   }
@@ -184,8 +184,9 @@ Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts)
   found.node = node;
   found.job = job;
   found.migration = id;
-  found.text = fmt::format("migration {} is open on {}: all its nodes are asked what they recorded",
-                           migration_text(id), node);
+  found.text =
+      fmt::format("migration {} is open on {}: the coordinator requests the records of all its nodes",
+                  migration_text(id), node);
   note(std::move(found));
   return ok();
 }
@@ -205,8 +206,9 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
     auto facts = co_await deps_.calls.describe(name, std::move(request));
     not_described_.insert(asked);  // each instance is requested once per connection
     if (!facts) {
-      spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,
-                   job_text(std::get<1>(asked)), facts.error().to_string());
+      spdlog::warn(
+          "node {} runs {}, which is missing in the coordinator's store, and did not describe it: {}", name,
+          job_text(std::get<1>(asked)), facts.error().to_string());
       continue;
     }
     take_in(name, std::get<1>(asked), std::get<2>(asked), (*std::move(facts)).spec);
@@ -219,13 +221,13 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
   if (instance == nullptr || deps_.jobs.find(job) != nullptr) return;
   auto taken = deps_.admission.take_in(std::move(spec), *node, *instance);
   if (!taken)
-    return spdlog::error("job {} of node {} was not taken in: {}", job_text(job), name,
+    return spdlog::error("job {} of node {} was not accepted into the store: {}", job_text(job), name,
                          taken.error().to_string());
   Found found;
   found.kind = "job";
   found.node = name;
   found.job = job;
-  found.text = fmt::format("{} runs on {}: it was taken in", (*taken)->spec.name, name);
+  found.text = fmt::format("{} runs on {}: it was accepted into the store", (*taken)->spec.name, name);
   note(std::move(found));
 }
 
@@ -245,9 +247,11 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   found.kind = given_up ? "lost-job" : "later-incarnation";
   found.node = node.row.name;
   found.job = job->id;
-  found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
-                        : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
-                                      job->spec.name, node.row.name, right, job->incarnation, job->node());
+  found.text =
+      given_up ? fmt::format("{} was recorded as lost with {}, but runs there", job->spec.name, node.row.name)
+               : fmt::format(
+                     "{} runs on {} as incarnation {}; the coordinator's store recorded incarnation {} on {}",
+                     job->spec.name, node.row.name, right, job->incarnation, job->node());
   // A job that was assigned to this node does not depend on another node's report.
   if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
   deps_.admission.continue_at(job->id, node, instance, !given_up);
@@ -272,9 +276,9 @@ void Recovery::find_left(const Node& node) {
     found.kind = "left";
     found.node = node.row.name;
     found.job = job.id;
-    found.text =
-        fmt::format("{} left {}, and no node has it: `gpumigrate images --job {}` shows what is left of it",
-                    job.spec.name, node.row.name, job_text(job.id));
+    found.text = fmt::format(
+        "{} is no longer on {}, and no node has it: `gpumigrate images --job {}` shows its images",
+        job.spec.name, node.row.name, job_text(job.id));
     deps_.job_runner.fact(job.id, lifecycle::LeftBehind{});
     note(std::move(found));
   }
@@ -296,7 +300,7 @@ control::Task<Result<HttpResponse>> Recovery::handle(HttpRequest request) {
   const auto& path = request.path;
   if (path[1] == "jobs") co_return confirm(request);
   if (path.size() == 3 && path[2] == "open") co_return open_window(request);
-  if (path.size() == 3 && path[2] == "close") window_.close("an admin has closed it");
+  if (path.size() == 3 && path[2] == "close") window_.close("an admin has ended it");
   co_return answer();
 }
 
@@ -323,8 +327,8 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   std::erase_if(meant, [](const Job* job) { return !job->unconfirmed; });
   if (meant.empty())
     return Error(ErrorCode::kRefused, "Job " + request.path[2] +
-                                          " needs no confirmation: it was not taken in, or a "
-                                          "user has moved it since");
+                                          " needs no confirmation: it was not recovered from a node's "
+                                          "report, or a user has moved it since");
   for (const Job* job : meant) {
     CKPT_TRYV(deps_.job_runner.order(job->id, lifecycle::Confirmed{"an admin"}));
   }

@@ -11,11 +11,11 @@ void RecoveryWindow::open(std::chrono::milliseconds span) {
   ends_ms_ = wall_clock_ms() + span.count();
   timer_.expires_after(span);  // this also ends an earlier wait
   timer_.async_wait([this](boost::system::error_code code) {
-    if (!code) close("its time is over");
+    if (!code) close("its time has expired");
   });
   events_.add(
       "recovery-opened",
-      fmt::format("for {} s what nodes report and the store does not know is taken in", span.count() / 1000));
+      fmt::format("for {} s, jobs that nodes report and the store lacks are accepted", span.count() / 1000));
   open_ = true;
   changed_();
 }
@@ -24,7 +24,7 @@ void RecoveryWindow::close(const std::string& reason) {
   if (!open_) return;
   open_ = false;
   timer_.cancel();
-  events_.add("recovery-closed", "what the store does not know is not taken in any more: " + reason);
+  events_.add("recovery-closed", "jobs that the store lacks are no longer accepted: " + reason);
   changed_();
 }
 

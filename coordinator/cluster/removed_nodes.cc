@@ -27,9 +27,10 @@ Result<void> RemovedNodes::load() {
 
 Result<void> RemovedNodes::store(const std::string& node, bool fenced) {
   if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
-    return Error(
-        ErrorCode::kRefused,
-        fmt::format("{} nodes were removed from this cluster: no more are kept in mind", removed_.size()));
+    return Error(ErrorCode::kRefused,
+                 fmt::format("{} nodes were removed from this cluster, and no more can be recorded: add one "
+                             "of them again with `gpumigrate node add`",
+                             removed_.size()));
   CKPT_TRY(statement, store_.database().prepare("INSERT OR REPLACE INTO removed_nodes VALUES (?1, ?2, ?3)"));
   statement.bind(1, node).bind(2, std::int64_t{fenced ? 1 : 0}).bind(3, wall_clock_ms());
   CKPT_TRYV(statement.run());

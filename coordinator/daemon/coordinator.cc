@@ -28,7 +28,7 @@ constexpr std::size_t kLargestTokenFile = 4096;
 Result<void> make_folder(const std::string& path) {
   std::error_code code;
   std::filesystem::create_directories(path, code);
-  if (code) return Error(ErrorCode::kIo, "Making the folder " + path + " failed: " + code.message());
+  if (code) return Error(ErrorCode::kIo, "Creating the folder " + path + " failed: " + code.message());
   if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path + " to others");
   return ok();
 }
@@ -39,11 +39,11 @@ Result<std::string> token_of(const std::string& path) {
   if (::stat(path.c_str(), &info) == 0) {
     if ((info.st_mode & 0077) != 0 || info.st_uid != ::geteuid())
       return Error(ErrorCode::kRefused,
-                   "Token file " + path + " can be read by others: remove it, or chmod 600");
+                   "Token file " + path + " can be read by other users: remove it, or run `chmod 600` on it");
     CKPT_TRY(text, read_file(path, kLargestTokenFile));
     while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
     if (text.size() >= kTokenBytes) return std::move(text);
-    return Error(ErrorCode::kRefused, "Token file " + path + " holds no token: remove it");
+    return Error(ErrorCode::kRefused, "Token file " + path + " contains no token: remove it");
   }
   CKPT_TRY(token, random_hex(kTokenBytes));
   CKPT_TRYV(write_file_durably(path, token + "\n", 0600));
@@ -57,7 +57,7 @@ std::string store_path(const Config& config) {
 Result<void> admit_client(const tls::Peer& peer) {
   if (role_of(peer) || peer.kind == tls::Peer::Kind::kJoiner) return ok();
   return Error(ErrorCode::kRefused,
-               "The certificate is that of " + to_text(peer) + ", not of a viewer, operator or admin");
+               "The certificate belongs to " + to_text(peer) + ", not to a viewer, operator or admin");
 }
 
 wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
@@ -345,14 +345,15 @@ Result<void> Coordinator::announce() {
     j["key"] = files.key;
   }
   CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
-  spdlog::info("the API is at {} {}, agents dial {}", api_socket(), api_url(), listener_->address());
+  spdlog::info("the API listens at {} {}, agents connect to {}", api_socket(), api_url(),
+               listener_->address());
   return ok();
 }
 
 void Coordinator::stop() {
-  spdlog::info("stopping; jobs and agents run on");
+  spdlog::info("stopping; jobs and agents continue to run");
   if (auto stored = jobs_.store_unsaved(); !stored)
-    spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
+    spdlog::error("changes of jobs were not stored: {}", stored.error().to_string());
   migrations_.store_settled();
   http_->close();
   listener_->close();

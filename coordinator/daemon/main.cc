@@ -38,7 +38,8 @@ int serve(Config config) {
   auto coordinator =
       ckpt::coordinator::Coordinator::create(io, std::move(config), [](const ckpt::Error& error) {
         // The record may or may not be on the disk. Only a new process that reads the journal may continue.
-        spdlog::critical("the journal failed: {}; ending to read it again", error.to_string());
+        spdlog::critical("the journal failed: {}; exiting, so that the next start reads it again",
+                         error.to_string());
         spdlog::shutdown();
         ::_exit(kExitFailed);
       });
@@ -53,7 +54,7 @@ int serve(Config config) {
     io.stop();
   });
   auto watch = ckpt::control::LoopWatch::create(io, ckpt::control::settings_of_daemon());
-  if (!watch) spdlog::error("the event loop is not watched: {}", watch.error().to_string());
+  if (!watch) spdlog::error("the watchdog of the event loop did not start: {}", watch.error().to_string());
   io.run();
   return 0;
 }
@@ -67,10 +68,10 @@ int main(int argc, char** argv) {
   std::string log_file;
   app.add_option("--home", home,
                  "folder of the cluster (default: GPUMIGRATE_HOME or ~/.local/share/gpumigrate)");
-  app.add_option("--config", config_path, "Its settings (coordinator.toml)");
+  app.add_option("--config", config_path, "settings of the coordinator (coordinator.toml)");
   bool list_settings = false;
   app.add_flag("--list-settings", list_settings,
-               "Print every key of coordinator.toml with its default, and end");
+               "Print every key of coordinator.toml with its default, and exit");
   app.add_option("--log-file", log_file, "write the log there instead of to standard error");
   app.add_version_flag("--version", GPUMIGRATE_VERSION);
   if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kExitUsage;

@@ -17,7 +17,7 @@ void NodeEvents::on_ready(const Node& node) {
 }
 
 void NodeEvents::on_lost(const Node& node) {
-  deps_.events.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
+  deps_.events.add("node-lost", "node " + node.row.name + " is no longer connected", node.row.name);
   deps_.migration_runner.on_node_lost(node);
   deps_.orders.on_lost(node);
   deps_.jobs.changed().notify();
@@ -25,7 +25,8 @@ void NodeEvents::on_lost(const Node& node) {
 
 void NodeEvents::on_inventory(const Node& node) {
   const Retention keep(static_cast<std::size_t>(deps_.config.ended_jobs_kept));
-  for (const JobId id : deps_.job_runner.prune(keep)) spdlog::info("job {} is forgotten", job_text(id));
+  for (const JobId id : deps_.job_runner.prune(keep))
+    spdlog::info("job {} was removed from the store", job_text(id));
   forget_at(node);
   deps_.recovery.on_inventory(node);
   for (const wire::JobInstance& instance : node.instances) deps_.orders.fence(node, instance);

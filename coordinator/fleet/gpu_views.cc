@@ -31,9 +31,9 @@ void describe_gpu(GpuView& view, const Node& node, const wire::GpuInfo& gpu) {
 std::string why_expected(const Job& job) {
   constexpr std::int64_t kMsPerSecond = 1000;
   if (job.expected_bytes() <= job.held_bytes()) return {};
-  if (job.spec.gpu_memory_bytes != 0) return "what was asked for with --gpu-memory";
+  if (job.spec.gpu_memory_bytes != 0) return "requested with --gpu-memory";
   const std::time_t when = job.memory.peak_ms() / kMsPerSecond;
-  return fmt::format("it holds {} now, and held {} at {:%Y-%m-%dT%H:%M:%S}Z", bytes_text(job.held_bytes()),
+  return fmt::format("it uses {} now, and used {} at {:%Y-%m-%dT%H:%M:%S}Z", bytes_text(job.held_bytes()),
                      bytes_text(job.memory.peak()), fmt::gmtime(when));
 }
 

@@ -17,8 +17,8 @@ Result<void> check_spec_size(const wire::JobSpec& spec) {
   const std::size_t bytes = wire::encode(spec).size();
   if (bytes <= wire::kMaxJobSpecBytes) return ok();
   return Error(ErrorCode::kInvalidArgument,
-               fmt::format("The job's command and environment have {} bytes, at most {} are possible: put "
-                           "what it needs into a file",
+               fmt::format("The job's command and environment have {} bytes, and at most {} are allowed: put "
+                           "large values into a file",
                            bytes, wire::kMaxJobSpecBytes));
 }
 
@@ -74,7 +74,7 @@ Incarnation reported_incarnation(const wire::JobInstance& instance) {
 Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::string placed) const {
   CKPT_TRYV(check_spec_size(spec));
   if (!spec.name.empty() && table_.is_name_taken(spec.name))
-    return Error(ErrorCode::kRefused, "A live job is called \"" + spec.name + "\" already");
+    return Error(ErrorCode::kRefused, "A job that has not ended has the name \"" + spec.name + "\" already");
   Job job;
   CKPT_TRY(id, table_.next_id());
   job.id = id;
@@ -106,7 +106,7 @@ Result<std::vector<Job*>> JobAdmission::create_gang(wire::JobSpec spec, const st
                                                     const std::string& placed) {
   const auto taken = [this](const std::string& name) { return table_.is_name_taken(name); };
   if (!spec.name.empty() && taken(spec.name))
-    return Error(ErrorCode::kRefused, "A live job is called \"" + spec.name + "\" already");
+    return Error(ErrorCode::kRefused, "A job that has not ended has the name \"" + spec.name + "\" already");
   CKPT_TRY(id, table_.next_id());
   spec.gang.id = id;
   spec.gang.name = spec.name.empty() ? made_up_name(spec, id, taken) : spec.name;
@@ -149,7 +149,7 @@ Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const 
 Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
   CKPT_TRYV(check_spec_size(spec));
   if (instance.job == 0 || table_.contains(instance.job) || spec.argv.empty() || spec.ranks.size() != 1)
-    return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not say how job " +
+    return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not report how job " +
                                                   job_text(instance.job) + " was started");
   make_name_free(spec, instance.job);
   Job job;
@@ -161,13 +161,13 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
   job.spec = std::move(spec);
   job.segments.emplace_back(node.row.name, instance.incarnation);
   job.unconfirmed = true;
-  job.placed = "found running on " + node.row.name + " by a coordinator whose store did not know it";
+  job.placed = "found running on " + node.row.name + " by a coordinator whose store had no record of it";
   job.state = instance.phase == wire::JobPhase::kStarting ? JobState::kStarting : JobState::kRunning;
   job.started_ms = instance.started_unix_ms;
   CKPT_TRY(kept, table_.add(std::move(job)));
   events_.add("job-taken-in",
-              fmt::format("job {} was found on {}: this coordinator's store did not know it", label(*kept),
-                          to_text(kept->ranks.front().place)),
+              fmt::format("job {} was found on {}: this coordinator's store had no record of it",
+                          label(*kept), to_text(kept->ranks.front().place)),
               node.row.name, kept->id);
   job_runner_.on_instance(node, instance);
   return kept;

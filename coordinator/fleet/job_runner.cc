@@ -113,13 +113,14 @@ void JobRunner::fact(JobId id, lifecycle::JobEvent event) {
   std::vector<Event> events(1);
   events.front() = {id, std::move(event)};
   if (auto done = run(id, std::move(events), Kind::kFact); !done)
-    spdlog::error("an event of {} does not count: {}", job_text(id), done.error().to_string());
+    spdlog::error("an event of {} was ignored: {}", job_text(id), done.error().to_string());
 }
 
 // Runs the rules as an order: rules that the store refuses are retried.
 void JobRunner::settle(JobId id) {
   if (auto done = run(id, {}, Kind::kOrder); !done)
-    spdlog::error("the rules among the ranks of {} wait: {}", job_text(id), done.error().to_string());
+    spdlog::error("the rules for the ranks of {} were not applied: {}", job_text(id),
+                  done.error().to_string());
 }
 
 std::vector<JobId> JobRunner::on_inventory(const Node& node) {
@@ -161,7 +162,7 @@ void JobRunner::take_in(Job& job, const wire::JobInstance& instance) {
   if (before == job.phase && job.state == JobState::kRunning && job.phase != wire::JobPhase::kExited)
     return jobs_.changed().notify();
   const auto stepped = run(id, {Event{id, lifecycle::report_of(instance)}}, Kind::kFact);
-  if (!stepped) spdlog::error("a report of {} does not count: {}", job_text(id), stepped.error().to_string());
+  if (!stepped) spdlog::error("a report about {} was ignored: {}", job_text(id), stepped.error().to_string());
   Job* now = jobs_.find(id);
   if (now == nullptr || (stepped && std::ranges::find(*stepped, id) != stepped->end())) return;
   if (before != now->phase)

@@ -168,15 +168,15 @@ std::optional<JobId> JobTable::find_gang(std::string_view id_or_name) const {
 Error JobTable::not_found(std::string_view id_or_name) const {
   if (const auto gang = find_gang(id_or_name))
     return {ErrorCode::kNotSupported,
-            fmt::format("{} is a job of {} ranks, for which this is not possible yet", id_or_name,
-                        index_.ranks_of(*gang).size())};
+            fmt::format("{} is a job of {} ranks, and this operation does not support such jobs yet",
+                        id_or_name, index_.ranks_of(*gang).size())};
   std::string same;
   const JobId given = parse_job_id(id_or_name).value_or(0);
   for (const auto& [id, job] : jobs_) {
     if (given != 0 && wire::may_mean(given, id)) same += (same.empty() ? "" : ", ") + job_text(id);
   }
   if (same.empty()) return {ErrorCode::kNotFound, fmt::format("There is no job \"{}\"", id_or_name)};
-  return {ErrorCode::kNotFound, fmt::format("Several jobs are called {}: say which of {}", id_or_name, same)};
+  return {ErrorCode::kNotFound, fmt::format("Several jobs have the id {}: use one of {}", id_or_name, same)};
 }
 
 bool JobTable::is_name_taken(const std::string& name, JobId except) const {

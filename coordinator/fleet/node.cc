@@ -13,7 +13,7 @@ std::size_t bytes_of(const wire::JobInstance& instance) {
 }
 
 Error too_much(const std::string& node, const std::string& what) {
-  return {ErrorCode::kProtocol, "Node " + node + " reports " + what + ", more than a node may have"};
+  return {ErrorCode::kProtocol, "Node " + node + " reports " + what + ", which is more than a node may have"};
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Node {
   std::vector<wire::GpuInfo> gpus;           // as last reported by the node
   std::vector<wire::JobInstance> instances;  // as last reported by the node
   bool moves_processes = false;  // host processes can be dumped and restored on the node, as last reported
-  std::string process_reason = "it has not said so";
+  std::string process_reason = "it has not reported that it can";
   std::string driver_version;
   std::string gpu_reason;  // why the node has no GPUs, or no current facts about them; at most kMaxNodeReason
                            // bytes

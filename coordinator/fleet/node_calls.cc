@@ -109,7 +109,7 @@ control::Task<Result<std::optional<wire::MoveNeeds>>> NodeCalls::check_move(
   }
   auto* needs = std::get_if<wire::MoveNeeds>(&*answer);
   if (needs == nullptr || !request.tells_needs)
-    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " sent an answer that does not match the request");
   co_return std::optional(std::move(*needs));
 }
 
@@ -131,16 +131,17 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
   auto answer = co_await exchange(node, request, request.request_id, timeout);
   if (!answer) co_return answer.error();
   if (const auto* reply = std::get_if<wire::Reply>(&*answer)) {
-    if (reply->ok) co_return Error(ErrorCode::kProtocol, "Node " + node + " answered without a log");
+    if (reply->ok) co_return Error(ErrorCode::kProtocol, "Node " + node + " sent an answer without a log");
     co_return reply->to_error();
   }
   if (!std::holds_alternative<wire::LogData>(*answer))
-    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " sent an answer that is not a log");
   auto data = std::get<wire::LogData>(*std::move(answer));
   const bool is_asked_for = data.offset >= request.offset;  // earlier data was freed, or is too old
   const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
   if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)
-    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with another part of the log");
+    co_return Error(ErrorCode::kProtocol,
+                    "Node " + node + " sent another part of the log than the requested one");
   co_return std::move(data);
 }
 

@@ -143,7 +143,8 @@ class NodeCalls {
       co_return reply->to_error();
     auto* wanted = std::get_if<Wanted>(&*answer);
     if (wanted == nullptr)
-      co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
+      co_return Error(ErrorCode::kProtocol,
+                      "Node " + node + " sent an answer that does not match the request");
     co_return std::move(*wanted);
   }
 

@@ -40,7 +40,8 @@ class NodeFrames {
     if (type == wire::FrameType::kCommit) return handle_commit(node, body);
     const auto handler = handlers_.find(type);
     if (handler != handlers_.end()) return handler->second(node, body);
-    return Error(ErrorCode::kProtocol, "Frame " + std::string(to_string(type)) + " is not for a coordinator");
+    return Error(ErrorCode::kProtocol,
+                 "Frame " + std::string(to_string(type)) + " is not meant for a coordinator");
   }
 
  private:

@@ -29,8 +29,8 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
   if (inventory.node != name)
     return Error(ErrorCode::kProtocol, "Node " + name + " sent the inventory of \"" + inventory.node + "\"");
   if (inventory.gpus.size() > kMaxGpus)
-    return Error(ErrorCode::kProtocol,
-                 "Node " + name + " says it has " + std::to_string(inventory.gpus.size()) + " GPUs");
+    return Error(ErrorCode::kProtocol, "Node " + name + " reports more GPUs than a node may have: " +
+                                           std::to_string(inventory.gpus.size()) + " GPUs");
   for (const wire::GpuInfo& gpu : inventory.gpus) {
     if (gpu.index >= kMaxGpuIndex || gpu.peers.size() > kMaxGpus)
       return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed GPU");
@@ -47,13 +47,14 @@ void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const 
   const auto* key = connection.get();
   if (!valid_job_name(hello.name)) {  // node names have the same alphabet as job names
     if (const auto left_out = misnamed_.turn(now_ns()))
-      spdlog::warn("dropped {}: \"{}\" is no name for a node ({} others left out)", connection->peer(),
-                   hello.name.substr(0, kLongestShownName), *left_out);
+      spdlog::warn(
+          "dropped the connection of {}: \"{}\" is not a valid node name ({} similar messages left out)",
+          connection->peer(), hello.name.substr(0, kLongestShownName), *left_out);
     connection->close(Error(ErrorCode::kProtocol, "Malformed node name"));
     return;
   }
   if (unregistered_.size() >= kMaxUnregistered) {
-    connection->close(Error(ErrorCode::kRefused, "Too many connections without an agent's hello"));
+    connection->close(Error(ErrorCode::kRefused, "Too many connections have not sent an agent's hello"));
     return;
   }
   unregistered_.emplace(key, connection);
@@ -68,7 +69,7 @@ void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const 
 
 void NodeSessions::close_all() {
   for (const auto& [name, node] : deps_.table.all()) {
-    if (node.connection) node.connection->close(Error(ErrorCode::kAborted, "The coordinator stops"));
+    if (node.connection) node.connection->close(Error(ErrorCode::kAborted, "The coordinator is stopping"));
   }
 }
 
@@ -102,11 +103,12 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
   if (waiting != unregistered_.end()) {
     if (header.type != FrameType::kAgentHello)
       return Error(ErrorCode::kProtocol,
-                   "Frame " + std::string(to_string(header.type)) + " before the agent's hello");
+                   "Frame " + std::string(to_string(header.type)) + " arrived before the agent's hello");
     CKPT_TRY(hello, wire::decode<wire::AgentHello>(body));
     CKPT_TRYV(check_inventory(name, hello.inventory));
     if (hello.switches.size() > kMaxOpenSwitches)
-      return Error(ErrorCode::kProtocol, "Node " + name + " says it takes part in " +
+      return Error(ErrorCode::kProtocol, "Node " + name +
+                                             " takes part in more switches than a node may have: " +
                                              std::to_string(hello.switches.size()) + " switches");
     std::shared_ptr<control::Connection> registered = waiting->second;
     unregistered_.erase(waiting);
@@ -127,7 +129,7 @@ Result<void> NodeSessions::on_hello(const std::string& name, std::shared_ptr<con
   }
   Node& node = deps_.table.obtain(name);
   if (const auto replaced = node.connection) {
-    const Error reason(ErrorCode::kAborted, "The node connected anew");
+    const Error reason(ErrorCode::kAborted, "The node connected again");
     detach(node, reason);
     replaced->close(reason);
   }
@@ -137,10 +139,10 @@ Result<void> NodeSessions::on_hello(const std::string& name, std::shared_ptr<con
 
 void NodeSessions::refuse(const std::string& name, const std::shared_ptr<control::Connection>& connection,
                           const std::vector<wire::StopJob>& orders) {
-  const Error reason(
-      ErrorCode::kRefused,
-      "Node " + name + " was removed from this cluster: `gpumigrate node add " + name + "` lets it in again");
-  spdlog::warn("{}; it is told to end {} instances", reason.message(), orders.size());
+  const Error reason(ErrorCode::kRefused, "Node " + name +
+                                              " was removed from this cluster: `gpumigrate node add " + name +
+                                              "` lets it join again");
+  spdlog::warn("{}; it is ordered to end {} instances", reason.message(), orders.size());
   if (refused_.size() >= kMaxUnregistered) return connection->close(reason);
   for (const wire::StopJob& order : orders) {
     if (!connection->send(order)) return;
@@ -209,7 +211,7 @@ void NodeSessions::on_closed(const std::string& name, const control::Connection*
 void NodeSessions::detach(Node& node, const Error& reason) {
   const std::string& name = node.row.name;
   node.connection.reset();
-  spdlog::warn("lost the agent of {}: {}", name, reason.to_string());
+  spdlog::warn("lost the connection to the agent of {}: {}", name, reason.to_string());
   deps_.calls.on_disconnected(name, reason);
   deps_.listener.on_lost(node);
 }

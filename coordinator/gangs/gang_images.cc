@@ -46,7 +46,8 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
   order.act = wire::GatherAct::kGoOn;
   const auto told = co_await deps_.calls.gather(std::move(node), std::move(order), kReleasing);
   if (!told && told.error().code() != ErrorCode::kNotFound)
-    spdlog::warn("rank {} goes on by itself: {}", job_text(report.job), told.error().to_string());
+    spdlog::warn("rank {} was not released, and continues when its own time limit ends: {}",
+                 job_text(report.job), told.error().to_string());
 }
 
 std::string GangImages::why_none(const Gang& gang) const {
@@ -55,10 +56,10 @@ std::string GangImages::why_none(const Gang& gang) const {
   for (const Job* rank : gang.ranks) {
     const std::uint32_t number = rank->rank_number();
     if (rank->spec.mode != MigrationMode::kCooperative)
-      return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at one step", number,
+      return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at a common step", number,
                          to_string(rank->spec.mode));
     if (const std::string reason = deps_.snapshots.why_none(*rank); !reason.empty())
-      return fmt::format("of rank {} none can be taken: {}", number, reason);
+      return fmt::format("no image of rank {} can be taken: {}", number, reason);
   }
   return {};
 }
@@ -129,8 +130,8 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
     const SnapshotFacts& facts = *now.snapshot;
     if (facts.image.version == 0 || facts.image.set != number)
       return Error(ErrorCode::kProtocol,
-                   fmt::format("Node {} says that the image of rank {} is taken, and names none", member.node,
-                               member.rank));
+                   fmt::format("Node {} reports that the image of rank {} is complete, but names no image",
+                               member.node, member.rank));
     set.images.push_back(facts.image);
     sum.pause_ns = std::max(sum.pause_ns, facts.pause_ns);
     sum.state_bytes += facts.image.state_bytes;
@@ -142,7 +143,8 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   const auto gang = find_gang(deps_.jobs, changed.front().spec.gang.id);
   const auto listed = gang ? set_with(deps_.catalog, *gang, set.images.front()) : std::nullopt;
   if (!listed || listed->number != number)
-    return Error(ErrorCode::kProtocol, "The images of all ranks are taken, and not all are listed");
+    return Error(ErrorCode::kProtocol,
+                 "The images of all ranks were taken, but some are missing in the nodes' lists");
   set = *listed;
   CKPT_TRYV(deps_.jobs.replace_all(std::move(changed)));
   if (ImageTask* shown = deps_.tasks.find(task)) {
@@ -170,7 +172,8 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
     order.of_job = true;
     const std::string node = image.folder.empty() ? image.node : job->node();
     if (auto removed = co_await deps_.calls.call(node, std::move(order), kRemoving); !removed)
-      spdlog::warn("image {} of an incomplete set stays: {}", image_text(image), removed.error().to_string());
+      spdlog::warn("image {} of an incomplete set was not removed: {}", image_text(image),
+                   removed.error().to_string());
   }
 }
 
@@ -278,10 +281,11 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
     if (is_over && is_resting(*gang)) co_return ok();
-    if (is_over) co_return Error(ErrorCode::kAborted, "The job was stopped meanwhile");
+    if (is_over) co_return Error(ErrorCode::kAborted, "The job was stopped in the meantime");
     if (steady_clock::now() >= deadline)
-      co_return Error(ErrorCode::kTimedOut, "Not all ranks of " + gang->name +
-                                                " are known to have ended yet; the job rests once they are");
+      co_return Error(
+          ErrorCode::kTimedOut,
+          "Not all ranks of " + gang->name + " are known to have ended yet; the job is parked once all have");
     co_await wait_for_change(deps_.jobs);
   }
 }

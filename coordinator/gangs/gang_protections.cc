@@ -52,11 +52,12 @@ control::Task<> GangProtections::take(JobId id) {
   Protection now = after_snapshot(*gang->ranks.front()->protection, outcome);
   now.begun_ms = protection.begun_ms;
   if (auto stored = store(*gang, now); !stored)
-    spdlog::error("how images of {} went was not stored: {}", job_text(id), stored.error().to_string());
+    spdlog::error("the result of the images of {} was not stored: {}", job_text(id),
+                  stored.error().to_string());
   if (taken || is_ended(state_of(*gang))) co_return;
   deps_.events.add("snapshot-failed",
-                   fmt::format("no images of job {} ({}), failure {} in a row: {}", gang->name, job_text(id),
-                               now.failures, now.error),
+                   fmt::format("no images of job {} ({}) were taken, failure {} in a row: {}", gang->name,
+                               job_text(id), now.failures, now.error),
                    "", id);
 }
 
@@ -65,18 +66,17 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
     return Error(ErrorCode::kRefused, "Job " + gang.name + " is " + std::string(to_string(state_of(gang))));
   for (const Job* rank : gang.ranks) {
     if (rank->spec.mode != MigrationMode::kCooperative)
-      return Error(ErrorCode::kRefused,
-                   fmt::format("Rank {} of job {} is {}: only ranks that call ckpt_barrier can stop "
-                               "at one step",
-                               rank->rank_number(), gang.name, to_string(rank->spec.mode)));
+      return Error(
+          ErrorCode::kRefused,
+          fmt::format("Rank {} of job {} is {}: only ranks that call ckpt_barrier can stop at a common step",
+                      rank->rank_number(), gang.name, to_string(rank->spec.mode)));
   }
   CKPT_TRY(destination, destination_of(wish.to, deps_.nodes));
   Protected answer;
   if (destination.folder.empty() && destination.node.empty())
     answer.note =
-        "its images are in the vaults of the nodes where its ranks run: they are of no use when one of these "
-        "is lost "
-        "(--to another node, or a folder that several nodes have)";
+        "its images are in the checkpoint stores of the nodes where its ranks run, and are lost with such a "
+        "node; name another node or a shared folder with --to";
   answer.protection = requested_protection(*gang.ranks.front(), wish, destination);
   return answer;
 }
@@ -90,8 +90,9 @@ control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectReque
   for (const JobId rank : ranks) {
     const auto works = co_await deps_.orders.check(rank, kept_at(planned.protection));
     if (!works)
-      co_return Error(ErrorCode::kRefused, "The job is not protected: no image of " + job_text(rank) +
-                                               " can be written there: " + works.error().to_string());
+      co_return Error(ErrorCode::kRefused,
+                      "The job is not protected: no image of " + job_text(rank) +
+                          " can be written to the requested place: " + works.error().to_string());
   }
   if (wish.dry_run) co_return planned;
   const auto gang = find_gang(deps_.jobs, id);
@@ -111,7 +112,7 @@ Result<void> GangProtections::unprotect(JobId id) {
     return Error(ErrorCode::kRefused, "Job " + gang->name + " is not protected");
   CKPT_TRYV(store(*gang, std::nullopt));
   deps_.events.add("job-unprotected",
-                   fmt::format("job {} ({}) is not protected any more", gang->name, job_text(id)), "", id);
+                   fmt::format("job {} ({}) is no longer protected", gang->name, job_text(id)), "", id);
   return ok();
 }
 

@@ -44,7 +44,7 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
   auto gang = find_gang(deps_.jobs, id);
   if (!gang) return gang_was_removed(id);
   const auto refused = [&gang](const std::string& reason) {
-    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot go on from images: " + reason);
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be continued from images: " + reason);
   };
   if (gang->ranks.size() != gang->size)
     return refused(fmt::format("only {} of its {} ranks are known", gang->ranks.size(), gang->size));
@@ -64,27 +64,27 @@ Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish
   if (wish.image) {
     set = set_with(deps_.catalog, gang, *wish.image);
     if (!set)
-      return Error(ErrorCode::kNotFound,
-                   "There are no images of all ranks of the step of " + image_text(*wish.image));
+      return Error(
+          ErrorCode::kNotFound,
+          "There is no complete set of images, one of each rank, for the step of " + image_text(*wish.image));
   } else {
     auto sets = sets_of(deps_.catalog, gang);
     const std::string reason = sets.empty() ? "" : sets.front().suspect();
     const std::string newest = sets.empty() ? "" : image_text(sets.front().images.front());
     std::erase_if(sets, [](const GangSet& one) { return !one.suspect().empty(); });
     if (sets.empty() && !reason.empty())
-      return Error(
-          ErrorCode::kRefused,
-          fmt::format("The images of {} are suspect, since they were taken after a fault of a GPU ({}): "
-                      "`restore {}` starts from them all the same",
-                      gang.name, reason, newest));
+      return Error(ErrorCode::kRefused,
+                   fmt::format("The images of {} are suspect, since they were taken after a fault of a GPU "
+                               "({}): `restore {}` starts from them nevertheless",
+                               gang.name, reason, newest));
     if (sets.empty())
-      return Error(ErrorCode::kNotFound, "There are no images of all ranks of job " + gang.name +
-                                             " of one step: `snapshot` takes them");
+      return Error(ErrorCode::kNotFound, "There is no set of images of all ranks of job " + gang.name +
+                                             " at one step: `snapshot` takes one");
     set = std::move(sets.front());
   }
   for (const Image& image : set->images) {
     if (!deps_.finder.is_readable(image))
-      return Error(ErrorCode::kUnavailable, "Image " + image_text(image) + " is in the vault of " +
+      return Error(ErrorCode::kUnavailable, "Image " + image_text(image) + " is in the checkpoint store of " +
                                                 image.node + ", which is not connected");
   }
   return *std::move(set);
@@ -103,7 +103,7 @@ control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::ve
     order.of_job = true;
     CKPT_CO_TRYV(co_await deps_.calls.call(node, std::move(order), kAskingVault));
     if (!deps_.catalog.is_whole_at(node, image))
-      co_return Error(ErrorCode::kUnavailable, node + " has no whole image " + image_text(image));
+      co_return Error(ErrorCode::kUnavailable, node + " has no complete copy of image " + image_text(image));
   }
   co_return ok();
 }
@@ -145,8 +145,8 @@ control::Task<Result<GangRestorePlan>> GangRestores::plan(JobId id, GangRestoreW
   plan.lost_ms = lost_ms(gang, plan.set);
   if (plan.lost_ms > 0 && !wish.accept_loss)
     plan.obstacle = fmt::format(
-        "Job {} went further than its images: {:.1f} s of its work would be lost (--accept-loss: restore it "
-        "nevertheless)",
+        "Job {} has run beyond its images: {:.1f} s of its work would be lost (restore it nevertheless with "
+        "--accept-loss)",
         gang.name, static_cast<double>(plan.lost_ms) / 1000);
   co_return plan;
 }
@@ -212,7 +212,7 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     // The start has failed once all ranks are parked again (lifecycle/rank_rules.h).
     if (is_over && count == static_cast<std::ptrdiff_t>(gang->ranks.size()))
       co_return Error(ErrorCode::kAborted,
-                      "Not all ranks did start, and all rest again: " + why_resting(*gang));
+                      "Not all ranks started, and all are parked again: " + why_resting(*gang));
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Not all ranks of " + gang->name + " run yet; `describe` shows them");

@@ -92,7 +92,7 @@ control::Task<> GangSnapshot::take(std::size_t at) {
 control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   const Member& member = members_[at];
   const Job* job = deps_.jobs.find(member.job);
-  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "It was removed");
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "The job was removed");
   CKPT_CO_TRY(order, deps_.orders.order_of(*job, wish_.to, false));
   order.set = wish_.set;
   order.keep = std::max(order.keep, kKeptAtLeast) + leftovers_of_rank(*job);
@@ -133,7 +133,7 @@ control::Task<Result<void>> GangSnapshot::wait_for_begin() {
   while (!std::all_of(members_.begin(), members_.end(), has_begun)) {
     if (auto failed = first_failure()) co_return *std::move(failed);
     if (steady_clock::now() >= deadline)
-      co_return Error(ErrorCode::kTimedOut, "Not all ranks have begun with their images");
+      co_return Error(ErrorCode::kTimedOut, "Not all ranks have begun to take their images");
     co_await wait_for_change(deps_.jobs);
   }
   co_return ok();
@@ -190,7 +190,7 @@ control::Task<> GangSnapshot::let_go() {
   for (std::size_t at = 0; at < members_.size(); ++at) {
     if (members_[at].taken && *members_[at].taken) told.push_back(let_go_of(at));
   }
-  co_await control::at_once(deps_.executor, "a rank that goes on", std::move(told));
+  co_await control::at_once(deps_.executor, "release of a rank", std::move(told));
 }
 
 control::Task<> GangSnapshot::let_go_of(std::size_t at) {
@@ -202,7 +202,9 @@ control::Task<> GangSnapshot::let_go_of(std::size_t at) {
   order.set = wish_.set;
   order.act = wire::GatherAct::kGoOn;
   const auto told = co_await deps_.calls.gather(member.node, std::move(order), kGoOnAnswer);
-  if (!told) spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.error().to_string());
+  if (!told)
+    spdlog::warn("rank {} was not released, and continues when its own time limit ends: {}",
+                 job_text(member.job), told.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

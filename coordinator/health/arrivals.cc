@@ -20,7 +20,7 @@ void Evacuations::doubt_images(const Finding& finding) {
   for (Job& job : changed) {
     const JobId id = job.id;
     if (auto stored = deps_.jobs.replace(std::move(job)); !stored)
-      spdlog::error("that images of {} are suspect was not stored: {}", job_text(id),
+      spdlog::error("the mark that images of {} are suspect was not stored: {}", job_text(id),
                     stored.error().to_string());
   }
 }
@@ -37,7 +37,7 @@ void Evacuations::take_in_arrivals() {
     std::vector<Evacuation> arrived = arrivals_at(*finding);
     if (arrived.empty()) continue;
     if (auto stored = deps_.table.store(std::move(arrived), [] { return Result<void>(ok()); }); !stored)
-      spdlog::error("jobs that came to {} are not evacuated: {}", to_text(finding->place()),
+      spdlog::error("jobs that moved to {} are not evacuated: {}", to_text(finding->place()),
                     stored.error().to_string());
   }
 }
@@ -66,9 +66,9 @@ void Evacuations::give_up_moves_to(const Finding& finding) {
     if (!given_up_.insert(id).second) continue;
     // If the request comes too late, the job arrives and is then moved on. This is no failure.
     if (auto asked = deps_.migration_runner.give_up(
-            id, to_text(place) + " takes no jobs any more: " + finding.reported.reason);
+            id, to_text(place) + " no longer takes jobs: " + finding.reported.reason);
         !asked)
-      spdlog::info("{} is not given up: {}", migration_text(id), asked.error().to_string());
+      spdlog::info("migration {} was not aborted: {}", migration_text(id), asked.error().to_string());
   }
 }
 

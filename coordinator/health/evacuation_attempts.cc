@@ -46,7 +46,7 @@ void Evacuations::carry_out(Evacuation& e, const EvacuationStep& step) {
       return wait(e, step.note);
     case Kind::kOpenBreaker:
       if (auto opened = deps_.policy.open_breaker(step.reason); !opened)
-        spdlog::error("the breaker was not stored: {}", opened.error().to_string());
+        spdlog::error("the state of the circuit breaker was not stored: {}", opened.error().to_string());
       return wait(e, step.note);
     case Kind::kWait:
       return wait(e, step.note);
@@ -109,7 +109,7 @@ MigrateRequest Evacuations::live_request(const Evacuation& e, const Job& job) co
 
 void Evacuations::attempt_restore(Evacuation& e) {
   const Job& job = *deps_.jobs.find(e.job);
-  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
+  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being cancelled");
   const auto image = deps_.images.newest(e.job);
   if (!image) return carry_out(e, without_image(e, job, facts()));
   PlanHints hints;

@@ -29,7 +29,7 @@ Result<void> EvacuationTable::load() {
       evacuations_.emplace(id, std::move(evacuation));
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
-                   "Row " + std::to_string(id) + " of table evacuations does not decode: " + e.what());
+                   "Row " + std::to_string(id) + " of table evacuations cannot be decoded: " + e.what());
     }
   }
 }

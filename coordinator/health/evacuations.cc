@@ -75,7 +75,8 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   doubt_images(finding);
   if (deps_.policy.is_paused(finding.node)) {
     if (auto stored = store(finding, {}, true); !stored)
-      spdlog::error("a finding of {} was not marked: {}", finding.node, stored.error().to_string());
+      spdlog::error("a finding of {} was not marked as handled: {}", finding.node,
+                    stored.error().to_string());
     return;
   }
   if (finding.reported.cordon) {
@@ -86,7 +87,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
   if (auto stored = store(finding, concerned(finding)); !stored)
-    spdlog::error("what follows from a finding of {} was not stored: {}", finding.node,
+    spdlog::error("the reaction to a finding of {} was not stored: {}", finding.node,
                   stored.error().to_string());
 }
 
@@ -109,7 +110,7 @@ Result<void> Evacuations::store(const Finding& finding, std::vector<Evacuation> 
 void Evacuations::reconcile(Evacuation& evacuation) {
   if (evacuation.state != EvacuationState::kMoving) return;
   const Migration* migration = deps_.migrations.find(evacuation.migration);
-  if (migration == nullptr) return enter(evacuation, EvacuationState::kQueued, "its migration is not known");
+  if (migration == nullptr) return enter(evacuation, EvacuationState::kQueued, "its migration is unknown");
   if (!migration->open()) carry_out(evacuation, after_live(evacuation, *migration));
 }
 

@@ -109,8 +109,9 @@ bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& f
   if (taken.count >= kMostTaken || taken.bytes + bytes > kMostTakenBytes) {
     if (taken.count != kMostTaken + 1)
       spdlog::warn(
-          "node {} reports more than {} findings or {} bytes of them within a minute: the rest waits", node,
-          kMostTaken, kMostTakenBytes);
+          "node {} reports more than {} findings or {} bytes of them within a minute: further ones are "
+          "delayed",
+          node, kMostTaken, kMostTakenBytes);
     taken.count = kMostTaken + 1;
     return false;
   }

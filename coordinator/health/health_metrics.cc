@@ -23,8 +23,8 @@ bool runs_protected(const Job& job) {
 
 void observe_gpus(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
   registry.gauge("gpumigrate_gpu_healthy",
-                 "1 if nothing speaks against the GPU, else 0 (its reason: gpumigrate gpus).",
-                 {"node", "gpu"}, [deps](Series& out) {
+                 "1 if the GPU is healthy, else 0 (gpumigrate gpus shows the reason).", {"node", "gpu"},
+                 [deps](Series& out) {
                    for (const auto& [name, node] : deps.nodes.all()) {
                      for (const wire::GpuInfo& gpu : node.gpus) {
                        const auto fault = deps.faults.find(Place(name, gpu.index));
@@ -36,13 +36,12 @@ void observe_gpus(metrics::Registry& registry, const HealthMetricsDependencies& 
 }
 
 void observe_evacuations(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
-  registry.gauge("gpumigrate_breaker_open",
-                 "1 while the circuit breaker keeps automatic moves from starting.", {},
+  registry.gauge("gpumigrate_breaker_open", "1 while the circuit breaker prevents automatic moves.", {},
                  [deps](Series& out) { out.add(deps.policy.breaker().open ? 1 : 0); });
-  registry.gauge("gpumigrate_evacuations_open", "Jobs that are to leave a GPU in trouble and have not yet.",
-                 {}, [deps](Series& out) { out.add(static_cast<double>(deps.evacuations.open().size())); });
+  registry.gauge("gpumigrate_evacuations_open", "Jobs that are still to be evacuated from a faulty GPU.", {},
+                 [deps](Series& out) { out.add(static_cast<double>(deps.evacuations.open().size())); });
   registry.gauge("gpumigrate_jobs_left_on_bad_gpu",
-                 "Live jobs that an evacuation left on a GPU in trouble: an operator's matter.", {},
+                 "Live jobs that an evacuation left on a faulty GPU: an operator must act.", {},
                  [deps](Series& out) {
                    std::set<JobId> left;
                    for (const auto& [id, evacuation] : deps.evacuations.all()) {
@@ -54,32 +53,32 @@ void observe_evacuations(metrics::Registry& registry, const HealthMetricsDepende
 }
 
 void observe_rest(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
-  registry.gauge(
-      "gpumigrate_oldest_parked_job_timestamp_seconds",
-      "Since when the longest waiting of the jobs is parked that go on by themselves, in Unix time; "
-      "absent without one.",
-      {}, [deps](Series& out) {
-        std::int64_t oldest = 0;
-        for (const Job& job : deps.jobs.live()) {
-          if (job.state != JobState::kParked || !job.resumes_itself || job.parked_ms == 0) continue;
-          oldest = oldest == 0 ? job.parked_ms : std::min(oldest, job.parked_ms);
-        }
-        if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
-      });
-  registry.gauge("gpumigrate_oldest_image_timestamp_seconds",
-                 "Unix time of the oldest image among the newest ones of running protected jobs; absent "
-                 "without one.",
+  registry.gauge("gpumigrate_oldest_parked_job_timestamp_seconds",
+                 "Unix time at which the longest waiting parked job that resumes automatically was parked; "
+                 "absent without one.",
                  {}, [deps](Series& out) {
                    std::int64_t oldest = 0;
                    for (const Job& job : deps.jobs.live()) {
-                     const std::int64_t newest = newest_image_ms(job);
-                     if (!runs_protected(job) || newest == 0) continue;
-                     oldest = oldest == 0 ? newest : std::min(oldest, newest);
+                     if (job.state != JobState::kParked || !job.resumes_itself || job.parked_ms == 0)
+                       continue;
+                     oldest = oldest == 0 ? job.parked_ms : std::min(oldest, job.parked_ms);
                    }
                    if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
                  });
+  registry.gauge(
+      "gpumigrate_oldest_image_timestamp_seconds",
+      "Unix time of the oldest image among the newest images of running protected jobs; absent without one.",
+      {}, [deps](Series& out) {
+        std::int64_t oldest = 0;
+        for (const Job& job : deps.jobs.live()) {
+          const std::int64_t newest = newest_image_ms(job);
+          if (!runs_protected(job) || newest == 0) continue;
+          oldest = oldest == 0 ? newest : std::min(oldest, newest);
+        }
+        if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
+      });
   registry.gauge("gpumigrate_images_overdue",
-                 "Running protected jobs without an image of their last three intervals.", {},
+                 "Running protected jobs without an image in their last three intervals.", {},
                  [deps](Series& out) {
                    const std::int64_t now = wall_clock_ms();
                    const auto live = deps.jobs.live();

@@ -30,7 +30,7 @@ Result<void> PolicyTable::load() {
       breaker_ = record::from_text<Breaker>(statement.text(1));
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
-                   "Row " + key + " of table health_policy does not decode: " + e.what());
+                   "Row " + key + " of table health_policy cannot be decoded: " + e.what());
     }
   }
 }
@@ -38,10 +38,10 @@ Result<void> PolicyTable::load() {
 Result<void> PolicyTable::pause(const std::string& node, const std::string& reason) {
   if (is_paused(node)) return ok();
   CKPT_TRYV(set_paused(node, true));
-  events_.add("policy-paused",
-              "findings of " + node + " are recorded, and nothing is done about them" +
-                  (reason.empty() ? "" : ": " + reason),
-              node);
+  events_.add(
+      "policy-paused",
+      "findings of " + node + " are recorded, but not acted on" + (reason.empty() ? "" : ": " + reason),
+      node);
   return ok();
 }
 
@@ -64,7 +64,7 @@ Result<void> PolicyTable::open_breaker(const std::string& reason) {
   breaker.reason = reason;
   CKPT_TRYV(set_breaker(std::move(breaker)));
   events_.add("breaker-open", "automatic moves have stopped: " + reason +
-                                  "; `gpumigrate policy reset-breaker` lets them go on");
+                                  "; `gpumigrate policy reset-breaker` allows them again");
   return ok();
 }
 
@@ -73,7 +73,7 @@ Result<void> PolicyTable::reset_breaker() {
   breaker.forgiven_ms = wall_clock_ms();
   const bool was_open = breaker_.open;
   CKPT_TRYV(set_breaker(std::move(breaker)));
-  if (was_open) events_.add("breaker-reset", "automatic moves go on");
+  if (was_open) events_.add("breaker-reset", "automatic moves are allowed again");
   return ok();
 }
 

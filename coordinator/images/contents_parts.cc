@@ -28,8 +28,9 @@ std::optional<wire::VaultContents> ContentsParts::add(const std::string& node, w
   for (const auto& [begun, list] : begun_) waiting += std::get<0>(begun) == node ? list.images.size() : 0;
   const bool follows = known != begun_.end() && known->second.part + 1 == part.part;
   if (!follows || waiting > kMaxListedImages) {
-    spdlog::warn("a list of the vault of {} is not used: part {} does not follow, or it is too long", node,
-                 part.part);
+    spdlog::warn(
+        "a list of the checkpoint store of {} is ignored: part {} is out of order, or the list is too long",
+        node, part.part);
     if (known != begun_.end()) begun_.erase(known);
     return std::nullopt;
   }

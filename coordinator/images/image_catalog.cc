@@ -81,7 +81,7 @@ Result<void> ImageCatalog::load() {
   CKPT_TRY(rows, store_.vaults());
   for (const VaultRow& stored : rows) {
     CKPT_TRY(document, record::parse_document<VaultDocument>(
-                           stored.document, "The stored list of the vault of " + stored.node));
+                           stored.document, "The stored list of the checkpoint store of " + stored.node));
     Vault& vault = vaults_[Key(stored.node, stored.folder)];
     vault.rows = std::move(document.images);
     for (Row& row : vault.rows) {
@@ -104,7 +104,8 @@ void ImageCatalog::save(const Key& key, Vault& vault) {
   const auto put = store_.put(stored);
   vault.stored = put.has_value();
   if (!put)
-    spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.error().to_string());
+    spdlog::error("the contents of the checkpoint store of {} were not stored: {}", key.first,
+                  put.error().to_string());
 }
 
 std::string ImageCatalog::vault_job_of(const Job& job) const {
@@ -248,7 +249,7 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   const Key key(node, contents.folder);
   recognise_cluster(node, contents);
   if (!has_room(key, contents.images.size())) {
-    spdlog::warn("a list of {} images in {} of {} is not used: its node has listed too much",
+    spdlog::warn("a list of {} images in {} of {} is ignored: the node has reported too many images",
                  contents.images.size(), contents.folder.substr(0, kLongestText), node);
     return {};
   }
@@ -474,8 +475,8 @@ Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
     return Error(ErrorCode::kNotFound,
                  "There is no image " + name + (id.where.empty() ? "" : "@" + id.where) + ": see `images`");
   if (found.size() > 1)
-    return Error(ErrorCode::kRefused,
-                 "There are several images " + name + ": say which, like " + image_text(found.front().image));
+    return Error(ErrorCode::kRefused, "There are several images " + name + ": use the id of one, like " +
+                                          image_text(found.front().image));
   return found.front();
 }
 

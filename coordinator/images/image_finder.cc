@@ -22,7 +22,7 @@ Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
                                      const std::optional<Image>& wanted) const {
   if (wanted) {
     if (is_readable(*wanted)) return *wanted;
-    return Error(ErrorCode::kUnavailable, "Image " + image_text(*wanted) + " is in the vault of " +
+    return Error(ErrorCode::kUnavailable, "Image " + image_text(*wanted) + " is in the checkpoint store of " +
                                               wanted->node + ", which is not connected");
   }
   const auto found = newest(job.id);
@@ -32,13 +32,15 @@ Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
   if (is_doubted && (!best || verb != "restore"))
     return Error(
         ErrorCode::kRefused,
-        fmt::format("{} of job {} is suspect, since it was taken after a fault of its GPU ({}): `restore {}` "
-                    "starts from it all the same{}",
-                    image_text(*last), job.spec.name, last->suspect, image_text(*last),
-                    best ? ", `restore " + image_text(*best) + "` from the newest one of before" : ""));
+        fmt::format(
+            "{} of job {} is suspect, since it was taken after a fault of its GPU ({}): `restore {}` starts "
+            "from it nevertheless{}",
+            image_text(*last), job.spec.name, last->suspect, image_text(*last),
+            best ? ", `restore " + image_text(*best) + "` from the newest image before the fault" : ""));
   if (!found && best)
-    return Error(ErrorCode::kUnavailable, "The images of job " + job.spec.name + " are in the vault of " +
-                                              best->node + ", which is not connected");
+    return Error(ErrorCode::kUnavailable, "The images of job " + job.spec.name +
+                                              " are in the checkpoint store of " + best->node +
+                                              ", which is not connected");
   if (!found)
     return Error(ErrorCode::kNotFound,
                  "There is no image of job " + job.spec.name + ": `snapshot` takes one");
@@ -46,8 +48,9 @@ Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
   if (verb != "restore" && image_text(*best) != image_text(*found))
     return Error(
         ErrorCode::kUnavailable,
-        fmt::format("Job {} rests in {}, and {} is not connected; `restore {}` starts it from an older image",
-                    job.spec.name, image_text(*best), best->node, image_text(*found)));
+        fmt::format(
+            "Job {} is parked in {}, and {} is not connected; `restore {}` starts it from an older image",
+            job.spec.name, image_text(*best), best->node, image_text(*found)));
   return *found;
 }
 
@@ -77,13 +80,13 @@ Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
     if (!meant || listed.damaged || !is_unknown_job(image.job)) continue;
     if (newest && newest->image.job != image.job)
       return Error(ErrorCode::kRefused,
-                   fmt::format("Images of several jobs are called {}: say which, like `restore {}`",
+                   fmt::format("Several jobs with images have the name {}: name the image, like `restore {}`",
                                id_or_name, image_text(image)));
     newest = listed;
   }
   if (!newest)
     return Error(ErrorCode::kNotFound,
-                 fmt::format("There is no job \"{}\", and no image of one: see `images`", id_or_name));
+                 fmt::format("There is no job \"{}\", and no image of such a job: see `images`", id_or_name));
   const auto left_there = [&](const Node& node) {
     return node.connected() &&
            std::any_of(node.instances.begin(), node.instances.end(), [&](const auto& instance) {
@@ -94,11 +97,10 @@ Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
   const auto& nodes = nodes_.all();
   if (std::any_of(nodes.begin(), nodes.end(), [&](const auto& entry) { return left_there(entry.second); }))
     return newest->image;
-  return Error(
-      ErrorCode::kRefused,
-      fmt::format("Job {} is not known here, and may run on a node that is not connected: `restore {}` is "
-                  "your word that it does not",
-                  id_or_name, image_text(newest->image)));
+  return Error(ErrorCode::kRefused,
+               fmt::format("The coordinator does not know job {}, which may run on an unreachable node: "
+                           "`restore {}` confirms that it does not run",
+                           id_or_name, image_text(newest->image)));
 }
 
 }  // namespace ckpt::coordinator

@@ -49,7 +49,7 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   const Image image = listed.image;
   const Job* job = deps_.jobs.find(image.job);
   if (job != nullptr && job->operation)
-    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is on its way into or out of an image");
+    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is being suspended or restored");
   const auto best = deps_.catalog.newest(image.job, [](const Image& known) { return known.suspect.empty(); });
   const bool rests =
       job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
@@ -111,7 +111,7 @@ control::Task<> ImageRemovals::sweep() {
       order.version = version;
       const auto done = co_await deps_.calls.call(going.image.node, order, kRemoval);
       if (!done)
-        spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
+        spdlog::info("images of {} at {} were not removed yet: {}", order.vault_job, going.image.node,
                      done.error().to_string());
       if (done && all) deps_.catalog.removed(going.image.node, order.folder, order.vault_job);
       removed += !done ? 0 : all ? going.versions.size() : 1;

@@ -14,7 +14,7 @@ namespace {
 
 std::string pause_text(const std::optional<double>& pause) {
   return pause ? fmt::format("each snapshot is expected to stop it for {:.1f} ms", *pause)
-               : "how long each snapshot stops it is not known yet: one `snapshot` tells";
+               : "the pause of each snapshot is not known yet: take one with `snapshot` to measure it";
 }
 
 }  // namespace
@@ -57,16 +57,14 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
   answer.expected_pause_ms = pause_of_last(*job);
   if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
   if (is_too_often(*job, wish.every_ms) && !wish.force)
-    return Error(
-        ErrorCode::kRefused,
-        fmt::format(
-            "Job {} is {}: a snapshot saves and restores its context and its process, and {}. Every 5m "
-            "at most, or --force",
-            job->spec.name, to_string(job->spec.mode), answer.note));
+    return Error(ErrorCode::kRefused,
+                 fmt::format("Job {} is {}: a snapshot saves and restores its context and its process, and "
+                             "{}. Use an interval of at least 5m, or --force",
+                             job->spec.name, to_string(job->spec.mode), answer.note));
   if (destination.folder.empty() && vault_node(*job, destination) == job->node())
     answer.note += fmt::format(
-        "{}its images are in the vault of {}, where it runs: they are of no use when that node is "
-        "lost (--to another node, or a folder that several nodes have)",
+        "{}its images are in the checkpoint store of {}, where it runs, and are lost with that node; name "
+        "another node or a shared folder with --to",
         answer.note.empty() ? "" : "; ", job->node());
   answer.protection = requested_protection(*job, wish, destination);
   return answer;
@@ -80,9 +78,9 @@ control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest w
   if (!works && job != nullptr)
     co_return Error(
         ErrorCode::kRefused,
-        fmt::format("Job {} is not protected{}: no image can be written there: {}{}", job->spec.name,
+        fmt::format("Job {} is not protected{}: its images cannot be written there: {}{}", job->spec.name,
                     wish.to.empty() ? "" : " at " + wish.to, works.error().to_string(),
-                    job->protection ? "; its protection stays as it is" : ""));
+                    job->protection ? "; its current protection stays unchanged" : ""));
   CKPT_CO_TRY(answer, plan(id, wish));
   if (wish.dry_run) co_return answer;
   Job changed = *job;
@@ -107,7 +105,7 @@ Result<void> Protections::unprotect(JobId id) {
   CKPT_TRYV(deps_.jobs.replace(std::move(changed)));
   schedule_.drop(id);
   deps_.events.add("job-unprotected",
-                   "job " + job->spec.name + " (" + job_text(id) + ") is not protected any more", job->node(),
+                   "job " + job->spec.name + " (" + job_text(id) + ") is no longer protected", job->node(),
                    id);
   return ok();
 }
@@ -143,10 +141,11 @@ void Protections::note(JobId id, const Result<void>& taken) {
   changed.protection = after_snapshot(*changed.protection, taken);
   const unsigned failures = changed.protection->failures;
   if (auto stored = deps_.jobs.replace(std::move(changed)); !stored)
-    spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id), stored.error().to_string());
+    spdlog::error("the result of a snapshot of {} was not stored: {}", job_text(id),
+                  stored.error().to_string());
   if (taken || is_ended(job->state)) return;
   deps_.events.add("snapshot-failed",
-                   fmt::format("no image of job {} ({}), failure {} in a row: {}", job->spec.name,
+                   fmt::format("no image of job {} ({}) was taken, failure {} in a row: {}", job->spec.name,
                                job_text(id), failures, taken.error().to_string()),
                    job->node(), id);
 }

@@ -89,7 +89,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
       order.end_after && (job == nullptr || !job->operation || !job->operation->cancelled.empty());
   if (given_up) {
     co_await deps_.grants.give_back(peer);
-    co_return Error(ErrorCode::kUnavailable, "The snapshot was given up before it was ordered");
+    co_return Error(ErrorCode::kUnavailable, "The snapshot was cancelled before it was ordered");
   }
   const std::string vault_job = order.vault_job;
   const auto taken = co_await deps_.calls.call(node, std::move(order), limit);
@@ -149,14 +149,15 @@ control::Task<Result<void>> SnapshotOrders::give_up(JobId id, std::string node, 
 }
 
 void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarnation) {
-  control::spawn(deps_.executor, "giving up a snapshot of " + job_text(id),
+  control::spawn(deps_.executor, "cancelling a snapshot of " + job_text(id),
                  give_up_and_log(id, std::move(node), incarnation));
 }
 
 control::Task<> SnapshotOrders::give_up_and_log(JobId id, std::string node, Incarnation incarnation) {
   const auto told = co_await give_up(id, node, incarnation);
   if (!told)
-    spdlog::info("giving up a snapshot of {} on {}: {}", job_text(id), node, told.error().to_string());
+    spdlog::info("a snapshot of {} on {} was not cancelled: {}", job_text(id), node,
+                 told.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

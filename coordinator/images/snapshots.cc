@@ -77,7 +77,7 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
   changed.snapshot = deps_.reports.facts_of(*job, owner, to.folder);
   if (changed.snapshot->image.version == 0)
     co_return Error(ErrorCode::kProtocol,
-                    "Node " + node + " says that the snapshot is taken, and names no image");
+                    "Node " + node + " reports that the snapshot is complete, but names no image");
   if (ImageTask* shown = deps_.tasks.find(task)) shown->image = changed.snapshot->image;
   co_return deps_.jobs.replace(std::move(changed));
 }
@@ -109,7 +109,7 @@ control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
     co_return;
   }
   const Error& error = taken.error();
-  deps_.events.add("snapshot-failed", "no image of job " + name + ": " + error.to_string(),
+  deps_.events.add("snapshot-failed", "no image was taken of job " + name + ": " + error.to_string(),
                    job == nullptr ? "" : job->node(), id);
   deps_.tasks.fail(task, error,
                    error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable

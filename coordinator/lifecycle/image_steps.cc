@@ -35,7 +35,7 @@ Result<void> park(JobDraft& draft, std::size_t at) {
   rank.parked_ms = draft.now_ms();
   draft.log(
       at, "job-parked",
-      fmt::format("job {} rests in {}{}: {}", name_and_id(rank), image_text(operation.image),
+      fmt::format("job {} is parked in {}{}: {}", name_and_id(rank), image_text(operation.image),
                   operation.lost_ms > 0 ? fmt::format(", {} ms of work are lost", operation.lost_ms) : "",
                   operation.reason),
       rank.node());
@@ -81,7 +81,7 @@ void stop_parked(JobDraft& draft, std::size_t at) {
   if (silent.empty()) return end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was parked");
   end(draft, at, JobState::kExited, -1,
       "stopped while it was parked; an instance of it may run on node " + silent +
-          ", which is silent: it is ended there when the node is back");
+          ", which is unreachable: it is ended there when the node connects again");
 }
 
 // Ends the operation as soon as possible, and then the rank.
@@ -90,7 +90,7 @@ Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_
   ImageOperation& operation = *rank.operation;
   operation.stops = true;
   operation.stop_grace_ms = grace_ms;
-  operation.cancelled = "The job was to be stopped";
+  operation.cancelled = "The job is being stopped";
   switch (operation.stage) {
     case OperationStage::kTaking:
       draft.act(at, SnapshotCancelled{rank.node(), rank.incarnation});
@@ -123,9 +123,9 @@ Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   const bool comes_back = event.operation.goal == OperationGoal::kRunning;
   const bool takes = event.operation.stage == OperationStage::kTaking;
   if (before.stop_requested && (takes || (comes_back && !event.operation.by_user)))
-    return Error(ErrorCode::kRefused, fmt::format("job {} is to be stopped", label(before)));
+    return Error(ErrorCode::kRefused, fmt::format("job {} is being stopped", label(before)));
   if (before.operation)
-    draft.act(at, TaskEnded{Error(ErrorCode::kAborted, "Another order took its place"), kImageExitFailed});
+    draft.act(at, TaskEnded{Error(ErrorCode::kAborted, "Another order replaced this one"), kImageExitFailed});
   ImageOperation operation = event.operation;
   operation.fenced = highest_known(before, draft.view());
   operation.deadline_ms = draft.now_ms() + draft.view().image_timeout_ms();
@@ -151,14 +151,14 @@ Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const StaysParked&) {
   if (state_of(draft.rank(at)) != RankState::kParked)
-    return not_possible(draft.rank(at), "only a parked one stays parked");
+    return not_possible(draft.rank(at), "only a parked job can stay parked");
   if (draft.rank(at).resumes_itself) draft.change(at).resumes_itself = false;
   return ok();
 }
 
 Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event) {
   if (state_of(draft.rank(at)) != RankState::kParking || !draft.view().connected(draft.rank(at).node()))
-    return not_possible(draft.rank(at), "no snapshot of it can be given up");
+    return not_possible(draft.rank(at), "no snapshot of it can be cancelled");
   if (!draft.rank(at).operation->cancelled.empty()) return ok();
   Job& rank = draft.change(at);
   rank.operation->cancelled = event.reason;
@@ -184,8 +184,9 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
       if (draft.view().open_migration(draft.rank(at).id) != nullptr) return ok();  // the migration ends first
       const auto image = draft.view().image(draft.rank(at).segments.back().image);
       if (!image) {
-        draft.act(at, Warning{fmt::format("rank {} does not rest: the image that it came from is not known",
-                                          label(draft.rank(at)))});
+        draft.act(at, Warning{fmt::format(
+                          "rank {} is not parked again: the image from which it was started is unknown",
+                          label(draft.rank(at)))});
         return ok();
       }
       ImageOperation operation;
@@ -204,11 +205,11 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is taken");
+    return not_possible(draft.rank(at), "no snapshot of it is being taken");
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
-  draft.log(at, "snapshot-failed", "job " + name_and_id(rank) + " is not parked: " + event.error.to_string(),
+  draft.log(at, "snapshot-failed", "job " + name_and_id(rank) + " was not parked: " + event.error.to_string(),
             rank.node());
   const bool interrupted = !operation.cancelled.empty() || event.error.code() == ErrorCode::kTimedOut;
   draft.act(at, TaskEnded{event.error, interrupted ? kImageExitInterrupted : kImageExitFailed});
@@ -221,14 +222,14 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
     if (operation.stops)
       end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
     else
-      end(draft, at, JobState::kLost, kExitOfFailed, "it left for an image that is not there");
+      end(draft, at, JobState::kLost, kExitOfFailed, "it was suspended, but its image is missing");
   }
   return stop_after(draft, at, operation);
 }
 
 Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is taken");
+    return not_possible(draft.rank(at), "no snapshot of it is being taken");
   if (!event.image)
     return apply(draft, at,
                  NotParked{Error(ErrorCode::kCorrupt, "The job ended, and its last image is damaged")});
@@ -247,7 +248,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
 Result<void> on(JobDraft& draft, std::size_t at, const InstancesEnded&) {
   const RankState state = state_of(draft.rank(at));
   if (state != RankState::kEndingStart && state != RankState::kEndingRest)
-    return not_possible(draft.rank(at), "no instance of it is to end");
+    return not_possible(draft.rank(at), "no instance of it is to be ended");
   ImageOperation& operation = *draft.change(at).operation;
   set_losses(operation, draft.now_ms());
   if (state == RankState::kEndingStart) {
@@ -261,7 +262,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const InstancesEnded&) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
   if (state_of(draft.rank(at)) != RankState::kComing)
-    return not_possible(draft.rank(at), "it is not about to start from an image");
+    return not_possible(draft.rank(at), "it is not being started from an image");
   const Restored& restored = event.restored;
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
@@ -276,7 +277,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
   rank.parked_ms = rank.last_active_ms = 0;
   if (!restored.note.empty()) draft.log(at, "image-damaged", restored.note, operation.to_node);
   draft.log(at, operation.verb == "resume" ? "job-resumed" : "job-restored",
-            fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}{}",
+            fmt::format("job {} continues at {} from {} as incarnation {}, {} ms of work are lost{}{}{}",
                         name_and_id(rank), to_text(restored.place), image_text(restored.image),
                         restored.incarnation, restored.lost_ms,
                         operation.reason.empty() ? "" : ": " + operation.reason,
@@ -297,7 +298,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
   if (state_of(draft.rank(at)) != RankState::kComing)
-    return not_possible(draft.rank(at), "it is not about to start from an image");
+    return not_possible(draft.rank(at), "it is not being started from an image");
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();

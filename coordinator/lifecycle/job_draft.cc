@@ -14,7 +14,7 @@ JobDraft::JobDraft(std::vector<const Job*> ranks, const JobView& view, std::int6
 Result<void> JobDraft::check_hop(std::size_t at) {
   const RankState from = std::exchange(checked_[at], state_of(rank(at)));
   if (may_go(from, checked_[at])) return ok();
-  return Error(ErrorCode::kInternal, fmt::format("job {} cannot go from {} to {}", label(rank(at)),
+  return Error(ErrorCode::kInternal, fmt::format("job {} cannot change from state {} to {}", label(rank(at)),
                                                  to_string(from), to_string(checked_[at])));
 }
 

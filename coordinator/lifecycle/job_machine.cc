@@ -42,23 +42,23 @@ Result<void> check_removable(const Job& rank, const JobView& view) {
   };
   if (!is_ended(rank.state) && rank.stop_requested)
     return refused(
-        fmt::format("is to be stopped, and node {} has not said that it has ended. It ends when that node is "
-                    "back; `gpumigrate node rm {} --force --fenced` is your word that it is dead",
+        fmt::format("is being stopped, and node {} has not reported its end. It ends when that node connects "
+                    "again; `gpumigrate node rm {} --force --fenced` confirms that it is dead",
                     rank.node(), rank.node()));
   if (!is_ended(rank.state))
-    return refused(fmt::format("is {}: only ended jobs are removed; `gpumigrate stop {}` ends it",
+    return refused(fmt::format("is {}: only ended jobs can be removed; `gpumigrate stop {}` ends it",
                                to_string(rank.state), rank.spec.name));
   if (is_judged_elsewhere(rank, view))
-    return refused("has ended, and a migration or an image operation of it has not");
+    return refused("has ended, but a migration or an image operation of it is still open");
   if (rank.unfenced)
     return refused(
-        fmt::format("was lost with node {}, which was removed and may still run it: `gpumigrate node rm "
-                    "{} --force --fenced` is your word that it is dead",
+        fmt::format("was lost with node {}, which was removed and may still run it: `gpumigrate node rm {} "
+                    "--force --fenced` confirms that it is dead",
                     rank.node(), rank.node()));
   if (!rank.unfenced_nodes.empty())
     return refused(
-        fmt::format("was stopped, and may still live on {}: it is ended there, or `gpumigrate node "
-                    "rm NODE --force --fenced` is your word that it is dead",
+        fmt::format("was stopped, but may still run on {}: it ends when that node connects again, or "
+                    "`gpumigrate node rm NODE --force --fenced` confirms that it is dead",
                     fmt::join(rank.unfenced_nodes, ", ")));
   return ok();
 }

@@ -105,7 +105,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
     return ok();
   }
   if (is_judged_elsewhere(rank, draft.view()) || draft.view().is_closing(rank.id)) return ok();
-  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " does not have it any more");
+  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has it");
   return ok();
 }
 
@@ -116,7 +116,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const LeftBehind&) {
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
   else
     end(draft, at, JobState::kLost, kExitOfFailed,
-        "node " + rank.node() + " says that it went on elsewhere, and no node has it: look at its images");
+        "node " + rank.node() +
+            " reports that it continued elsewhere, but no node has it: `gpumigrate images` shows its images");
   return ok();
 }
 
@@ -147,7 +148,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const FoundRunning& event) {
   const std::string node = event.at.segment.node;
   draft.log(
       at, "job-taken-in",
-      fmt::format("job {} was found on {} as incarnation {}: this coordinator's store knew it {} on {} as {}",
+      fmt::format("job {} was found on {} as incarnation {}: this coordinator's store had recorded it as {} "
+                  "on {} with incarnation {}",
                   label(known), node, event.at.k, to_string(known.state), known.node(), known.incarnation),
       node);
   Job& rank = draft.change(at);
@@ -173,9 +175,9 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsUnmanaged& event) {
   const Job& rank = draft.rank(at);
   if (rank.state != JobState::kLost || rank.segments.back() != Segment(event.node, event.incarnation))
     return ok();
-  const std::string reason =
-      fmt::format("runs on {} unmanaged: that node was removed; `gpumigrate node add {}` takes it back",
-                  event.node, event.node);
+  const std::string reason = fmt::format(
+      "runs unmanaged on {}, since that node was removed; `gpumigrate node add {}` adds the node again",
+      event.node, event.node);
   if (rank.reason != reason) draft.change(at).reason = reason;
   return ok();
 }
@@ -200,9 +202,10 @@ Result<void> on(JobDraft& draft, std::size_t at, const NodeFenced& event) {
 Result<void> on(JobDraft& draft, std::size_t at, const Confirmed& event) {
   const Job& rank = draft.rank(at);
   if (!rank.unconfirmed) return ok();
-  draft.log(at, "job-confirmed",
-            fmt::format("job {} was confirmed by {}: it may move by itself again", label(rank), event.by),
-            rank.node());
+  draft.log(
+      at, "job-confirmed",
+      fmt::format("job {} was confirmed by {}: it may be moved automatically again", label(rank), event.by),
+      rank.node());
   draft.change(at).unconfirmed = false;
   return ok();
 }

@@ -28,7 +28,7 @@ Result<void> DrainTable::load() {
       drains_.emplace(id, std::move(drain));
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
-                   "Row " + std::to_string(id) + " of table drains does not decode: " + e.what());
+                   "Row " + std::to_string(id) + " of table drains cannot be decoded: " + e.what());
     }
   }
 }

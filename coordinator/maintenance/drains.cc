@@ -54,7 +54,7 @@ void Drains::resume() {
     }
     control::spawn(deps_.executor, "drain " + drain_text(id), run(id));
   }
-  control::spawn(deps_.executor, "nodes that stay away", expect_nodes());
+  control::spawn(deps_.executor, "check for nodes that stay unreachable", expect_nodes());
 }
 
 // Waits until nodes from before the restart are no longer expected. Then jobs that wait for such nodes are
@@ -92,7 +92,7 @@ Result<Drains::Begun> Drains::begin(const DrainRequest& request) {
   begun.id = id;
   const Drain& added = *deps_.table.find(id);
   deps_.events.add("drain-begun",
-                   fmt::format("drain {}, {} at a time{}", drain_label(added), added.parallel,
+                   fmt::format("drain {} has begun, {} at a time{}", drain_label(added), added.parallel,
                                added.reason.empty() ? "" : ": " + added.reason),
                    added.scope.node);
   if (step(begun.id)) control::spawn(deps_.executor, "drain " + drain_text(begun.id), run(begun.id));
@@ -102,7 +102,8 @@ Result<Drains::Begun> Drains::begin(const DrainRequest& request) {
 Result<void> Drains::cancel(DrainId id, const std::string& reason) {
   Drain* drain = deps_.table.find(id);
   if (drain == nullptr) return Error(ErrorCode::kNotFound, "There is no drain " + drain_text(id));
-  if (!drain->open()) return Error(ErrorCode::kRefused, "Drain " + drain_label(*drain) + " is over already");
+  if (!drain->open())
+    return Error(ErrorCode::kRefused, "Drain " + drain_label(*drain) + " has already ended");
   if (drain->cancelled) return ok();
   drain->cancelled = true;
   drain->cancel_reason = reason;
@@ -130,13 +131,13 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
       std::vector<Place> targets = unasked(request, prospect, (*answers)[prospect.job.job]);
       if (targets.empty()) continue;
       if (Clock::now() >= until) {
-        block(prospect, targets.front().node + " was not asked: others took too long to answer");
+        block(prospect, targets.front().node + " was not asked: other nodes took too long to answer");
         continue;
       }
       asks.push_back(ask(answers, prospect.job.job, std::move(targets)));
     }
     if (asks.empty()) co_return std::move(prospects);
-    co_await control::at_once(deps_.executor, "a look at a drain's job", std::move(asks));
+    co_await control::at_once(deps_.executor, "check of a drain's job", std::move(asks));
   }
 }
 
@@ -280,7 +281,7 @@ std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
   }
   moves_.forget(id);
   deps_.events.add("drain-ended",
-                   fmt::format("drain {} is over: {}", drain_label(drain), to_string(drain.result)),
+                   fmt::format("drain {} has ended: {}", drain_label(drain), to_string(drain.result)),
                    drain.scope.node);
   return std::nullopt;
 }

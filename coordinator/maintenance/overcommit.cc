@@ -111,7 +111,7 @@ control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(Submi
   Displaced displaced = std::move(plan.displaced);
   if (displaced.empty()) co_return displaced;
   const std::string reason =
-      fmt::format("makes room for {} (priority {})", name_of(request), request.spec.priority);
+      fmt::format("frees GPU memory for {} (priority {})", name_of(request), request.spec.priority);
   for (Displacement& going : displaced) {
     auto gone = co_await displace(&going, reason);
     if (gone) continue;
@@ -158,7 +158,8 @@ control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std
     if (plan.to) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
-                      "Jobs of lower priority made place, but there is no room yet: " + plan.reason);
+                      "Jobs of lower priority were moved or parked, but no GPU has enough free memory yet: " +
+                          plan.reason);
     co_await deps_.jobs.changed().wait_until(
         std::min(deadline, std::chrono::steady_clock::now() + kPollInterval));
   }

@@ -75,12 +75,14 @@ void Resumes::note_failure(JobId id) {
   const Job* job = deps_.jobs.find(id);
   const bool is_parked = job != nullptr && job->state == JobState::kParked;
   if (!backoff_.note_failure(id, is_parked, steady_ms())) return;
-  deps_.events.add("job-parked",
-                   fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
-                               job->spec.name, job_text(id), ResumeBackoff::kMaxFailures),
-                   {}, id);
+  deps_.events.add(
+      "job-parked",
+      fmt::format("resuming job {} ({}) has failed {} times: it stays parked until `gpumigrate resume`",
+                  job->spec.name, job_text(id), ResumeBackoff::kMaxFailures),
+      {}, id);
   if (auto stays = deps_.job_runner.order(id, lifecycle::StaysParked{}); !stays)
-    spdlog::error("that job {} stays parked was not stored: {}", job_text(id), stays.error().to_string());
+    spdlog::error("the decision to leave job {} parked was not stored: {}", job_text(id),
+                  stays.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

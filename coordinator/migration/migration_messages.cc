@@ -117,15 +117,15 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
                                                     std::size_t bytes) const {
   const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
-    return "it is no part of it";
+    return "the node takes no part in the migration";
   if (!may_state(*m, node.row.name, message))
-    return "it is not the " + std::string(to_string(message.from.role));
+    return "the node is not the " + std::string(to_string(message.from.role));
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
   if (bytes > wire::kMaxBetweenAgentsBytes)
-    return std::to_string(bytes) + " bytes are too many between agents";
+    return std::to_string(bytes) + " bytes are more than agents may exchange";
   // An agent that was ordered to forget the job would record a migration that it does not know.
   const Job* job = deps_.jobs.find(m->job);
-  if (m->settled && (job == nullptr || is_ended(job->state))) return "it is over, and its job has ended";
+  if (m->settled && (job == nullptr || is_ended(job->state))) return "the migration and its job have ended";
   return std::nullopt;
 }
 
@@ -172,8 +172,8 @@ void MigrationRunner::send_presence(const Node& node, bool connected) {
 Migration* MigrationRunner::checked(MigrationId id, const Node& node, Side side) {
   Migration* m = deps_.table.find(id);
   if (m != nullptr && node.row.name == (side == Side::kSource ? m->from.node : m->to.node)) return m;
-  spdlog::warn("node {} reports on migration {}, of which it is not the {}", node.row.name,
-               migration_text(id), to_string(side));
+  spdlog::warn("node {} reports on migration {}, but is not its {}", node.row.name, migration_text(id),
+               to_string(side));
   return nullptr;
 }
 

@@ -22,8 +22,9 @@ std::string_view waited_for(const Migration& m) {
     case MigrationPhase::kPrecopy:
       return "the first round had not ended";
     case MigrationPhase::kGranted:
-      return m.progress && m.progress->remaining_bytes == 0 ? "all was copied, but the job reached no barrier"
-                                                            : "the copy had not converged";
+      return m.progress && m.progress->remaining_bytes == 0
+                 ? "all memory was copied, but the job reached no barrier"
+                 : "the copy had not converged";
     case MigrationPhase::kVerified:
     case MigrationPhase::kCommitted:
     case MigrationPhase::kClosing:
@@ -114,7 +115,8 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       // The machine knows only the cluster's timeout, not the timeout of this migration.
       if (m.abort_cause == AbortCause::kTimeout)
         return decide(m, MigrationResult::kTimedOut,
-                      fmt::format("Not done within {} ms: {}", m.timeout_ms, waited_for(m)), owner);
+                      fmt::format("The migration did not end within {} ms: {}", m.timeout_ms, waited_for(m)),
+                      owner);
       return decide(m, aborted_as(m.abort_cause, report.reason.code), report.reason.text, owner);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text, owner);
@@ -128,8 +130,8 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       m.forgotten = true;
       deps_.table.save(m);
       return deps_.events.add("migration-found",
-                              fmt::format("migration {} is open, and this coordinator's store does not know "
-                                          "how far it is: {} and {} are asked",
+                              fmt::format("migration {} is open, and this coordinator's store lacks its "
+                                          "progress: the coordinator requests the records of {} and {}",
                                           label(m), m.from.node, m.to.node),
                               {}, m.job, m.id);
     case ReportKind::kWaits:
@@ -171,7 +173,7 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
                                Incarnation owner) {
   m.result = result;
   m.error = error.empty() && result != MigrationResult::kDone
-                ? "The job was left at the source; no side said why"
+                ? "The job stayed at the source; no side reported a reason"
                 : error;
   const Side side = result == MigrationResult::kDone ? Side::kTarget : Side::kSource;
   if (m.runs_at == side) {
@@ -215,11 +217,12 @@ void MigrationOutcomes::on_memory_arrived(Migration& m, const wire::TargetReport
   m.target_report->memory_follows_ns = report.memory_follows_ns;
   m.target_report->memory_follows_bytes = report.memory_follows_bytes;
   deps_.table.save(m);
-  deps_.events.add("memory-arrived",
-                   fmt::format("{} of host memory of {} followed it within {:.1f} s",
-                               bytes_text(report.memory_follows_bytes), m.job_name,
-                               static_cast<double>(report.memory_follows_ns / kNanosPerMs) / kMsPerSecond),
-                   m.to.node, m.job, m.id);
+  deps_.events.add(
+      "memory-arrived",
+      fmt::format("{} of host memory of {} arrived at the target within {:.1f} s after the job continued",
+                  bytes_text(report.memory_follows_bytes), m.job_name,
+                  static_cast<double>(report.memory_follows_ns / kNanosPerMs) / kMsPerSecond),
+      m.to.node, m.job, m.id);
 }
 
 void MigrationOutcomes::close_when_measured(Migration& m) {
@@ -234,9 +237,9 @@ void MigrationOutcomes::close_when_measured(Migration& m) {
   timer->async_wait([this, id = m.id, moved, timer](boost::system::error_code code) {
     if (code) return;
     Migration& late = *deps_.table.find(id);
-    if (!moved) late.error += " (the job has not gone on at the source yet)";
+    if (!moved) late.error += " (the job has not continued at the source yet)";
     spdlog::warn("migration {} is closed {}", migration_text(id),
-                 moved ? "without all measurements" : "before the job goes on");
+                 moved ? "without all measurements" : "before the job continues");
     close(late);
   });
 }

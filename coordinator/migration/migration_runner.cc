@@ -183,7 +183,8 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Switch
   const bool takes_part = plan.source_node == node || plan.target_node == node;
   if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
       !takes_part)
-    return Error(ErrorCode::kInvalidArgument, "Node " + node + " describes no migration of its own");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Node " + node + " described no migration in which it takes part");
   CKPT_TRYV(deps_.table.skip_ids_to(id));
   entry(info);
   deps_.table.mark_unsettled(id);
@@ -196,7 +197,7 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Switch
 }
 
 Result<void> MigrationRunner::abort(MigrationId id, const std::string& reason) {
-  return abort_for(AbortCause::kUser, id, reason.empty() ? "Asked to abort" : reason);
+  return abort_for(AbortCause::kUser, id, reason.empty() ? "A user requested the abort" : reason);
 }
 
 Result<void> MigrationRunner::give_up(MigrationId id, const std::string& reason) {
@@ -208,10 +209,11 @@ Result<void> MigrationRunner::abort_for(AbortCause cause, MigrationId id, const 
   if (m == nullptr) return no_migration(id);
   if (m->phase == MigrationPhase::kCommitted ||
       (m->phase >= MigrationPhase::kClosing && m->runs_at == Side::kTarget))
-    return Error(ErrorCode::kRefused, "Too late to abort " + label(*m) + ": it runs at " + to_text(m->to));
+    return Error(ErrorCode::kRefused,
+                 "Too late to abort " + label(*m) + ": the job runs at " + to_text(m->to));
   if (m->phase >= MigrationPhase::kClosing)
     return Error(ErrorCode::kRefused,
-                 "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
+                 "Migration " + label(*m) + " has ended; the job runs at " + to_text(m->from));
   if (m->gang_move != 0) {
     deps_.table.gang_abort_asked().notify(m->gang_move, cause, reason);
     return ok();
@@ -234,7 +236,7 @@ control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) 
   const Migration* asked = deps_.table.find(id);
   if (asked == nullptr) co_return no_migration(id);
   if (asked->phase >= MigrationPhase::kClosing)
-    co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " is over already");
+    co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " has already ended");
   if (asked->gang_move != 0) {
     deps_.table.gang_resolve_asked().notify(asked->gang_move);
     co_return ok();
@@ -242,10 +244,10 @@ control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) 
   const migration::ResolveRequested event(side);
   CKPT_CO_TRYV(co_await driver_.handle(id, event));
   if (const Migration* resolved = deps_.table.find(id); resolved != nullptr)
-    deps_.events.add(
-        "migration-phase",
-        fmt::format("migration {} resolved by hand: keeps the {}", label(*resolved), to_string(side)), {},
-        resolved->job, id);
+    deps_.events.add("migration-phase",
+                     fmt::format("migration {} was resolved by an operator: the {} keeps the job",
+                                 label(*resolved), to_string(side)),
+                     {}, resolved->job, id);
   co_return ok();
 }
 
@@ -258,7 +260,8 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   Migration* m = deps_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->phase > MigrationPhase::kGranted)
-    co_return Error(ErrorCode::kRefused, "Migration " + label(*m) + " copies no more: limits have no effect");
+    co_return Error(ErrorCode::kRefused,
+                    "Migration " + label(*m) + " has finished copying: limits have no effect");
   wire::SetLimits limits;
   limits.migration = id;
   if (max_downtime_ns) limits.max_downtime_ns = *max_downtime_ns;

@@ -41,9 +41,10 @@ control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool 
 control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, Place to) {
   const auto& needs = *asked.needs.at(true);
   if (!needs)
-    co_return not_asked(to.node, Error(ErrorCode::kUnavailable,
-                                       "the agent of " + asked.question.from.node +
-                                           " is older and does not tell which files the job has open"));
+    co_return not_asked(to.node,
+                        Error(ErrorCode::kUnavailable,
+                              "the agent of " + asked.question.from.node +
+                                  " is an older version and does not report which files the job has open"));
   wire::CheckTarget check;
   check.spec = asked.question.spec;
   check.spec.incarnation = asked.question.incarnation + 1;

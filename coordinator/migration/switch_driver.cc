@@ -146,8 +146,8 @@ void SwitchDriver::perform(const Batch& batch, const Action& action) {
   }
   if (const auto* report = std::get_if<migration::Report>(&action))
     return effects_.report(batch.info, *report);
-  spdlog::error("migration {}: {} is no action of a coordinator", wire::migration_text(batch.info.migration),
-                migration::describe(action));
+  spdlog::error("migration {}: {} is not an action of a coordinator",
+                wire::migration_text(batch.info.migration), migration::describe(action));
 }
 
 std::chrono::milliseconds SwitchDriver::duration(const Batch& batch, const migration::ArmTimer& timer) const {

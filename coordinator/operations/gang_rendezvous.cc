@@ -60,15 +60,14 @@ Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<
   const Node* meets = deps_.nodes.find(first);
   const Node* comes = deps_.nodes.find(other->node);
   if (meets == nullptr || comes == nullptr)
-    return Error(ErrorCode::kUnavailable, fmt::format("Node {} is not known any more", first));
+    return Error(ErrorCode::kUnavailable, fmt::format("Node {} is no longer known", first));
   const std::string host = host_of(*meets);
   if (is_loopback(host) && !is_loopback(host_of(*comes)))
     return Error(
         ErrorCode::kRefused,
-        fmt::format(
-            "The ranks would meet at {}, the address of {}, which {} cannot reach: set `peer_listen` in "
-            "its agent.toml, or give MASTER_ADDR with --env",
-            host, first, other->node));
+        fmt::format("The ranks would use the rendezvous address {} of node {}, which {} cannot reach: set "
+                    "`peer_listen` in the first node's agent.toml, or give MASTER_ADDR with --env",
+                    host, first, other->node));
   spec.env.push_back(std::string(kAddress) + host);
   return ok();
 }
@@ -92,7 +91,7 @@ control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool s
   const Job* job = deps_.jobs.find(first);
   const bool comes = job->operation && job->operation->goal == OperationGoal::kRunning;
   if (comes && job->operation->stage != OperationStage::kStarting)
-    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->spec.gang.name + " is not started yet");
+    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->spec.gang.name + " has not started yet");
   if (job->rendezvous_incarnation == job->incarnation) co_return job->rendezvous_port;
   if (starts) co_return 0;
   wire::DescribeJob request;

@@ -47,7 +47,8 @@ std::string JobStates::warning_of(const Job& job) const {
     return fault && fault->forbids_reading;
   });
   if (forbidden)
-    text += "; its memory must not be read any more: `restore` brings the job back from an image of before";
+    text +=
+        "; its memory must not be read any more: `restore` continues the job from an image before the fault";
   return text;
 }
 
@@ -63,7 +64,7 @@ std::string JobStates::why_not_stopped(const Job& job) const {
   const std::string silent = job.stop_requested ? silent_node(job) : "";
   if (silent.empty()) return {};
   return "node " + silent +
-         " is silent, and it may run on there: the order to stop it stands until that node is back";
+         " is unreachable, and the job may still run there: it is stopped when that node connects again";
 }
 
 std::string JobStates::why_not_movable(const Job& job) const {
@@ -73,14 +74,14 @@ std::string JobStates::why_not_movable(const Job& job) const {
   if (const Migration* open = migrations_.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
   if (job.spec.gang.id != 0)
-    return "it is a rank of " + job.spec.gang.name + ", which moves by `migrate " + job.spec.gang.name +
+    return "it is a rank of " + job.spec.gang.name + ", which is moved with `migrate " + job.spec.gang.name +
            " --rank " + std::to_string(job.rank_number()) + "`";
   if (state == "unknown") return job.reason;
   // A snapshot yields to a move: its node first lets the job continue.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
   if (state == "starting" && !job.reason.empty()) return "it is starting: " + job.reason;
   if (state != "running" && !passes) return "it is " + state;
-  if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
+  if (!job.movable) return job.reason.empty() ? "it has not reported that it can be moved" : job.reason;
   return {};
 }
 

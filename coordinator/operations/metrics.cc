@@ -71,16 +71,16 @@ Metrics::Metrics(Tables tables)
       api_answers(registry_.counter("gpumigrate_api_answers_total",
                                     "Answers of the HTTP API, by the class of their status.", {"code"})),
       migrations(registry_.counter("gpumigrate_migrations_total",
-                                   "Migrations that have ended, by how (docs/api.md: result).",
+                                   "Migrations that have ended, by result (see docs/api.md).",
                                    {"strategy", "mode", "result"})),
       sent_bytes(registry_.counter(
           "gpumigrate_sent_bytes_total",
           "Bytes that ended migrations carried, before encoding: chunks of device memory, the "
           "host process's state, what the driver's own checkpoint carried.",
           {"kind"})),
-      final_bytes(
-          registry_.counter("gpumigrate_final_bytes_total",
-                            "Bytes of chunks that were left for the pause; as encoded where that was less.")),
+      final_bytes(registry_.counter(
+          "gpumigrate_final_bytes_total",
+          "Bytes of chunks that were copied in the pause, as encoded where that is smaller.")),
       wire_bytes(
           registry_.counter("gpumigrate_wire_bytes_total",
                             "Bytes that ended migrations put on the link: chunks as encoded, with headers.")),
@@ -91,34 +91,35 @@ Metrics::Metrics(Tables tables)
       resent_chunks(registry_.counter("gpumigrate_resent_chunks_total",
                                       "Chunks that arrived with a wrong fingerprint and were sent again.")),
       migration_seconds(registry_.histogram("gpumigrate_migration_duration_seconds",
-                                            "From the request to the end of a migration that was done.",
+                                            "Time from the request to the end of a successful migration.",
                                             {"strategy", "mode"}, duration_bounds())),
       setup_seconds(registry_.histogram("gpumigrate_setup_seconds",
-                                        "From the request until both sides were ready to copy.", {"mode"},
-                                        duration_bounds())),
+                                        "Time from the request until both sides were ready to copy.",
+                                        {"mode"}, duration_bounds())),
       downtime_seconds(
           registry_.histogram("gpumigrate_downtime_seconds",
-                              "From the job's entry into the barrier until it ran again elsewhere.",
+                              "Time from the job's entry into the barrier until it ran again at the target.",
                               {"strategy", "mode"}, pause_bounds())),
       downtime_pieces(registry_.histogram(
           "gpumigrate_downtime_piece_seconds",
           "The downtime split along its critical path (docs/architecture.md).", {"piece"}, pause_bounds())),
-      rounds(registry_.histogram(
-          "gpumigrate_rounds", "Whole passes of scan and copy, the final one included.", {}, round_bounds())),
+      rounds(registry_.histogram("gpumigrate_rounds",
+                                 "Complete passes of scan and copy, including the final one.", {},
+                                 round_bounds())),
       memory_follows_seconds(registry_.histogram(
           "gpumigrate_memory_follows_seconds",
-          "From a process's going on at the target until the last of its host memory was there.", {},
+          "Time from the continuation of a process at the target until all its host memory had arrived.", {},
           duration_bounds())),
       rank_skew_seconds(registry_.histogram(
           "gpumigrate_rank_skew_seconds",
           "Time between the first and the last rank at the common barrier of a move of ranks.", {},
           pause_bounds())),
       rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
-                                             "How long a rank stood still that stayed while others moved.",
+                                             "Pause of a rank that stayed while other ranks moved.",
                                              {"communicators"}, pause_bounds())),
-      communicators_seconds(registry_.histogram("gpumigrate_communicators_seconds",
-                                                "Making a rank's new communicators for a move of ranks.",
-                                                {"rank", "communicators"}, duration_bounds())),
+      communicators_seconds(registry_.histogram(
+          "gpumigrate_communicators_seconds", "Time to make a rank's new communicators for a move of ranks.",
+          {"rank", "communicators"}, duration_bounds())),
       tables_(tables) {
   metrics::add_process_metrics(registry_, "coordinator");
   observe_nodes();
@@ -168,7 +169,7 @@ void Metrics::observe_nodes() {
                       out.add({name}, node.connected() ? 1 : 0);
                   });
   registry_.gauge("gpumigrate_agent_heartbeat_timestamp_seconds",
-                  "When the node's agent last reported, in Unix time.", {"node"}, [this](Series& out) {
+                  "Unix time of the last report of the node's agent.", {"node"}, [this](Series& out) {
                     for (const auto& [name, node] : tables_.nodes.all())
                       out.add({name}, seconds(node.row.last_seen_ms));
                   });
@@ -177,8 +178,8 @@ void Metrics::observe_nodes() {
 void Metrics::observe_certificates(std::shared_ptr<const tls::Identity> own) {
   registry_.gauge(
       "gpumigrate_certificate_end_timestamp_seconds",
-      "When the certificate of a node, or of the coordinator (node is empty), ends, in Unix time.", {"node"},
-      [this, own = std::move(own)](Series& out) {
+      "Unix time at which the certificate of a node, or of the coordinator (node is empty), expires.",
+      {"node"}, [this, own = std::move(own)](Series& out) {
         if (own) out.add({""}, static_cast<double>(own->expires_unix_s()));
         for (const auto& [name, node] : tables_.nodes.all())
           if (node.certificate_ends_s != 0) out.add({name}, static_cast<double>(node.certificate_ends_s));
@@ -201,7 +202,7 @@ void Metrics::observe_gpus() {
   each("gpumigrate_gpu_jobs", "Live jobs on the GPU.", [this](const Node& node, const wire::GpuInfo& gpu) {
     return tables_.jobs.live_on(Place(node.row.name, gpu.index));
   });
-  each("gpumigrate_gpu_job_bytes", "Device memory that moving the GPU's live jobs would move.",
+  each("gpumigrate_gpu_job_bytes", "Device memory of the GPU's live jobs that a move would copy.",
        [this](const Node& node, const wire::GpuInfo& gpu) {
          std::uint64_t bytes = 0;
          for (const Job& job : tables_.jobs.live()) {
@@ -210,7 +211,7 @@ void Metrics::observe_gpus() {
          }
          return bytes;
        });
-  each("gpumigrate_gpu_recovery_action", "Action that the driver asks for (NVML field 230); 0: none.",
+  each("gpumigrate_gpu_recovery_action", "Action that the driver requests (NVML field 230); 0: none.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.recovery_action; });
   each("gpumigrate_gpu_remap_pending", "1 while rows of the GPU's memory wait for a reset to be remapped.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_pending ? 1 : 0; });
@@ -218,8 +219,8 @@ void Metrics::observe_gpus() {
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_failed ? 1 : 0; });
   observe_gpu_errors();
   // UUID and modelName are spelled as in NVIDIA's exporter, for joins with its series.
-  registry_.gauge("gpumigrate_gpu_info", "1; which GPU it is.", {"node", "gpu", "UUID", "modelName"},
-                  [this](Series& out) {
+  registry_.gauge("gpumigrate_gpu_info", "Always 1; the labels identify the GPU.",
+                  {"node", "gpu", "UUID", "modelName"}, [this](Series& out) {
                     for (const auto& [name, node] : tables_.nodes.all()) {
                       for (const wire::GpuInfo& gpu : node.gpus)
                         out.add({name, gpu_text(gpu.index), gpu.uuid, gpu.model}, 1);
@@ -231,7 +232,7 @@ void Metrics::observe_gpus() {
 void Metrics::observe_gpu_errors() {
   registry_.gauge(
       "gpumigrate_gpu_ecc_errors",
-      "Errors of the GPU's memory, as NVML counts; absent where it does not say.",
+      "Errors of the GPU's memory, as counted by NVML; absent where NVML does not report them.",
       {"node", "gpu", "counter", "severity"}, [this](Series& out) {
         for (const auto& [name, node] : tables_.nodes.all()) {
           for (const wire::GpuInfo& gpu : node.gpus) {
@@ -251,7 +252,7 @@ void Metrics::observe_gpu_errors() {
       });
   registry_.gauge(
       "gpumigrate_gpu_remapped_rows",
-      "Rows of the GPU's memory that were replaced; absent where NVML does not say.",
+      "Rows of the GPU's memory that were replaced; absent where NVML does not report them.",
       {"node", "gpu", "severity"}, [this](Series& out) {
         for (const auto& [name, node] : tables_.nodes.all()) {
           for (const wire::GpuInfo& gpu : node.gpus) {
@@ -265,15 +266,14 @@ void Metrics::observe_gpu_errors() {
 }
 
 void Metrics::observe_jobs() {
-  registry_.gauge(
-      "gpumigrate_jobs",
-      "Jobs that the coordinator knows, by state; of those that have ended the newest ended_jobs_kept.",
-      {"state"}, [this](Series& out) {
-        std::map<std::string, double> count;
-        for (const char* state : kJobStates) count[state] = 0;
-        for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.states.of(job)];
-        for (const auto& [state, jobs] : count) out.add({state}, jobs);
-      });
+  registry_.gauge("gpumigrate_jobs",
+                  "Jobs that the coordinator knows, by state; ended jobs only up to ended_jobs_kept.",
+                  {"state"}, [this](Series& out) {
+                    std::map<std::string, double> count;
+                    for (const char* state : kJobStates) count[state] = 0;
+                    for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.states.of(job)];
+                    for (const auto& [state, jobs] : count) out.add({state}, jobs);
+                  });
 }
 
 void Metrics::observe_migrations() {
@@ -285,7 +285,7 @@ void Metrics::observe_migrations() {
                       out.add({std::string(to_string(phase))}, count[phase]);
                   });
   registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
-                  "When the oldest open migration was asked for, in Unix time; absent without one.", {},
+                  "Unix time of the request of the oldest open migration; absent without one.", {},
                   [this](Series& out) {
                     const auto open = tables_.migrations.open();  // ids increase with time
                     if (!open.empty()) out.add(seconds(open.front().get().started_ms));

@@ -57,7 +57,7 @@ Result<std::string> reason_of(const Result<void>& answer) {
 Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
   if (options.new_argv.empty() || job.spec.mode == MigrationMode::kCooperative) return ok();
   return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.mode)) +
-                                        ": only a cooperative job can go on as another program");
+                                        ": only a cooperative job can continue as another program");
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
   const Node* source = deps_.nodes.find(job.node());
   const Node* target = deps_.nodes.find(to.node);
   if (source == nullptr || target == nullptr)
-    return Error(ErrorCode::kInternal, "A node of the plan vanished");
+    return Error(ErrorCode::kInternal, "A node of the plan is missing in the coordinator's table");
   wire::MigrationPlan plan;
   plan.spec = job.spec;
   plan.spec.incarnation = job.segments.back().incarnation;
@@ -98,7 +98,7 @@ Result<SharedNetwork> Moves::network_to(const Job& job, const std::string& to,
   const Node* source = deps_.nodes.find(job.node());
   const Node* target = deps_.nodes.find(to);
   if (source == nullptr || target == nullptr)
-    return Error(ErrorCode::kInternal, "A node of the move vanished");
+    return Error(ErrorCode::kInternal, "A node of the move is missing in the coordinator's table");
   return shared_network(source->networks, target->networks, asked);
 }
 
@@ -158,8 +158,8 @@ std::string Moves::limit_warning(const Job& job, const Place& to, const wire::Mi
   const double limit_ms = static_cast<double>(options.max_downtime_ns) / static_cast<double>(kNanosPerMs);
   if (options.if_not_converged != wire::NotConverged::kAbort || !pause || pause->ms <= limit_ms) return {};
   return fmt::format(
-      "a pause of about {:.0f} ms is expected, and it may be {:.0f} ms: the move is refused unless its own "
-      "estimate is shorter",
+      "a pause of about {:.0f} ms is expected, but the limit is {:.0f} ms: the move is refused unless its "
+      "own estimate is shorter",
       pause->ms, limit_ms);
 }
 
@@ -229,7 +229,7 @@ control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
   const std::string state = deps_.states.of(*job);
   if (state != "running")
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + state +
-                                             ": what stands in the way of a move is known while it runs");
+                                             ": obstacles to a move are known only while it runs");
   MoveObstacles found;
   CKPT_CO_TRY(within, reason_of(co_await check_source(id, false)));
   found.within_node = std::move(within);
@@ -272,7 +272,7 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
     const std::string reason = planned ? planned->reason : planned.error().message();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
-                      reason + fmt::format(" (for {} ms: that long it was waited for)", max_ms));
+                      reason + fmt::format(" (the coordinator waited {} ms for this to end)", max_ms));
     if (!may_be_possible_soon(*job) && !may_answer_soon(deps_.planner.gpu_views(), request.to))
       co_return Error(ErrorCode::kRefused, reason);
     if (!waited) spdlog::info("job {} waits to be moved: {}", job_text(id), reason);

@@ -44,7 +44,7 @@ control::Task<> OrderSender::run() {
   while (true) {
     if (deps_.jobs.has_refused_facts()) {
       if (auto stored = deps_.jobs.store_unsaved(); !stored)
-        spdlog::error("facts about jobs are not stored yet: {}", stored.error().to_string());
+        spdlog::error("changes of jobs are not stored yet: {}", stored.error().to_string());
     }
     std::set<JobId> gangs;
     for (const Job& job : deps_.jobs.live())
@@ -60,7 +60,7 @@ void OrderSender::fence(const Node& node, const wire::JobInstance& instance) {
   if (job == nullptr) return;
   const auto order = lifecycle::fence_order(*job, node.row.name, instance);
   if (!order) return;
-  spdlog::warn("node {} has an instance of {} that must not run any more: it is ended", node.row.name,
+  spdlog::warn("node {} has an instance of {} that must no longer run: it is being ended", node.row.name,
                job_text(job->id));
   deps_.calls.send(node.row.name, message_of(job->id, *order));
 }
@@ -120,7 +120,7 @@ void OrderSender::send(JobId id) {
     } else if (const auto* end = std::get_if<lifecycle::EndOrder>(&order)) {
       send(id, *end);
     } else if (const auto* proof = std::get_if<lifecycle::ProofOrder>(&order)) {
-      control::spawn(deps_.executor, "asking " + proof->node + " what it has of " + job_text(id),
+      control::spawn(deps_.executor, "asking " + proof->node + " for its instances of " + job_text(id),
                      ask(id, *proof));
     }
   }
@@ -141,10 +141,10 @@ bool OrderSender::abort(JobId id, const Migration& open) {
   const MigrationId migration = open.id;
   if (!aborted_.insert(migration).second) return false;
   // An abort that comes too late is no failure. The job's owner receives the order in that case.
-  if (auto aborted = deps_.migration_runner.abort(migration, "Job " + open.job_name + " is to be stopped");
+  if (auto aborted = deps_.migration_runner.abort(migration, "Job " + open.job_name + " is being stopped");
       !aborted)
-    spdlog::info("migration {} is not aborted for the stop of {}: {}", migration_text(migration),
-                 job_text(id), aborted.error().to_string());
+    spdlog::info("migration {} was not aborted to stop {}: {}", migration_text(migration), job_text(id),
+                 aborted.error().to_string());
   return true;
 }
 
@@ -171,7 +171,7 @@ control::Task<> OrderSender::ask(JobId id, lifecycle::ProofOrder order) {
   asked_.erase({id, order.node});
   if (answer || answer.error().code() == ErrorCode::kNotFound)
     co_return deps_.job_runner.fact(id, lifecycle::Proven{order.node, order.up_to});
-  spdlog::warn("whether something of {} lives on {} is not known: {}", job_text(id), order.node,
+  spdlog::warn("it is not known whether processes of {} still run on {}: {}", job_text(id), order.node,
                answer.error().to_string());
   retry(id, kAnswer);
 }

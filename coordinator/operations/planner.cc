@@ -147,7 +147,8 @@ Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
 
 Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
   if (request.gpu)
-    return Error(ErrorCode::kInvalidArgument, "A job of several ranks takes a node, not one GPU of it");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A job of several ranks needs a node, not a single GPU: name the node without a GPU");
   if (request.node) {
     CKPT_TRYV(check_exists(deps_.nodes, *request.node, std::nullopt));
   }

@@ -53,7 +53,7 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
 
 control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   if (request.preempt)
-    co_return Error(ErrorCode::kNotSupported, "No jobs are suspended for a job of several ranks yet");
+    co_return Error(ErrorCode::kNotSupported, "--preempt is not supported for a job of several ranks yet");
   CKPT_CO_TRY(found, deps_.planner.plan_gang(request));
   if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
   request.spec.uid = ::getuid();
@@ -84,13 +84,14 @@ void Service::end_ranks(const std::vector<JobId>& ids) {
   for (const JobId id : ids)
     if (Job* rank = deps_.jobs.find(id)) ranks.push_back(rank);
   if (auto stopped = stop_all(ranks, 0); !stopped)
-    spdlog::error("the ranks of {} are not stopped: {}", job_text(ids.front()), stopped.error().to_string());
+    spdlog::error("the ranks of {} were not stopped: {}", job_text(ids.front()), stopped.error().to_string());
 }
 
 void Service::confirm_by_move(JobId id) {
-  auto confirmed = deps_.job_runner.order(id, lifecycle::Confirmed{"a move that was asked for"});
+  auto confirmed = deps_.job_runner.order(id, lifecycle::Confirmed{"a requested move"});
   if (!confirmed)
-    spdlog::error("that job {} is confirmed was not stored: {}", job_text(id), confirmed.error().to_string());
+    spdlog::error("the confirmation of job {} was not stored: {}", job_text(id),
+                  confirmed.error().to_string());
 }
 
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {

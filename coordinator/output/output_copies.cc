@@ -55,11 +55,11 @@ Result<OutputExtent> extent_in(int file, const std::string& path) {
   CKPT_TRY(header, read_part(file, path, 0, kHeader));
   struct stat facts {};
   const bool is_one = header.size() == kHeader && header.starts_with(kMagic) && ::fstat(file, &facts) == 0;
-  if (!is_one) return Error(ErrorCode::kIo, path + " is no copy of a log");
+  if (!is_one) return Error(ErrorCode::kIo, path + " is not a copy of a log");
   OutputExtent extent;
   std::memcpy(&extent.begin, header.data() + kMagic.size(), sizeof extent.begin);
   extent.end = extent.begin + static_cast<std::uint64_t>(facts.st_size) - kHeader;
-  if (extent.end < extent.begin) return Error(ErrorCode::kIo, path + " has an offset that no log has");
+  if (extent.end < extent.begin) return Error(ErrorCode::kIo, path + " has an invalid offset");
   return extent;
 }
 
@@ -224,7 +224,8 @@ control::Task<> OutputCopies::keep_limit(Key newest) {
 
 control::Task<Result<OutputPart>> OutputCopies::read(JobId job, Incarnation incarnation, std::uint64_t offset,
                                                      std::size_t limit) {
-  if (!find(job, incarnation)) co_return Error(ErrorCode::kNotFound, "There is no copy of that output");
+  if (!find(job, incarnation))
+    co_return Error(ErrorCode::kNotFound, "The coordinator has no copy of that output");
   const auto read = [path = path_of({job, incarnation}), offset, limit] {
     return read_copy(path, offset, limit);
   };

@@ -66,7 +66,7 @@ Result<Page> page_of(const HttpRequest& request) {
   page.limit = static_cast<std::size_t>(limit);
   if (const auto at = request.query.find("after"); at != request.query.end()) page.after = at->second;
   if (page.limit == 0 && !page.after.empty())
-    return Error(ErrorCode::kInvalidArgument, "after needs a limit of at least 1");
+    return Error(ErrorCode::kInvalidArgument, "Parameter after requires a limit of at least 1");
   return page;
 }
 
@@ -79,7 +79,7 @@ HttpResponse page_response(const Page& page, const char* name, json items, bool 
 Error no_such_call(const HttpRequest& request) {
   std::string path;
   for (const std::string& piece : request.path) path += "/" + piece;
-  return {ErrorCode::kInvalidArgument, "There is no call " + request.method + " " + path};
+  return {ErrorCode::kInvalidArgument, "The API has no call " + request.method + " " + path};
 }
 
 }  // namespace ckpt::coordinator

@@ -18,13 +18,13 @@ const char* to_text(Effect effect) {
     case Effect::kNamesFolder:
       return "names a folder of a node";
     case Effect::kOverridesProof:
-      return "stands for what the cluster cannot prove";
+      return "confirms what the cluster cannot prove";
     case Effect::kChangesMembers:
-      return "changes who belongs to the cluster";
+      return "changes the members of the cluster";
     case Effect::kNone:
       break;
   }
-  return "asks for nothing more";
+  return "requires nothing more";
 }
 
 Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role) {

@@ -93,7 +93,7 @@ inline constexpr std::array kFields = {
 class FieldName {
  public:
   consteval FieldName(const char* name) : name_(name) {  // NOLINT: a literal is a name
-    if (find_field(name) == nullptr) throw "The field does not stand in the table of fields";
+    if (find_field(name) == nullptr) throw "The field is missing in the table of fields";
   }
   [[nodiscard]] constexpr const char* text() const { return name_; }
 

@@ -29,90 +29,96 @@ constexpr Allowed kRequired{.required = true};
 using Settings = std::vector<Setting>;
 
 void add_daemon(Settings& to, Config& c) {
-  to.insert(to.end(),
-            {{"home", &c.home,
-              "The cluster's folder; the coordinator's files are in its `coordinator`. Empty: "
-              "`GPUMIGRATE_HOME`, or "
-              "`~/.local/share/gpumigrate`."},
-             {"api_address", &c.api_address,
-              "Where the command on other machines reaches the coordinator, like `10.0.0.1:7060`; needs "
-              "`[tls]`. Empty: "
-              "`api.sock` in its folder alone."},
-             {"agent_address", &c.agent_address,
-              "Where agents dial, like `10.0.0.1:7070`, with `[tls]`, or `unix:/path`. Empty: `agents.sock` "
-              "in its folder."},
-             {"metrics_without_token", &c.metrics_without_token,
-              "`true`: `/metrics` asks no client for a token ([metrics](../metrics.md))."},
-             {"log_level",
-              &c.log_level,
-              "The least severe lines that are logged.",
-              {.words = {"trace", "debug", "info", "warn", "error", "off"}}},
-             {"log_file", &c.log_file, "Where the log goes. Empty: standard error."},
-             {"fence_command", &c.fence_command,
-              "Run with a lost node's name by `node rm --force`; 0 proves that nothing runs there any more "
-              "(120 s). Empty: "
-              "`--fenced` is the operator's word alone."},
-             {"tls.ca", &c.tls.ca,
-              "The cluster's authority, a PEM file, an absolute path. With `[tls]` all TCP is TLS, both "
-              "sides verified "
-              "([operations](../operations.md#certificates)).",
-              kRequired},
-             {"tls.certificate", &c.tls.certificate, "The coordinator's certificate, likewise.", kRequired},
-             {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
-             {"certificate_authority", &c.certificate_authority,
-              "A folder with `ca.pem` and `ca.key`, an absolute path: nodes join by tokens, and certificates "
-              "are renewed. "
-              "Empty: neither."},
-             {"certificate_check_ms", &c.certificate_check_ms,
-              "How often the ends of certificates are looked at.", kTime}});
+  to.insert(
+      to.end(),
+      {{"home", &c.home,
+        "The cluster's folder; the coordinator's files are in its folder `coordinator`. Empty: "
+        "`GPUMIGRATE_HOME`, or `~/.local/share/gpumigrate`."},
+       {"api_address", &c.api_address,
+        "Address of the API for commands on other machines, like `10.0.0.1:7060`; needs `[tls]`. Empty: only "
+        "`api.sock` in its folder."},
+       {"agent_address", &c.agent_address,
+        "Address to which agents connect, like `10.0.0.1:7070` with `[tls]`, or `unix:/path`. Empty: "
+        "`agents.sock` in its folder."},
+       {"metrics_without_token", &c.metrics_without_token,
+        "`true`: clients read `/metrics` without a token ([metrics](../metrics.md))."},
+       {"log_level",
+        &c.log_level,
+        "The least severe lines that are logged.",
+        {.words = {"trace", "debug", "info", "warn", "error", "off"}}},
+       {"log_file", &c.log_file, "Where the log goes. Empty: standard error."},
+       {"fence_command", &c.fence_command,
+        "Program that `node rm --force` runs with a lost node's name; exit status 0 (within 120 s) proves "
+        "that nothing runs there. Empty: only the operator's `--fenced` confirms that."},
+       {"tls.ca", &c.tls.ca,
+        "The certificate of the cluster's authority: the absolute path of a PEM file. With `[tls]` all TCP "
+        "connections use TLS, and both sides are verified ([operations](../operations.md#certificates)).",
+        kRequired},
+       {"tls.certificate", &c.tls.certificate,
+        "The coordinator's certificate: the absolute path of a PEM file.", kRequired},
+       {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
+       {"certificate_authority", &c.certificate_authority,
+        "The absolute path of a folder with `ca.pem` and `ca.key`: nodes join with tokens, and certificates "
+        "are renewed. Empty: both are disabled."},
+       {"certificate_check_ms", &c.certificate_check_ms,
+        "Interval at which the expiry of certificates is checked.", kTime}});
 }
 
 void add_moves(Settings& to, Config& c) {
   to.insert(
       to.end(),
-      {{"lease_term_ms", &c.lease_term_ms, "How long a node may decide about a switch by itself.", kTime},
+      {{"lease_term_ms", &c.lease_term_ms,
+        "How long a node may decide about a switch without the coordinator.", kTime},
        {"switch_timeout_ms", &c.switch_timeout_ms, "How long a switch waits for a node's answer.", kTime},
        {"agent_idle_timeout_ms", &c.agent_idle_timeout_ms,
-        "An agent that is silent for so long is unreachable.", kTime},
+        "An agent that sends nothing for this time is unreachable.", kTime},
        {"placement_margin_bytes",
         &c.placement_margin_bytes,
-        "Kept free beside a job's state at a target.",
+        "Memory that stays free at a target in addition to a job's state.",
         {.most = kMaxMarginBytes}},
        {"evacuation_live_deadline_ms", &c.evacuation_live_deadline_ms,
-        "How long an urgent evacuation may move live; then the image is used.", kTime},
-       {"evacuation_parallel", &c.evacuation_parallel, "Urgent evacuations at a time.", kCount},
+        "How long an urgent evacuation may try live moves; then the newest image is restored.", kTime},
+       {"evacuation_parallel", &c.evacuation_parallel, "Number of urgent evacuations at a time.", kCount},
        {"evacuation_breaker_count", &c.evacuation_breaker_count,
-        "So many evacuations within the window stop automatic moves.", kCount},
-       {"evacuation_breaker_window_ms", &c.evacuation_breaker_window_ms, "The window of that count.", kTime},
-       {"evacuation_attempts_per_job", &c.evacuation_attempts_per_job, "Attempts for one job within an hour.",
-        kCount},
+        "Number of evacuations within the window that stops automatic moves.", kCount},
+       {"evacuation_breaker_window_ms", &c.evacuation_breaker_window_ms,
+        "The window of `evacuation_breaker_count`.", kTime},
+       {"evacuation_attempts_per_job", &c.evacuation_attempts_per_job,
+        "Number of attempts for one job within an hour.", kCount},
        {"image_timeout_ms", &c.image_timeout_ms,
-        "A suspend, restore or resume that is not done by then is given up; a suspended job runs on.", kTime},
+        "A suspend, restore or resume that has not ended after this time is cancelled; a suspended job then "
+        "continues to run.",
+        kTime},
        {"vault_timeout_ms", &c.vault_timeout_ms,
-        "How long a suspend waits for the node of its checkpoint store that does not answer.", kTime}});
+        "How long a suspend waits for a checkpoint store whose node does not answer.", kTime}});
 }
 
 void add_history(Settings& to, Config& c) {
   to.insert(
       to.end(),
       {{"ended_images_max_age_ms", &c.ended_images_max_age_ms,
-        "Images go so long after their job's end (event `images-collected`).", kAge},
+        "Images are removed this long after their job's end (event `images-collected`).", kAge},
        {"ended_images_kept", &c.ended_images_kept,
-        "More images of ended jobs go: those of the job that ended first.", kKept},
+        "Maximum number of images of ended jobs; the images of the job that ended first are removed first.",
+        kKept},
        {"ended_jobs_kept", &c.ended_jobs_kept,
-        "Ended jobs beyond this number are forgotten; their images are not.", kKept},
-       {"closed_migrations_kept", &c.closed_migrations_kept, "Likewise of migrations.", kKept},
-       {"events_kept", &c.events_kept, "Likewise of events.", kKept},
-       {"findings_kept", &c.findings_kept, "Likewise of agents' findings about GPUs.", kKept},
-       {"ended_evacuations_kept", &c.ended_evacuations_kept, "Likewise of evacuations.", kKept},
-       {"ended_drains_kept", &c.ended_drains_kept, "Likewise of drains.", kKept},
+        "Maximum number of ended jobs in the store; the images of removed jobs stay.", kKept},
+       {"closed_migrations_kept", &c.closed_migrations_kept,
+        "Maximum number of closed migrations in the store.", kKept},
+       {"events_kept", &c.events_kept, "Maximum number of events in the store.", kKept},
+       {"findings_kept", &c.findings_kept, "Maximum number of agents' findings about GPUs in the store.",
+        kKept},
+       {"ended_evacuations_kept", &c.ended_evacuations_kept,
+        "Maximum number of ended evacuations in the store.", kKept},
+       {"ended_drains_kept", &c.ended_drains_kept, "Maximum number of ended drains in the store.", kKept},
        {"kept_output_mib", &c.kept_output_mib,
-        "Copies of the ends of jobs' logs (1 MiB of each instance), for `logs` once a node is away; 0: none.",
+        "Space for copies of the ends of jobs' logs (1 MiB of each instance), which `logs` shows while a "
+        "node is unreachable; 0: none.",
         kKept},
        {"output_copy_interval_ms", &c.output_copy_interval_ms,
-        "How often the end of the log of a job that writes is copied.", kTime},
+        "Interval at which the end of a growing job log is copied.", kTime},
        {"history_kept_days", &c.history_kept_days,
-        "All these are forgotten after so many days, too; 0: the numbers alone count.", kKept}});
+        "Days after which these records are removed, too; 0: only their numbers are limited.", kKept}});
 }
 
 std::string expand_home(const std::string& path) {

@@ -13,7 +13,8 @@ std::string job_document(const Job& job) {
 Job job_from_document(const std::string& text) {
   const record::json document = record::parse_object(text);
   auto job = record::from_document<Job>(document);
-  if (job.segments.empty()) throw record::DocumentError("segments is empty: a job has an instance");
+  if (job.segments.empty())
+    throw record::DocumentError("segments is empty, but a job has at least one instance");
   std::vector<wire::PauseFacts> pauses;
   for (const wire::PauseFacts& pause : job.pauses) add_pause(pauses, pause);
   job.pauses = std::move(pauses);

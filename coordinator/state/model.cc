@@ -46,8 +46,8 @@ int exit_code_of(MigrationResult result) noexcept {
 
 std::string Job::why_not_by_itself() const {
   if (!unconfirmed) return {};
-  return "it was taken in by the word of node " + node() + ": nothing moves it but `gpumigrate migrate " +
-         spec.name + "`, until `gpumigrate cluster confirm " + spec.name + "`";
+  return "it is known only from the report of node " + node() + ": only `gpumigrate migrate " + spec.name +
+         "` moves it before `gpumigrate cluster confirm " + spec.name + "`";
 }
 
 std::uint64_t Job::state_bytes() const {

@@ -57,7 +57,7 @@ Result<std::optional<M>> decode_optional(std::span<const std::byte> bytes) {
 
 Error corrupt_row(const char* table, std::int64_t id, const std::string& reason) {
   return {ErrorCode::kCorrupt,
-          std::string("Row ") + std::to_string(id) + " of table " + table + " does not decode: " + reason};
+          std::string("Row ") + std::to_string(id) + " of table " + table + " cannot be decoded: " + reason};
 }
 
 Result<void> check_version(Database& db) {
@@ -66,8 +66,9 @@ Result<void> check_version(Database& db) {
   const std::int64_t version = statement.integer(0);
   if (version > kSchemaVersion)
     return Error(ErrorCode::kNotSupported, "The store has version " + std::to_string(version) +
-                                               ", this build knows up to " + std::to_string(kSchemaVersion) +
-                                               ": use the newer gpumigrate-coordinator");
+                                               ", but this program supports at most version " +
+                                               std::to_string(kSchemaVersion) +
+                                               ": use a newer gpumigrate-coordinator");
   return ok();
 }
 
@@ -110,7 +111,7 @@ Result<void> Store::draw_id_tag() {
   constexpr int kMaxDraws = 100;
   wire::IdTag tag = 0;
   for (int draw = 0; known(tag); ++draw) {  // the tag 0 always counts as known
-    if (draw == kMaxDraws) return Error(ErrorCode::kInternal, "No tag for new ids was found");
+    if (draw == kMaxDraws) return Error(ErrorCode::kInternal, "No unused tag for new ids was found");
     CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&tag, 1))));
     tag &= wire::kMaxIdTag;
   }
@@ -138,7 +139,7 @@ Result<std::uint64_t> Store::next_id(std::string_view counter) {
   const auto id = static_cast<std::uint64_t>(statement.integer(0));
   CKPT_TRYV(statement.run());
   if (id > wire::kMaxTaggedNumber)
-    return Error(ErrorCode::kInternal, "Counter " + std::string(counter) + " has reached its end");
+    return Error(ErrorCode::kInternal, "Counter " + std::string(counter) + " has reached its maximum");
   return id;
 }
 

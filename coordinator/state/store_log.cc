@@ -16,7 +16,7 @@ Error not_durable(Error cause) {
   const int error = cause.domain() == ErrorDomain::kErrno ? static_cast<int>(cause.native()) : 0;
   const bool full = error == ENOSPC || error == EDQUOT || cause.code() == ErrorCode::kRefused;
   return Error(full ? ErrorCode::kRefused : ErrorCode::kIo,
-               "The change is in the coordinator's memory, and would be lost with its machine's power")
+               "The change is not durable yet: a power failure of the coordinator's machine would lose it")
       .caused_by(std::move(cause));
 }
 
@@ -43,7 +43,7 @@ Result<void> StoreLog::sync() {
   auto copied = copy("FULL");
   if (!copied) return not_durable(std::move(copied).error());
   if (!*copied)
-    return not_durable(Error(ErrorCode::kIo, "After a sync that failed the store is still being read"));
+    return not_durable(Error(ErrorCode::kIo, "The store is still being read after a failed sync"));
   given_up_ = false;
   return ok();
 }

@@ -36,11 +36,11 @@ StoreSync::~StoreSync() {
   store_.database().on_commit({});
   disk_.join();
   if (auto synced = log_->sync(); !synced)
-    spdlog::error("the last sync of the store: {}", synced.error().to_string());
+    spdlog::error("the last sync of the store failed: {}", synced.error().to_string());
   // The connection that closes the file last copies the log into the file, and must sync in that case.
   if (auto given_back = store_.database().execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1000;");
       !given_back)
-    spdlog::error("the store does not sync any more: {}", given_back.error().to_string());
+    spdlog::error("the sync mode of the store was not restored: {}", given_back.error().to_string());
 }
 
 void StoreSync::when_durable(Then then) {

@@ -74,7 +74,7 @@ class Trust(HostsTest):
             self.assertRegex(self.jobs(self.own), "^closed")
         self.assertTrue(self.cluster.all_ready())
         log = (self.cluster.home / "coordinator/gpumigrate-coordinator.log").read_text()
-        self.assertNotIn("lost the agent of node-a", log)
+        self.assertNotIn("lost the connection to the agent of node-a", log)
         self.assertIn("the certificate is that of node node-b, not of node node-a", log)
 
     def test_a_taken_port_gets_no_token(self):
@@ -183,7 +183,7 @@ class Trust(HostsTest):
         self.cluster.up()
         again = join()
         self.assertEqual(again.returncode, 5, again.stderr)
-        self.assertIn("was used already", again.stderr)
+        self.assertIn("was already used", again.stderr)
 
     def as_client(self, role, *words):
         return self.cluster.as_client(role, *words)

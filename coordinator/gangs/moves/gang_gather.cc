@@ -43,7 +43,7 @@ control::Task<Result<void>> hold_at_one_step(std::shared_ptr<RankOrders> ranks,
   CKPT_CO_TRY(held, held_of(ready));
   if (held.free.empty()) co_return ok();
   if (held.barrier == kUnknownBarrier)
-    co_return Error(ErrorCode::kAborted, "It is not known any more at which barrier some ranks are held");
+    co_return Error(ErrorCode::kAborted, "The barrier at which some ranks are held is no longer known");
   if (held.barrier == 0) {
     CKPT_CO_TRY(agreed, co_await ranks->agree());
     held.barrier = agreed;

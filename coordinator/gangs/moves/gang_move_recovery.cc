@@ -12,7 +12,8 @@ namespace {
 // Checks that the node describes a move in which the node takes part, and whose plan has the same ranks.
 Result<void> check_described(const std::string& node, const gang::GangInfo& info,
                              const gang::GangPlan& plan) {
-  const Error wrong(ErrorCode::kInvalidArgument, "Node " + node + " describes no move of ranks of its own");
+  const Error wrong(ErrorCode::kInvalidArgument,
+                    "Node " + node + " described no move of ranks in which it takes part");
   bool takes_part = false;
   std::vector<std::uint32_t> moved;
   std::vector<std::uint32_t> staying;

@@ -144,12 +144,11 @@ void GangMoves::measure_skew(MigrationId move) {
   const auto [shortest, longest] = std::minmax_element(times.begin(), times.end());
   lead->skew_ms = *longest - *shortest;
   deps_.table.save(*lead);
-  deps_.events.add(
-      "ranks-measured",
-      fmt::format("move of ranks of {}: {:.1f} ms between the first rank at the barrier and the last; ranks "
-                  "that stayed stood still for {:.1f} ms at most",
-                  gang->name, *lead->skew_ms, longest_pause),
-      "", lead->job, lead->id);
+  deps_.events.add("ranks-measured",
+                   fmt::format("move of ranks of {}: {:.1f} ms between the first rank at the barrier and the "
+                               "last; ranks that stayed were paused for at most {:.1f} ms",
+                               gang->name, *lead->skew_ms, longest_pause),
+                   "", lead->job, lead->id);
 }
 
 // Handles a message. A node may send messages only for its own parties.
@@ -235,8 +234,8 @@ void GangMoves::restore(const gang::GangInfo& info) {
   const std::string name = gang ? gang->name : job_text(info.gang);
   deps_.events.add("gang-lost",
                    "neither the ranks of " + name +
-                       " nor their targets can go on: they have ended; `restore " + name +
-                       " --accept-loss` brings the job back from its images",
+                       " nor their targets can continue: they have ended; `restore " + name +
+                       " --accept-loss` continues the job from its images",
                    "", info.gang, info.migration);
 }
 
@@ -346,7 +345,7 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
     } else {
       deps_.outcomes.decide(
           *row, MigrationResult::kLost,
-          "Neither the ranks nor their targets can go on: `restore` brings the job back from its images",
+          "Neither the ranks nor their targets can continue: `restore` continues the job from its images",
           row->runs_at == Side::kTarget ? 0 : row->base);
     }
   }

@@ -68,7 +68,8 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateR
   for (const std::uint32_t number : moved) {
     const bool is_known = std::any_of(gang.ranks.begin(), gang.ranks.end(),
                                       [number](const Job* rank) { return rank->rank_number() == number; });
-    if (!is_known) return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, number));
+    if (!is_known)
+      return Error(ErrorCode::kNotFound, fmt::format("Job {} has no rank {}", gang.name, number));
   }
   return moved;
 }
@@ -81,16 +82,16 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
   for (const Job* rank : gang.ranks) {
     const std::uint32_t number = rank->rank_number();
     if (rank->spec.mode != MigrationMode::kCooperative)
-      return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at one step", number,
-                         to_string(rank->spec.mode));
+      return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at a common step",
+                         number, to_string(rank->spec.mode));
     if (const Migration* open = deps_.table.open_of(rank->id))
       return fmt::format("migration {} of rank {} is open", migration_text(open->id), number);
-    if (rank->operation) return fmt::format("rank {} is on its way into or out of an image", number);
+    if (rank->operation) return fmt::format("rank {} is being suspended or restored", number);
     if (const std::string state = deps_.states.of(*rank); state != "running")
       return fmt::format("rank {} is {}", number, state);
     if (!rank->movable)
       return fmt::format("rank {}: {}", number,
-                         rank->reason.empty() ? "it has not said that it can be moved" : rank->reason);
+                         rank->reason.empty() ? "it has not reported that it can be moved" : rank->reason);
   }
   return is_unsettled(gang.id) ? "not all nodes know yet how its last move ended" : "";
 }
@@ -136,7 +137,7 @@ Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) co
   if (!gang) return gang_was_removed(id);
   if (!request.options.new_argv.empty())
     return Error(ErrorCode::kNotSupported,
-                 "Ranks of a job go on as the same program: --exec is for jobs of one rank");
+                 "The ranks of a job must continue as the same program: --exec is only for jobs of one rank");
   if (const std::string reason = why_not_movable(*gang); !reason.empty())
     return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be moved: " + reason);
   return *gang;
@@ -194,7 +195,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   for (const Job* rank : gang.ranks) {
     const Place at = rank->ranks.front().place;
     hints.closed.emplace_back(Scope(at.node, at.gpu),
-                              fmt::format("rank {} of it is there", rank->rank_number()));
+                              fmt::format("rank {} of the job is there", rank->rank_number()));
     if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
@@ -204,14 +205,16 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   for (const std::string& text : wanted_places) {
     CKPT_TRY(place, parse_place(text));
     if (place.second && plan.moved.size() != 1)
-      return Error(ErrorCode::kInvalidArgument, "Several ranks go to nodes: --to NODE,NODE without GPUs");
+      return Error(ErrorCode::kInvalidArgument,
+                   "Several ranks can only be moved to nodes: use --to NODE,NODE without GPUs");
     nodes.push_back(place.first);
     wanted.gpu = place.second;
   }
   if (nodes.size() == 1) wanted.node = nodes.front();
   const bool stays_on_node = gang.ranks.front()->spec.gang.one_node && plan.moved.size() != gang.size;
   if (stays_on_node && wanted.node.value_or(first->node()) != first->node()) {
-    plan.reason = "its ranks were started for one node (--gpus): all of them move, or within the node";
+    plan.reason =
+        "its ranks were started for one node (--gpus): move all of them, or move some within the node";
     return plan;
   }
   if (stays_on_node) wanted.node = first->node();
@@ -259,11 +262,10 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
       co_return Error(answer.error().code(),
                       fmt::format("Rank {} on {}: {}", rank.rank, rank.node, answer.error().message()));
     if (!answer->knows_gang)
-      co_return Error(
-          ErrorCode::kRefused,
-          fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
-                      "have moved. `suspend {}`, then `resume --to`",
-                      rank.rank, gang.name));
+      co_return Error(ErrorCode::kRefused,
+                      fmt::format("Rank {} does not call ckpt_gang, so its program cannot reconnect to ranks "
+                                  "that have moved. Use `suspend {}`, then `resume --to`",
+                                  rank.rank, gang.name));
     for (gang::GroupTicket& ticket : answer->groups) {
       touched.insert(ticket.group);
       if (ticket.ticket.empty() || !made.insert(ticket.group).second) continue;
@@ -271,8 +273,9 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
     }
   }
   if (groups.tickets.size() > gang::kMaxGroups || touched.size() != made.size())
-    co_return Error(ErrorCode::kRefused,
-                    fmt::format("Not every group of {} has a member that makes its ticket", gang.name));
+    co_return Error(
+        ErrorCode::kRefused,
+        fmt::format("Not every group of {} has a member that makes its ticket (NCCL unique id)", gang.name));
   co_return std::move(groups);
 }
 
@@ -307,8 +310,8 @@ Result<void> GangMoves::check_communicators(const Gang& gang, const GangMovePlan
   if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
   return Error(
       ErrorCode::kRefused,
-      fmt::format("In the last move of {} communicators took {:.0f} ms to make: longer than the pause "
-                  "may be ({:.0f} ms). A longer --max-downtime, or --communicators overlap",
+      fmt::format("In the last move of {}, making communicators took {:.0f} ms, longer than the limit of the "
+                  "pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
                   gang.name, last, limit));
 }
 
@@ -338,7 +341,7 @@ control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> 
 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
   if (!beginning_.insert(id).second)
-    co_return Error(ErrorCode::kRefused, "A move of these ranks is being prepared");
+    co_return Error(ErrorCode::kRefused, "A move of these ranks is already being prepared");
   struct Leaving {
     std::set<JobId>& from;
     JobId id;
@@ -358,7 +361,8 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   const MigrationId lead = begun->id;
   co_await driver_.caught_up(lead);
   Migration* row = deps_.table.find(lead);
-  if (row == nullptr) co_return Error(ErrorCode::kInternal, "The migration vanished");
+  if (row == nullptr)
+    co_return Error(ErrorCode::kInternal, "The migration is missing in the coordinator's table");
   if (driver_.find(lead) == nullptr) co_return Error(ErrorCode::kRefused, row->error);
   co_return row;
 }

@@ -21,7 +21,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish
   if (const Job* now = deps_.jobs.find(id); wish.force && now != nullptr && now->operation &&
                                             now->operation->stage == OperationStage::kTaking &&
                                             deps_.nodes.connected(now->node())) {
-    CKPT_CO_TRYV(co_await deps_.cancels.cancel_parking(id, "An image of the job is restored by force"));
+    CKPT_CO_TRYV(co_await deps_.cancels.cancel_parking(id, "The job is being restored with --force"));
   }
   // the job may have changed in the meantime
   CKPT_CO_TRY(still, deps_.restores.plan_at(id, wish, image, place));
@@ -74,9 +74,9 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
   if (const Doubt* doubt = open_doubt(job->doubts))
     co_return Error(ErrorCode::kRefused,
                     "Job " + job->spec.name +
-                        " is not put into an image, since its memory must not be read any more (" +
+                        " cannot be put into an image, since its memory must not be read any more (" +
                         doubt->reason + "): `restore " + job->spec.name +
-                        " --accept-loss` brings it back from an older one");
+                        " --accept-loss` continues it from an older image");
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
   operation.image.node = vault_node(*job, to);
@@ -170,7 +170,7 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
   RestoreWish wish;
   wish.hints = std::move(claims);
   wish.verb = "resume";
-  wish.reason = "there is room";
+  wish.reason = "a GPU has enough free memory";
   wish.by_user = false;
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
   const auto done = co_await outcome_of(task, "Resuming " + job_text(id));

@@ -102,10 +102,11 @@ Error OpenOperations::why_given_up(const Job& job) const {
   const Open* open = find(job.id);
   if (open != nullptr && open->away_since)
     return {ErrorCode::kTimedOut,
-            fmt::format("The vault of {} did not answer for {} ms; `suspend --to` names another one",
-                        operation.image.node, config_.vault_timeout_ms)};
+            fmt::format(
+                "The checkpoint store of {} did not answer for {} ms; choose another one with `suspend --to`",
+                operation.image.node, config_.vault_timeout_ms)};
   return {ErrorCode::kTimedOut,
-          fmt::format("It was not done within {} ms (image_timeout_ms)", config_.image_timeout_ms)};
+          fmt::format("The operation did not end within {} ms (image_timeout_ms)", config_.image_timeout_ms)};
 }
 
 }  // namespace ckpt::coordinator

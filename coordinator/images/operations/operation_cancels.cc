@@ -26,7 +26,7 @@ bool OperationCancels::give_up_parking(JobId id, const std::string& reason) {
   if (job == nullptr || lifecycle::state_of(*job) != lifecycle::RankState::kParking) return false;
   auto given_up = deps_.job_runner.order(id, lifecycle::SnapshotGivenUp{reason});
   if (!given_up && given_up.error().code() != ErrorCode::kRefused)
-    spdlog::warn("the snapshot that parks {} is not given up: {}", job_text(id),
+    spdlog::warn("the snapshot that parks {} was not cancelled: {}", job_text(id),
                  given_up.error().to_string());
   return given_up.has_value();
 }
@@ -34,14 +34,14 @@ bool OperationCancels::give_up_parking(JobId id, const std::string& reason) {
 control::Task<Result<void>> OperationCancels::cancel_parking(JobId id, std::string reason) {
   if (!give_up_parking(id, reason))
     co_return Error(ErrorCode::kRefused, "The operation on images of " + job_text(id) +
-                                             " cannot be given up now: try again when it is done");
+                                             " cannot be cancelled now: try again when it is done");
   const auto deadline = std::chrono::steady_clock::now() + kLongestCancel;
   while (true) {
     const Job* job = deps_.jobs.find(id);
     if (job == nullptr || !job->operation) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
-                      "Node " + job->node() + " has not given up the snapshot of " + job->spec.name);
+                      "Node " + job->node() + " has not cancelled the snapshot of " + job->spec.name);
     co_await wait_for_change(deps_.jobs);
   }
 }

@@ -222,7 +222,7 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   if (const auto listed = deps_.catalog.find(id_of(restored.image))) restored.image = listed->image;
   restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
   restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
-                              used->skipped.empty() ? "its node does not say how" : used->skipped);
+                              used->skipped.empty() ? "its node does not report how" : used->skipped);
   return runs;
 }
 
@@ -232,14 +232,12 @@ void OperationRunner::close_expired_task(JobId id) {
   const Job* job = deps_.jobs.find(id);
   if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
   const bool away = !deps_.nodes.connected(job->node());
-  deps_.open.close(
-      id,
-      Error(
-          ErrorCode::kTimedOut,
-          fmt::format("It is not known yet how {} of {} ends: it waits for node {}; `describe` says "
-                      "how it goes on",
-                      job->operation->verb, job->spec.name, away ? job->node() : job->operation->image.node)),
-      kImageExitUnknown);
+  deps_.open.close(id,
+                   Error(ErrorCode::kTimedOut, fmt::format("The outcome of the {} of {} is not known yet: it "
+                                                           "waits for node {}; `describe` shows its progress",
+                                                           job->operation->verb, job->spec.name,
+                                                           away ? job->node() : job->operation->image.node)),
+                   kImageExitUnknown);
 }
 
 // ---- Parking in an image ----
@@ -251,7 +249,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   if (to.folder.empty()) to.node = job->operation->image.node;
   auto order = deps_.snapshots.order_of(*job, to, true);
   if (!order) {
-    spdlog::error("no image of {} is ordered: {}", job_text(id), order.error().to_string());
+    spdlog::error("no image of {} was ordered: {}", job_text(id), order.error().to_string());
     co_return co_await wait_for_change(deps_.jobs);
   }
   const std::string node = job->node();
@@ -317,7 +315,8 @@ control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarn
   order.job = id;
   order.incarnation = up_to;
   if (auto told = co_await deps_.calls.call(node, order, kEnding); !told)
-    spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node, told.error().to_string());
+    spdlog::warn("cannot end the remaining processes of {} on {}: {}", job_text(id), node,
+                 told.error().to_string());
 }
 
 control::Task<> OperationRunner::end_instances(JobId id) {
@@ -335,7 +334,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
   for (const std::string& node : left == nullptr ? std::set<std::string>() : left->unfenced_nodes) {
     if (deps_.nodes.connected(node)) proofs.push_back(deps_.orders.prove(id, node));
   }
-  co_await control::at_once(deps_.executor, "a proof that nothing is left", std::move(proofs));
+  co_await control::at_once(deps_.executor, "a proof that no process remains", std::move(proofs));
   const Job* job = deps_.jobs.find(id);
   if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
 }
@@ -347,7 +346,7 @@ control::Task<Result<void>> OperationRunner::was_started(ImageOperation operatio
   order.asks_only = true;
   auto answer = co_await deps_.calls.call(operation.to_node, std::move(order), kListing);
   if (answer || answer.error().code() != ErrorCode::kNotFound) co_return answer;
-  co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
+  co_return Error(ErrorCode::kRefused, "The checkpoint store of " + operation.image.node + " cannot be read")
       .caused_by(std::move(error));
 }
 
@@ -368,7 +367,7 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
   const wire::VaultPeer peer = order.peer;
   // After the start was given up nothing more may be ordered, because the node may have answered that it has
   // no instance.
-  Result<void> started = Error(ErrorCode::kAborted, "The start was given up");
+  Result<void> started = Error(ErrorCode::kAborted, "The start was cancelled");
   if (is_still_starting(order.spec.job, operation))
     started = co_await deps_.calls.call(operation.to_node, std::move(order), kLongestStart);
   co_await deps_.grants.give_back(peer);
@@ -385,7 +384,7 @@ control::Task<> OperationRunner::start_restored(JobId id) {
     auto spec = co_await deps_.rendezvous.complete(order.spec);
     if (!is_still_starting(id, operation)) co_return;
     if (!spec) {
-      spdlog::info("rank {} waits for its rank 0: {}", job_text(id), spec.error().to_string());
+      spdlog::info("rank {} waits for rank 0 of its job: {}", job_text(id), spec.error().to_string());
       co_return co_await wait_for_change(deps_.jobs);
     }
     order.spec = *std::move(spec);

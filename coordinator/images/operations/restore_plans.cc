@@ -26,8 +26,8 @@ std::string span_text(std::int64_t ms) {
 // Returns why the restore is refused unless the loss is accepted; empty: nothing is lost.
 std::string loss_of(const RestorePlan& plan, const std::string& name) {
   if (plan.lost_ms == 0 && !plan.runs) return {};
-  const std::string how = plan.runs ? "runs, and goes back to " : "went further than ";
-  return fmt::format("Job {} {}{}: {} of its work would be lost (--accept-loss: restore it nevertheless)",
+  const std::string how = plan.runs ? "runs, and would go back to " : "has run beyond ";
+  return fmt::format("Job {} {}{}: {} of its work would be lost (restore it nevertheless with --accept-loss)",
                      name, how, image_text(plan.image), span_text(plan.lost_ms));
 }
 
@@ -37,42 +37,42 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   const auto refused = [&](const std::string& reason) {
-    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " cannot go on from an image: " + reason);
+    return Error(ErrorCode::kRefused,
+                 "Job " + job->spec.name + " cannot be continued from an image: " + reason);
   };
   if (const Migration* open = deps_.migrations.open_of(id))
     return refused("migration " + migration_text(open->id) +
                    " of it is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
     return refused("it is " + deps_.states.of(*job) + ", not parked");
-  if (job->stop_requested && !wish.by_user) return refused("it is to be stopped");
+  if (job->stop_requested && !wish.by_user) return refused("it is being stopped");
   if (job->unfenced)
     return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
-                   " --force --fenced` is your word that it does not");
+                   " --force --fenced` confirms that it does not");
   const Job* same = deps_.jobs.find(job->spec.name);
   if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
-    return refused("a live job has its name by now (" + job_text(same->id) + ")");
+    return refused("another job that has not ended has its name (" + job_text(same->id) + ")");
   if (job->spec.gang.id != 0 && !wish.all_ranks)
-    return refused("it is a rank of " + job->spec.gang.name + ", whose ranks go on together");
+    return refused("it is a rank of " + job->spec.gang.name + ", whose ranks are restored together");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
-      return refused("it is " + deps_.states.of(*job) + " already" +
-                     (deps_.nodes.connected(node) ? ""
-                                                  : ", and node " + node +
-                                                        " is not connected (--force is your word "
-                                                        "that it is dead for good)"));
+      return refused(
+          "it is " + deps_.states.of(*job) + " already" +
+          (deps_.nodes.connected(node)
+               ? ""
+               : ", and node " + node + " is not connected (--force confirms that it is dead for good)"));
     return ok();
   }
   if (const std::string away = lifecycle::silent_node(*job, deps_.view); !away.empty() && !wish.force)
-    return refused(
-        "it was stopped, and may still live on node " + away +
-        ", which is not connected. --force is your word that this instance is dead for good; should "
-        "it turn up, it is ended");
+    return refused("it was stopped, but may still run on node " + away +
+                   ", which is not connected. --force confirms that this instance is dead for good; if it "
+                   "appears again, it is stopped");
   if (job->state == JobState::kStarting) return refused("it is starting");
   if (holds_gpu(job->state) && !deps_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
-                   ", where it runs as far as anyone knows, is not connected. --force is your word "
-                   "that this instance is dead for good; should it turn up, it is ended");
+                   ", where it was last known to run, is not connected. --force confirms that this instance "
+                   "is dead for good; if it appears again, it is stopped");
   return ok();
 }
 
@@ -95,11 +95,12 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
     order.of_job = true;
     const auto listed = co_await deps_.calls.call(node, order, kRequestListing);
     if (listed && deps_.catalog.is_whole_at(node, image)) co_return candidate.place;
-    obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
-                (listed ? "it has no whole image " + image_text(image) : listed.error().to_string());
+    obstacle +=
+        (obstacle.empty() ? "" : "; ") + node + ": " +
+        (listed ? "it has no complete copy of image " + image_text(image) : listed.error().to_string());
   }
   co_return Error(ErrorCode::kUnavailable,
-                  "No node with room can read " + image_text(image) + ": " + obstacle);
+                  "No node with a suitable GPU can read " + image_text(image) + ": " + obstacle);
 }
 
 // Returns the time of the last known work of the job. An older image lacks some of that work.
@@ -160,9 +161,10 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
   CKPT_CO_TRY(facts, co_await deps_.calls.read_image(image.node, std::move(request), kReading));
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
     co_return Error(ErrorCode::kCorrupt,
-                    "Image " + image_text(image) + " does not say how its job is started");
+                    "Image " + image_text(image) + " does not describe how its job is started");
   if (deps_.jobs.is_name_taken(facts.spec.name))
-    co_return Error(ErrorCode::kRefused, "A live job has the name " + facts.spec.name + " by now");
+    co_return Error(ErrorCode::kRefused,
+                    "A job that has not ended has the name " + facts.spec.name + " by now");
   // The job's work after its newest image is not known.
   const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });
   Job job;

@@ -28,7 +28,7 @@ void take_in_end(const Drain& drain, DrainJob& entry, const Migration& migration
       migration.result == MigrationResult::kTimedOut && now_ms >= drain.deadline_ms - kShortestMoveMs;
   if (migration.result == MigrationResult::kInterrupted) {
     entry.state = DrainJobState::kLeft;
-    entry.reason += "; somebody aborted it";
+    entry.reason += "; a user aborted the move";
     return;
   }
   entry.state = DrainJobState::kWaiting;

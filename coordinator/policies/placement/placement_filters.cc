@@ -42,7 +42,7 @@ Objection suspect(const GpuView& gpu, const PlacementRequest&) {
 // action needs no second objection.
 Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
   if (gpu.recovery_action == 0 || !gpu.healthy) return std::nullopt;
-  return fmt::format("the driver asks for recovery action {}", gpu.recovery_action);
+  return fmt::format("the driver requests recovery action {}", gpu.recovery_action);
 }
 
 // Objects to a GPU with memory rows that wait to be remapped. NVIDIA recommends resetting such a GPU before
@@ -53,7 +53,7 @@ Objection needs_remapping(const GpuView& gpu, const PlacementRequest&) {
 }
 
 Objection divided(const GpuView& gpu, const PlacementRequest&) {
-  return gpu.mig ? Objection("MIG mode is on: it takes no work as a whole") : std::nullopt;
+  return gpu.mig ? Objection("MIG mode is on: the GPU cannot run a job as a whole") : std::nullopt;
 }
 
 Objection other_model(const GpuView& gpu, const PlacementRequest& request) {
@@ -64,7 +64,7 @@ Objection other_model(const GpuView& gpu, const PlacementRequest& request) {
 Objection other_driver(const GpuView& gpu, const PlacementRequest& request) {
   if (!request.same_model || request.driver.empty() || gpu.driver.empty()) return std::nullopt;
   if (driver_branch(gpu.driver) == driver_branch(request.driver)) return std::nullopt;
-  return "driver " + gpu.driver + ", needed is branch " + driver_branch(request.driver);
+  return "driver " + gpu.driver + ", but the job needs branch " + driver_branch(request.driver);
 }
 
 Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request) {
@@ -88,11 +88,11 @@ Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
   if (gpu.available_bytes() >= needed) return std::nullopt;
   if (is_too_small(gpu, request))
-    return fmt::format("too small: {} in all, needed are {}{}", bytes_text(gpu.total_bytes),
+    return fmt::format("too small: {} in all, but the job needs {}{}", bytes_text(gpu.total_bytes),
                        bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
-  return fmt::format("{} free{}, needed are {}{}", bytes_text(gpu.available_bytes()),
+  return fmt::format("{} free{}, but the job needs {}{}", bytes_text(gpu.available_bytes()),
                      gpu.promised_bytes > 0
-                         ? " after " + bytes_text(gpu.promised_bytes) + " that are promised to its jobs"
+                         ? " after " + bytes_text(gpu.promised_bytes) + " that are reserved for its jobs"
                          : "",
                      bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
 }

@@ -43,7 +43,7 @@ Term nvlink(const GpuView& gpu, const GpuView& other) {
 Term numa(const GpuView& gpu, const GpuView& other) {
   if (gpu.place.node != other.place.node || gpu.numa_node < 0 || gpu.numa_node != other.numa_node)
     return std::nullopt;
-  return ScoreTerm(kNumaWeight, fmt::format("at NUMA node {} as {}", gpu.numa_node, to_text(other.place)));
+  return ScoreTerm(kNumaWeight, fmt::format("at NUMA node {}, like {}", gpu.numa_node, to_text(other.place)));
 }
 
 const char* ancestor_text(unsigned level) {

@@ -85,7 +85,7 @@ class Streams(ClusterTest):
         folder = next(cluster.home.glob(f"nodes/*/jobs/{identity}.1"))
         result = cluster.call("rm", "live", "over", "nobody", exits=(5,))
         self.assertEqual(result.stdout, f"job {identity} is removed\n")
-        self.assertRegex(result.stderr, r"live \(j\S+\) is \w+: only ended jobs are removed")
+        self.assertRegex(result.stderr, r"live \(j\S+\) is \w+: only ended jobs can be removed")
         self.assertIn("nobody", result.stderr)
         self.assertEqual([job["name"] for job in cluster.json("jobs")], ["live"])
         self.refused("describe", identity, contains=identity)

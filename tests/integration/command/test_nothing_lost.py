@@ -43,7 +43,7 @@ class NothingLost(ClusterTest):
         self.begin()
         older = self.cluster.json("snapshot", "job")["image"]
         newest = self.cluster.json("suspend", "job")["image"]
-        self.assertIn(f"went further than {older}", self.refused("restore", older))
+        self.assertIn(f"has run beyond {older}", self.refused("restore", older))
         self.assertEqual(self.cluster.job("job")["state"], "parked")
         self.assertEqual(self.cluster.json("restore", "job", "--dry-run")["lost_ms"], 0)
         back = self.cluster.json("restore", "job")["restored"]
@@ -64,7 +64,7 @@ class NothingLost(ClusterTest):
         file.write_text("no folder")
         for place in (self.cluster.home / "missing" / "folder", file, file / "folder"):
             for options in ((), ("--dry-run",)):
-                self.assertIn("its protection stays as it is",
+                self.assertIn("its current protection stays unchanged",
                               self.refused("protect", "job", "--every", "1s", "--to", place, *options))
         after = self.cluster.job("job")["protection"]
         self.assertEqual((after["to"], after["every_ms"]), (before["to"], before["every_ms"]))

@@ -131,7 +131,7 @@ class OperatorDay(OperatorActs):
         self.so.silent["plain"] = "unreachable"
         self.see("an agent is killed")
         self.refuse("unreachable|silent|not connected", "migrate", "plain")
-        self.assertIn("may run on there", self.cluster.call("stop", "plain", exits=(6,)).stderr)
+        self.assertIn("may still run there", self.cluster.call("stop", "plain", exits=(6,)).stderr)
         self.so.silent["plain"] = "stopping (node silent)"
         self.see("a job is stopped on a silent node")
         self.cluster.up()

@@ -47,7 +47,7 @@ class Choosing(PlacementTest):
         why = self.reasons(plan)
         self.assertEqual(len(why), 6, plan)
         self.assertIn(plan["to"], [gpu for gpu, (suitable, _) in why.items() if suitable])
-        for gpu, reason in (("node-a:1", "MIG"), ("node-b:0", "256.00 MiB free, needed are 300.00 MiB"),
+        for gpu, reason in (("node-a:1", "MIG"), ("node-b:0", "256.00 MiB free, but the job needs 300.00 MiB"),
                             ("node-b:1", "reset")):
             self.assertFalse(why[gpu][0], why)
             self.assertIn(reason, why[gpu][1])

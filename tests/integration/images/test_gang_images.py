@@ -109,7 +109,7 @@ class GangsThatRest(GangImagesTest):
         packs[-1].write_bytes(packs[-1].read_bytes()[:100])
         failed = self.cluster.run("resume", "train")
         self.assertEqual(failed.returncode, 1, failed)
-        self.assertRegex(failed.stderr, "all rest again: rank 1: .*damaged")
+        self.assertRegex(failed.stderr, "all are parked again: rank 1: .*damaged")
         self.assertEqual([rank["state"] for rank in self.cluster.json("describe", "train")["ranks"]], ["parked", "parked"])
         alone = self.cluster.run("resume", "train.0")
         self.assertEqual(alone.returncode, 5, alone)

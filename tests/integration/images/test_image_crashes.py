@@ -126,10 +126,10 @@ class StoppedThenRestored(CrashingTest):
         eventually(lambda: self.cluster.job("job")["state"] == "unreachable", "node-a is away")
         stopped = self.cluster.call("stop", "job", "--grace", "0s", exits=(6,))
         self.assertIn("stopping (node silent)", stopped.stdout)
-        self.assertIn("the order to stop it stands", stopped.stderr)
+        self.assertIn("it is stopped when that node connects again", stopped.stderr)
         self.assertEqual(self.cluster.job("job")["state"], "stopping")
         refused = self.cluster.call("restore", "job", "--accept-loss", exits=(5,)).stderr
-        self.assertIn("node node-a, where it runs as far as anyone knows, is not connected", refused)
+        self.assertIn("node node-a, where it was last known to run, is not connected", refused)
         before = self.lines_of("node-a")
         eventually(lambda: self.lines_of("node-a") > before, "it runs on at node-a")
         self.cluster.up()

@@ -72,7 +72,7 @@ class ProcessMemory(ClusterTest):
         events = [json.loads(line) for line in self.cluster.call("events", "-o", "json").stdout.splitlines()]
         arrived = [event for event in events if event["kind"] == "memory-arrived" and event["migration"] == migration]
         self.assertEqual(len(arrived), 1, arrived)
-        self.assertIn("of host memory of job followed it within", arrived[0]["text"])
+        self.assertIn("of host memory of job arrived at the target within", arrived[0]["text"])
 
     def test_progress_counts_memory_that_leaves_before_the_pause(self):
         self.start()

@@ -91,7 +91,7 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& switches,
   for (const api::UndecidedMigration& one : switches) {
     const std::string away = joined(one.away, ", ");
     const std::string what =
-        away.empty() ? "the coordinator asks its nodes; after a full lease term their records decide"
+        away.empty() ? "the coordinator requests its nodes' records, which decide after a full lease term"
                      : away + (one.away.size() > 1 ? " are" : " is") +
                            " unreachable; if dead for good, confirm that with " + "`gpumigrate resolve " +
                            one.migration + "`";

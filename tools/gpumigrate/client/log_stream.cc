@@ -98,7 +98,7 @@ Result<void> LogStream::copy_tail(std::uint64_t lines) {
     if (is_short && window < kMaxWindow) continue;
     if (is_short)
       context_.note("Only the last " + std::to_string(seen) +
-                    " lines are shown: the search in the log ends there");
+                    " lines are shown: the search goes no further back in the log");
     const std::string_view tail = tail_of(text, lines);
     context_.out.write(tail.data(), static_cast<std::streamsize>(tail.size())) << std::flush;
     return ok();

@@ -72,8 +72,8 @@ void say_next(Context& context, const CoordinatorSite& site, const std::string& 
     context.out << "Then for each node: gpumigrate node token NODE > token, and on its machine "
                    "gpumigrate node join token --address ADDRESS --out /etc/gpumigrate\n";
   else
-    context.out
-        << "Other machines cannot reach it. To change that, name this machine's IP address with --host\n";
+    context.out << "Other machines cannot reach the coordinator. To change that, name this machine's IP "
+                   "address with --host\n";
 }
 
 int init_cluster(Context& context, const CertificateOptions& options) {

@@ -134,7 +134,8 @@ void add_job_commands(CommandTree& tree) {
       .called("TIME");
   tree.add(tree.app(), "rm", "Remove ended jobs and their output; their images stay",
            [o](Context& c) { return remove_jobs(c, o->names); })
-      .add_option("job", o->names, "Names or ids of ended jobs; a name that several have means the newest")
+      .add_option("job", o->names,
+                  "Names or ids of ended jobs; a name that several jobs have means the newest one")
       .required();
   Command wait = tree.add(tree.app(), "wait", "Wait for a job's end and return its exit code",
                           [o](Context& c) { return wait_for_job(c, o->id, o->timeout); });

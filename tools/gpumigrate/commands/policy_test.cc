@@ -153,7 +153,7 @@ void add_policy_test(CommandTree& tree) {
                "Show the decision about a fault and its reason, without a coordinator; change nothing",
                [options](Context& c) { return test_policy(c, *options); });
   test.add_example("gpumigrate policy test --xid 79", "See the decision about an Xid");
-  test.add_option("--xid", options->xids, "Number of an Xid; several are taken as seen together")
+  test.add_option("--xid", options->xids, "Number of an Xid; several Xids are judged together")
       .in_range(1, 99999);
   test.add_option("--recovery", options->recovery,
                   "Recovery action that the driver requests (NVML field 230)")
@@ -161,7 +161,7 @@ void add_policy_test(CommandTree& tree) {
   test.add_option("--line", options->line, "A line of the kernel log, instead of --xid");
   test.add_flag("--victim", options->victim, "The Xid names this process");
   test.add_flag("--dead", options->dead, "This process's context is known to be lost");
-  test.add_flag("--p2p", options->p2p, "This process uses peer to peer");
+  test.add_flag("--p2p", options->p2p, "This process uses peer-to-peer access");
   test.add_flag("--lost", options->lost, "The driver has lost the GPU");
   test.add_flag("--silent", options->silent, "NVML does not answer");
   test.add_option("--probe", options->probe, "Result of a probe of the GPU").one_of({"ok", "failed", "hung"});

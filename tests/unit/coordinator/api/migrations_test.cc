@@ -214,7 +214,7 @@ TEST_F(ApiTest, ALimitThatIsNamedBinds) {
   const json plan = begin(R"({"to":"node-b","max_downtime_ms":100,"dry_run":true})");
   EXPECT_EQ(plan["options"]["if_not_converged"], "abort");
   ASSERT_EQ(plan["warnings"].size(), 1U) << plan;
-  EXPECT_NE(plan["warnings"][0].get<std::string>().find("about 2700 ms is expected, and it may be 100 ms"),
+  EXPECT_NE(plan["warnings"][0].get<std::string>().find("about 2700 ms is expected, but the limit is 100 ms"),
             std::string::npos)
       << plan;
   EXPECT_TRUE(begin(R"({"to":"node-b","dry_run":true})")["warnings"].empty());
@@ -459,7 +459,7 @@ TEST_F(ApiTest, TimeoutEndsAnOpenMigration) {
   const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})").json();
   const json m = finished(begun["id"]);
   EXPECT_EQ(m["result"], "timed-out");
-  EXPECT_EQ(m["error"], "Not done within 1 ms: the standby was not ready");
+  EXPECT_EQ(m["error"], "The migration did not end within 1 ms: the standby was not ready");
   EXPECT_EQ(m["exit_code"], 2);
   EXPECT_EQ(m["runs_at"], "node-a:0");
 }

@@ -76,7 +76,7 @@ TEST_F(PlacingTest, DryRunStartsNothingAndExplainsThePlace) {
   const json none = submit({{"dry_run", true}, {"gpu_memory_bytes", 100 * kGiB}}).json();
   EXPECT_FALSE(none["possible"].get<bool>());
   EXPECT_EQ(none["to"], nullptr);
-  EXPECT_TRUE(mentions(reasons_of(none, "node-b"), "needed are 100.00 GiB"));
+  EXPECT_TRUE(mentions(reasons_of(none, "node-b"), "but the job needs 100.00 GiB"));
   EXPECT_EQ(none["candidates"][1]["cause"], "too small");
   EXPECT_EQ(plan["candidates"][0]["cause"], nullptr);
   EXPECT_EQ(a_->starts() + b_->starts(), 0U);
@@ -125,7 +125,7 @@ TEST_F(PlacingTest, AJobIsExpectedToNeedItsPeakAgain) {
   EXPECT_TRUE(mentions(reasons_of(plan, "node-b"), "held 5.00 GiB at ")) << plan.dump(1);
   // The memory that the job held stays promised to it on its current node.
   const json next = submit({{"dry_run", true}, {"gpu_memory_bytes", 5 * kGiB}}).json();
-  EXPECT_TRUE(mentions(reasons_of(next, "node-a"), "4.00 GiB that are promised")) << next.dump(1);
+  EXPECT_TRUE(mentions(reasons_of(next, "node-a"), "4.00 GiB that are reserved")) << next.dump(1);
   // The store retains the peak over a restart of the coordinator.
   cluster_.stop();
   cluster_.start();

@@ -169,7 +169,7 @@ TEST_F(EvacuationsTest, TheTrueReasonIsToldWhereNothingIsPossible) {
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   const std::string note = wait_for_evacuation("job-a", "left")["note"];
-  EXPECT_NE(note.find("its memory must not be read any more, and there is no image of it"), std::string::npos)
+  EXPECT_NE(note.find("its memory must not be read any more, and it has no image"), std::string::npos)
       << note;
 }
 
@@ -182,7 +182,7 @@ TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
   const json m = closed_migration(cluster_, id);
   EXPECT_EQ(m["result"], "failed") << m;
   EXPECT_EQ(m["exit_code"], 1) << m;
-  EXPECT_NE(m["error"].get<std::string>().find("node-b:0 takes no jobs any more: Xid 64"), std::string::npos)
+  EXPECT_NE(m["error"].get<std::string>().find("node-b:0 no longer takes jobs: Xid 64"), std::string::npos)
       << m;
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
@@ -218,7 +218,7 @@ TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
   const json e = wait_for_evacuation("job-a", "moved");
   EXPECT_EQ(e["from"], "node-b:0") << e;
   EXPECT_EQ(e["to"], "node-a:0") << e;
-  EXPECT_EQ(e["reason"], "it came to a GPU in trouble: Xid 64 of the test");
+  EXPECT_EQ(e["reason"], "it was moved to a faulty GPU: Xid 64 of the test");
   EXPECT_EQ(cluster_.get("/v1/migrations/" + id).json()["result"], "done");
 }
 
@@ -313,7 +313,7 @@ TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndKeepsTheWork) {
   predictive.urgent = predictive.cordon = false;
   report("node-a", {predictive});
   const json waiting = wait_for_evacuation("job-a", "queued");
-  EXPECT_NE(waiting["note"].get<std::string>().find("as soon as there is room"), std::string::npos)
+  EXPECT_NE(waiting["note"].get<std::string>().find("as soon as a GPU has enough memory"), std::string::npos)
       << waiting;
   node("node-b").set_free(std::uint64_t{8} << 30);
   wait_for_evacuation("job-a", "moved");
@@ -355,7 +355,7 @@ TEST_F(EvacuationsTest, TheBreakerStopsTheAutomatism) {
   cluster_.wait_for_event("breaker-open");
   EXPECT_EQ(cluster_.get("/v1/nodes").json()[0]["evacuation"], "stopped");
   EXPECT_TRUE(cluster_.get("/v1/status").json()["breaker_open"].get<bool>());
-  EXPECT_EQ(wait_for_evacuation("job-c", "queued")["note"], "the breaker is open");
+  EXPECT_EQ(wait_for_evacuation("job-c", "queued")["note"], "the circuit breaker is open");
   EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 2U);
   restart();
   EXPECT_TRUE(health()["policy"]["breaker"]["open"].get<bool>());

@@ -120,7 +120,7 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
   // For an image on the job's own node, the answer reports the pause of that node.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
-  EXPECT_NE(own["note"].get<std::string>().find("of no use"), std::string::npos) << own;
+  EXPECT_NE(own["note"].get<std::string>().find("are lost with that node"), std::string::npos) << own;
 }
 
 TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
@@ -160,7 +160,7 @@ TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
   go_away(b_);
   const auto answer = cluster_.post("/v1/jobs/train/resume");
   EXPECT_EQ(answer.status, 503U) << answer.body;
-  EXPECT_NE(answer.body.find("in the vault of node-b, which is not connected"), std::string::npos);
+  EXPECT_NE(answer.body.find("in the checkpoint store of node-b, which is not connected"), std::string::npos);
   EXPECT_EQ(job()["state"], "parked");
 }
 
@@ -170,7 +170,8 @@ TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
   const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["exit_code"], 1) << task;
   EXPECT_EQ(job()["state"], "parked");
-  EXPECT_NE(job()["reason"].get<std::string>().find("The vault of node-b cannot be read"), std::string::npos)
+  EXPECT_NE(job()["reason"].get<std::string>().find("The checkpoint store of node-b cannot be read"),
+            std::string::npos)
       << job();
   b_.vault->refuse_grants = false;
   EXPECT_EQ(order("resume", R"({"to":"node-c"})")["restored"]["at"], "node-c:0");

@@ -36,7 +36,8 @@ TEST_F(ImagesTest, ProtectionThatWorksIsNotReplacedByOneThatCannotBeWritten) {
   const json before = job()["protection"];
   a_.vault->refuse_checks = true;
   for (const char* body : {R"({"every_ms":1000,"to":"/x"})", R"({"every_ms":1000,"to":"/x","dry_run":true})"})
-    expect_refused(cluster_.post("/v1/jobs/train/protect", body), 409, "its protection stays as it is");
+    expect_refused(cluster_.post("/v1/jobs/train/protect", body), 409,
+                   "its current protection stays unchanged");
   const json after = job()["protection"];
   EXPECT_EQ(after["to"], "node-b");
   EXPECT_EQ(after["every_ms"], before["every_ms"]);

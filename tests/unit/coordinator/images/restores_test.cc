@@ -71,7 +71,7 @@ TEST_F(ImagesTest, RestoreFromAnImageThatIsOlderThanTheLastWorkIsRefusedUnlessTh
   a_.vault->age_ms = 0;
   order("suspend");
   const auto older = cluster_.post("/v1/jobs/train/restore", R"({"image":"j1.v1@node-a"})");
-  expect_refused(older, 409, "went further than j1.v1@node-a");
+  expect_refused(older, 409, "has run beyond j1.v1@node-a");
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
 }
@@ -110,7 +110,7 @@ TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
     const std::lock_guard lock(shared_->mutex);
     shared_->rows["/vault"].clear();  // the image was removed by hand
   }
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 503, "no whole image");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 503, "no complete copy of image");
   EXPECT_EQ(alive(a_), Incarnations{1});
   EXPECT_EQ(job()["state"], "running");
 }
@@ -137,7 +137,8 @@ TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
   expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "--force");
   restart_coordinator();
   cluster_.wait_for_event("node-ready", 3);
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "node node-a, where it runs");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409,
+                 "node node-a, where it was last known to run");
   EXPECT_TRUE(alive(b_).empty());
   come_back(a_, "node-a");
   wait_until_none(a_);
@@ -227,7 +228,7 @@ TEST_F(ImagesTest, StartThatWasStoppedOnANodeThatWentAwayNeedsForce) {
   wait_for_restores(b_, 1);
   go_away(b_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-b");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still run on node node-b");
 }
 
 TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
@@ -237,7 +238,7 @@ TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
   go_away(a_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   wait_until([&] { return job()["state"] == "exited"; });
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still run on node node-a");
   EXPECT_EQ(b_.vault->restores, 0U);
 }
 

@@ -298,7 +298,7 @@ TEST_F(JobMachineTest, StartThatIsGivenUpLeavesItsNodeInDoubt) {
   ASSERT_TRUE(make(0, OperationBegun{other}));
   EXPECT_THAT(only().unfenced_nodes, ElementsAre("b"));
   ASSERT_EQ(performed<TaskEnded>().size(), 1U);
-  EXPECT_EQ(performed<TaskEnded>().front().error->message(), "Another order took its place");
+  EXPECT_EQ(performed<TaskEnded>().front().error->message(), "Another order replaced this one");
 }
 
 TEST_F(JobMachineTest, RestoredRankThatIsLostLaterWasNotEndedByItsNode) {

@@ -164,7 +164,7 @@ TEST_F(OvercommitTest, MemoryTakenDuringTheImageLookupIsNotTakenTwice) {
   vault_->release_lists();
   const HttpAnswer answer = resumed.get();
   EXPECT_EQ(answer.status, 503U) << answer.body;
-  EXPECT_NE(answer.body.find("are promised to its jobs"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("are reserved for its jobs"), std::string::npos) << answer.body;
   EXPECT_EQ(vault_->restores, 0U);
   EXPECT_EQ(state("low"), "parked");
 }

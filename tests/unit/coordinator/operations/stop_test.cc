@@ -211,7 +211,7 @@ TEST_F(StopTest, StopOnASilentNodeStandsAndTheJobEndsOnItsReturn) {
   EXPECT_EQ(stopped["state"], "stopping");
   EXPECT_EQ(stopped["silent_node"], "node-a");
   EXPECT_EQ(stopped["exit_code"], nullptr);
-  EXPECT_NE(stopped["reason"].dump().find("node node-a is silent, and it may run on there"),
+  EXPECT_NE(stopped["reason"].dump().find("node node-a is unreachable, and the job may still run there"),
             std::string::npos)
       << stopped;
   const auto removed = request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train");

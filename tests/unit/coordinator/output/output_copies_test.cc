@@ -160,7 +160,7 @@ TEST_F(OutputCopiesTest, ACopyThatIsDamagedMeanwhileIsAnError) {
   open();
   append(1, 1, 0, "one\n");
   std::ofstream(folder_ + "/0000000000000001-1", std::ios::trunc) << "short";
-  EXPECT_NE(read(1, 1, 0).find("is no copy of a log"), std::string::npos);
+  EXPECT_NE(read(1, 1, 0).find("is not a copy of a log"), std::string::npos);
 }
 
 }  // namespace

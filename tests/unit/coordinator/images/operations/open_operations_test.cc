@@ -74,7 +74,7 @@ TEST_F(OpenOperationsTest, VaultThatStaysAwayIsTheReason) {
   EXPECT_FALSE(open_.is_expired(1));
   open_.vault_is_away(1);
   EXPECT_TRUE(open_.is_expired(1));
-  EXPECT_NE(open_.why_given_up(job).message().find("vault of b"), std::string::npos);
+  EXPECT_NE(open_.why_given_up(job).message().find("checkpoint store of b"), std::string::npos);
   open_.vault_answers(1);
   EXPECT_FALSE(open_.is_expired(1));
   job.operation->cancelled = "stopped";

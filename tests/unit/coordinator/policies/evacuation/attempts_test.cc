@@ -106,7 +106,7 @@ TEST_F(EvacuationPolicy, TheBreakerOpensBeforeOneTooMany) {
   const EvacuationStep opened = begin();
   EXPECT_EQ(opened.kind, Kind::kOpenBreaker);
   EXPECT_EQ(opened.reason, "1 evacuations within 10 min");
-  EXPECT_EQ(opened.note, "the breaker is open");
+  EXPECT_EQ(opened.note, "the circuit breaker is open");
   view_.forgiven_ms = view_.now_ms;
   EXPECT_EQ(begin().kind, Kind::kLive);
   view_.is_breaker_open = true;

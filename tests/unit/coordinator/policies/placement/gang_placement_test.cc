@@ -147,7 +147,7 @@ TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNodesThatAreNamed) {
 TEST(GangPlacement, NamedNodeThatIsTooSmallIsTheReason) {
   const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 1}}), 4, {"a", "b"});
   EXPECT_THAT(plan.places, IsEmpty());
-  EXPECT_EQ(plan.reason, "b is to take 2 ranks, and 1 of its GPUs can");
+  EXPECT_EQ(plan.reason, "b is to take 2 ranks, but only 1 of its GPUs can take one");
 }
 
 TEST(GangPlacement, OneNodeIsChosenWhereOneIsEnough) {

@@ -44,7 +44,7 @@ TEST(Placement, NeedsMemoryForStateAndMargin) {
   EXPECT_EQ(candidates.at(0).place, Place("a", 0));
   EXPECT_TRUE(candidates.at(0).suitable);
   EXPECT_FALSE(candidates.at(1).suitable);
-  EXPECT_THAT(candidates.at(1).reasons, Contains(HasSubstr("needed are 4.00 GiB")));
+  EXPECT_THAT(candidates.at(1).reasons, Contains(HasSubstr("but the job needs 4.00 GiB")));
 }
 
 TEST(Placement, PromisedMemoryCounts) {
@@ -182,15 +182,15 @@ TEST(PlacementFilter, EachFilterHasItsReason) {
   expect_filtered([](View& v, Request&) { v.remap_failed = true; }, "could not be remapped");
   expect_filtered([](View& v, Request&) { v.mig = true; }, "MIG");
   expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
-  expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "needed is branch 580");
+  expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "but the job needs branch 580");
   expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
-  expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
+  expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "but the job needs 9.00 GiB");
   expect_filtered(
       [](View& v, Request& r) {
         v.networks = {{"lab", "10.0.1.2", wire::LaneTransport::kUcxTrusted}};
         r.networks = {{"data", "10.0.0.1", wire::LaneTransport::kTls}};
       },
-      "no network in common: it has lab (ucx-trusted), the source has data (tls)");
+      "no network in common: the target has lab (ucx-trusted), and the source has data (tls)");
 }
 
 TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
@@ -321,7 +321,8 @@ TEST(PlacementScore, EachTermPrefersItsGpu) {
   expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 4, 50)}; }, "4 NVLink(s) to a:0");
   expect_preferred([](Views& v, Request&) { v[0].fabric = v[2].fabric = "f/1"; },
                    "in the NVLink domain of a:0");
-  expect_preferred([](Views& v, Request&) { v[0].numa_node = v[2].numa_node = 1; }, "at NUMA node 1 as a:0");
+  expect_preferred([](Views& v, Request&) { v[0].numa_node = v[2].numa_node = 1; },
+                   "at NUMA node 1, like a:0");
   expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 0, 10)}; }, "one PCI switch with a:0");
   expect_preferred([](Views& v, Request&) { v[0].rack = v[2].rack = "r7"; }, "in rack r7 as a:0");
   expect_preferred([](Views& v, Request&) { v[1].jobs = 1; }, "0 job(s) on the GPU");
@@ -342,7 +343,7 @@ TEST(PlacementScore, UnknownIsNotEqual) {
   PlacementRequest request;
   request.near = {Place("a", 0)};
   for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
-    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("as a:0")));
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("like a:0")));
   // The topology of one node's GPUs does not count for another node's GPUs.
   gpus[2].peers = {peer(0, 4, 10)};
   gpus[0].numa_node = gpus[2].numa_node = 0;
@@ -436,7 +437,7 @@ TEST(Placement, ARefusalListsTwoGpusAndCountsTheCausesOfMore) {
   EXPECT_EQ(why_none(rank_candidates(gpus, wanted), wanted), "2 too small, 1 cordoned");
   wanted.node = "a";
   EXPECT_THAT(why_none(rank_candidates(gpus, wanted), wanted),
-              HasSubstr("a:1: too small: 8.00 GiB in all, needed are 9.00 GiB"));
+              HasSubstr("a:1: too small: 8.00 GiB in all, but the job needs 9.00 GiB"));
 }
 
 }  // namespace
