@@ -71,7 +71,7 @@ class FaultTest : public testing::Test {
   CUdeviceptr memory_ = 0;
 };
 
-TEST_F(FaultTest, ALimitIsOutOfMemoryAndNoMore) {
+TEST_F(FaultTest, AnAllocationAboveTheLimitFailsAndTheContextKeepsWorking) {
   ASSERT_EQ(0, control({"limit", "32MiB"}));
   CUdeviceptr large = 0;
   EXPECT_CUDA(CUDA_ERROR_OUT_OF_MEMORY, api().cuMemAlloc_v2(&large, 64 * kMiB));
@@ -80,7 +80,7 @@ TEST_F(FaultTest, ALimitIsOutOfMemoryAndNoMore) {
   EXPECT_OK(api().cuMemAlloc_v2(&large, 64 * kMiB));
 }
 
-TEST_F(FaultTest, TheChosenCopyFailsAndTheErrorStays) {
+TEST_F(FaultTest, TheChosenCopyFailsAndTheErrorPersists) {
   std::vector<char> host(4096);
   ASSERT_EQ(0, control({"fail-copy", "3"}));
   EXPECT_OK(api().cuMemcpyDtoH_v2(host.data(), memory_, host.size()));
@@ -90,7 +90,7 @@ TEST_F(FaultTest, TheChosenCopyFailsAndTheErrorStays) {
   expect_new_context_works();
 }
 
-TEST_F(FaultTest, ALostDeviceFailsEverywhere) {
+TEST_F(FaultTest, EveryCallFailsOnALostDevice) {
   ASSERT_EQ(0, control({"lose-device"}));
   EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, error_comes());
   CUcontext other = nullptr;
@@ -109,14 +109,14 @@ TEST_F(FaultTest, ALostDeviceDoesNotHangAWaitingProgram) {
   EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, api().cuStreamSynchronize(stream));
 }
 
-TEST_F(FaultTest, AnXidOfAProcessEndsItsContexts) {
+TEST_F(FaultTest, AnXidForAProcessEndsTheContextsOfTheProcess) {
   ASSERT_EQ(0, control({"xid", "94", std::to_string(::getpid())}));
   EXPECT_CUDA(CUDA_ERROR_CONTAINED, error_comes());
   EXPECT_EQ(1, control({"xid", "94", "1"})) << "a process without a context is no victim";
   expect_new_context_works();
 }
 
-TEST_F(FaultTest, LatencyDelaysEachCommand) {
+TEST_F(FaultTest, InjectedLatencyDelaysEachCommand) {
   CUevent begin = nullptr;
   CUevent end = nullptr;
   ASSERT_OK(api().cuEventCreate(&begin, 0));
@@ -156,7 +156,7 @@ pid_t executor_pid() {
   return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + mark.size());
 }
 
-TEST_F(FaultTest, AKilledExecutorIsALostDevice) {
+TEST_F(FaultTest, AKilledExecutorAppearsAsALostDevice) {
   const pid_t executor = executor_pid();
   ASSERT_GT(executor, 1);
   CUstream stream = nullptr;
@@ -169,7 +169,7 @@ TEST_F(FaultTest, AKilledExecutorIsALostDevice) {
   expect_new_context_works();
 }
 
-TEST_F(FaultTest, BadOrdersAreRefused) {
+TEST_F(FaultTest, InvalidControlCommandsAreRefused) {
   EXPECT_EQ(64, control({"limit", "much"}));
   EXPECT_EQ(64, control({"frobnicate"}));
   EXPECT_EQ(64, control({}));
@@ -254,18 +254,18 @@ class HugePagesTest : public FaultTest {
   }
 };
 
-TEST_F(HugePagesTest, NewMemoryIsInSmallPagesUnlessAskedFor) {
+TEST_F(HugePagesTest, NewMemoryUsesSmallPagesByDefault) {
   EXPECT_EQ(0u, huge_in_new_context("0"));
 }
 
-TEST_F(HugePagesTest, NewMemoryIsInHugePagesWhenAskedFor) {
+TEST_F(HugePagesTest, NewMemoryUsesHugePagesWhenRequested) {
   const std::size_t huge = huge_in_new_context("1");
   if (huge < kBytes)
     GTEST_SKIP() << "this kernel, or a machine short of free huge pages, gave " << huge << " bytes";
   EXPECT_EQ(kBytes, huge);
 }
 
-TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
+TEST_F(HugePagesTest, NewMemoryUsesSmallPagesIfTheKernelRefusesHugePages) {
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));  // executors inherit this setting
   EXPECT_EQ(0u, huge_in_new_context("1"));
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
@@ -273,7 +273,7 @@ TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
 
 // On hardware, kernels can access the memory, too. Here nothing but a copy may accept its address as an
 // address in an executor.
-TEST_F(FaultTest, RegisteredMemoryIsReachedByCopiesOnly) {
+TEST_F(FaultTest, OnlyCopiesReachRegisteredMemory) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, kMiB));
   void* host = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -288,7 +288,7 @@ TEST_F(FaultTest, RegisteredMemoryIsReachedByCopiesOnly) {
   ::close(fd);
 }
 
-TEST_F(FaultTest, WritingToReadOnlyMemoryIsRefused) {
+TEST_F(FaultTest, WritesToReadOnlyMemoryAreRefused) {
   Mapped memory(2 * kMiB);
   const CUmodule module = load_kernels();
   const CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -346,7 +346,7 @@ TEST_F(NvmlFaultTest, XidsArriveInOrder) {
   EXPECT_EQ(10, call("nvmlEventSetWait_v2", set_, &event, 0U));
 }
 
-TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
+TEST_F(NvmlFaultTest, AFaultingKernelRaisesXid31) {
   const CUmodule module = load_kernels();
   CUdeviceptr reserved = 0;
   ASSERT_OK(api().cuMemAddressReserve(&reserved, 2 * kMiB, 0, 0, 0));
@@ -359,7 +359,7 @@ TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
 }
 
 // A thread in a hanging call sleeps on a word of the device. Its query is answered after the reset.
-TEST_F(NvmlFaultTest, CallsHangUntilTheReset) {
+TEST_F(NvmlFaultTest, NvmlCallsHangUntilTheReset) {
   ASSERT_EQ(0, control({"hang-nvml"}));
   std::atomic<pid_t> thread{0};
   std::atomic<bool> returned{false};
@@ -381,7 +381,7 @@ TEST_F(NvmlFaultTest, CallsHangUntilTheReset) {
   EXPECT_NE(0ULL, answer[0]);
 }
 
-TEST_F(NvmlFaultTest, AQuietXidLeavesItsProcessAlone) {
+TEST_F(NvmlFaultTest, AQuietXidDoesNotAffectTheProcess) {
   ASSERT_EQ(0, control({"xid", "94", "--pid", std::to_string(::getpid()), "--quiet"}));
   NvmlEvent event{};
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
@@ -403,7 +403,7 @@ TEST_F(NvmlFaultTest, RemappedRowsAreReported) {
   EXPECT_EQ(1U, rows[3]);
 }
 
-TEST_F(NvmlFaultTest, TheRecoveryActionIsAnEventAndAField) {
+TEST_F(NvmlFaultTest, TheRecoveryActionIsReportedAsAnEventAndAsAField) {
   ASSERT_EQ(0, control({"recovery", "1"}));
   NvmlEvent event{};
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
@@ -420,7 +420,7 @@ TEST_F(NvmlFaultTest, TheRecoveryActionIsAnEventAndAField) {
   EXPECT_EQ(1U, static_cast<unsigned>(value.value));
 }
 
-TEST_F(NvmlFaultTest, ALostDeviceIsLostHereToo) {
+TEST_F(NvmlFaultTest, NvmlReportsALostDeviceAsLost) {
   ASSERT_EQ(0, control({"lose-device"}));
   char name[96];
   EXPECT_EQ(15, call("nvmlDeviceGetName", gpu_, static_cast<char*>(name), unsigned{sizeof name}));
@@ -465,7 +465,7 @@ class WedgeTest : public CheckpointTest {
   static bool is_wedged() { return status().find("hung 1") != std::string::npos; }
 };
 
-TEST_F(WedgeTest, RestoredProgramThatIsKilledHangsTheCard) {
+TEST_F(WedgeTest, KillingARestoredProgramHangsTheCard) {
   save();
   bring_back();
   EXPECT_FALSE(is_wedged());
@@ -474,7 +474,7 @@ TEST_F(WedgeTest, RestoredProgramThatIsKilledHangsTheCard) {
   EXPECT_TRUE(is_wedged());
 }
 
-TEST_F(WedgeTest, CheckpointedProgramThatIsKilledLeavesTheCardUsable) {
+TEST_F(WedgeTest, KillingACheckpointedProgramLeavesTheCardUsable) {
   save();
   bring_back();
   save();
@@ -483,7 +483,7 @@ TEST_F(WedgeTest, CheckpointedProgramThatIsKilledLeavesTheCardUsable) {
   EXPECT_FALSE(is_wedged());
 }
 
-TEST_F(WedgeTest, ProgramThatWasNeverRestoredLeavesTheCardUsableWhenItIsKilled) {
+TEST_F(WedgeTest, KillingAProgramThatWasNeverRestoredLeavesTheCardUsable) {
   kill_job();
   while (has_executor()) ::sched_yield();
   EXPECT_FALSE(is_wedged());

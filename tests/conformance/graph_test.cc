@@ -73,7 +73,7 @@ class GraphTest : public DriverTest {
   CUevent event_ = nullptr;
 };
 
-TEST_F(GraphTest, NodesRunInTheOrderOfTheirDependencies) {
+TEST_F(GraphTest, GraphNodesRunInDependencyOrder) {
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuGraphCreate(&graph, 0));
   CUDA_MEMSET_NODE_PARAMS set{};
@@ -117,7 +117,7 @@ TEST_F(GraphTest, NodesRunInTheOrderOfTheirDependencies) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, AnExecutableGraphDoesNotFollowItsGraphAndIsChangedByItself) {
+TEST_F(GraphTest, AnExecutableGraphIsChangedIndependentlyOfItsGraph) {
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuGraphCreate(&graph, 0));
   std::uint64_t count = 64;
@@ -161,7 +161,7 @@ TEST_F(GraphTest, ChildGraphsAndHostNodesRun) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, ACircleIsRefused) {
+TEST_F(GraphTest, ADependencyCycleIsRefused) {
   CUgraph graph = nullptr;
   CUgraphNode one = nullptr;
   CUgraphNode two = nullptr;
@@ -176,7 +176,7 @@ TEST_F(GraphTest, ACircleIsRefused) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, WorkOfACapturingStreamBecomesAGraph) {
+TEST_F(GraphTest, CapturedWorkOfAStreamBecomesAGraph) {
   CUgraph graph = nullptr;
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_STATE, api().cuStreamEndCapture(stream_, &graph));
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -194,7 +194,7 @@ TEST_F(GraphTest, WorkOfACapturingStreamBecomesAGraph) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, AStreamJoinsACaptureByAnEventAndMustComeBack) {
+TEST_F(GraphTest, AStreamThatJoinsACaptureThroughAnEventMustRejoinTheOrigin) {
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
   ASSERT_OK(api().cuMemsetD32Async(memory_, 1, 64, stream_));
@@ -220,7 +220,7 @@ TEST_F(GraphTest, AStreamJoinsACaptureByAnEventAndMustComeBack) {
   EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_NONE, status(other_));
 }
 
-TEST_F(GraphTest, WaitingForACapturingStreamMakesTheCaptureInvalid) {
+TEST_F(GraphTest, WaitingForACapturingStreamInvalidatesTheCapture) {
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, api().cuStreamSynchronize(stream_));
@@ -236,7 +236,7 @@ TEST_F(GraphTest, TheDefaultStreamCannotCapture) {
               api().cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 
-TEST_F(GraphTest, TheDefaultStreamIsForbiddenWhileABlockingStreamCaptures) {
+TEST_F(GraphTest, UseOfTheDefaultStreamIsRefusedWhileABlockingStreamCaptures) {
   CUstream blocking = nullptr;
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
@@ -246,7 +246,7 @@ TEST_F(GraphTest, TheDefaultStreamIsForbiddenWhileABlockingStreamCaptures) {
   EXPECT_OK(api().cuStreamDestroy_v2(blocking));
 }
 
-TEST_F(GraphTest, AllocationsAreForbiddenByACaptureThatIsNotRelaxed) {
+TEST_F(GraphTest, AllocationsAreRefusedDuringACaptureThatIsNotRelaxed) {
   CUgraph graph = nullptr;
   CUdeviceptr more = 0;
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -259,7 +259,7 @@ TEST_F(GraphTest, AllocationsAreForbiddenByACaptureThatIsNotRelaxed) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, ACapturedStreamHasNoNumber) {
+TEST_F(GraphTest, ACapturingStreamHasNoStreamId) {
   unsigned long long number = 0;
   CUgraph graph = nullptr;
   EXPECT_OK(api().cuStreamGetId(stream_, &number));
@@ -268,7 +268,7 @@ TEST_F(GraphTest, ACapturedStreamHasNoNumber) {
   EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, api().cuStreamEndCapture(stream_, &graph));
 }
 
-TEST_F(GraphTest, AllocationsOfACaptureBelongToTheGraph) {
+TEST_F(GraphTest, AllocationsDuringACaptureBelongToTheGraph) {
   CUgraph graph = nullptr;
   CUdeviceptr own = 0;
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -296,7 +296,7 @@ class Destroyed {
   std::future<void> future_ = promise_.get_future();
 };
 
-TEST_F(GraphTest, AUserObjectLivesAsLongAsTheGraphsThatHaveIt) {
+TEST_F(GraphTest, AUserObjectExistsAsLongAsTheGraphsThatRetainTheObject) {
   Destroyed destroyed;
   CUuserObject object = nullptr;
   CUgraph graph = nullptr;
@@ -320,7 +320,7 @@ TEST_F(GraphTest, AUserObjectLivesAsLongAsTheGraphsThatHaveIt) {
   ASSERT_OK(api().cuStreamSynchronize(stream_));
 }
 
-TEST_F(GraphTest, AUserObjectCountsItsReferences) {
+TEST_F(GraphTest, AUserObjectIsDestroyedWithItsLastReference) {
   Destroyed destroyed;
   CUuserObject object = nullptr;
   CUgraph graph = nullptr;

@@ -31,7 +31,7 @@ class KernelTest : public DriverTest {
   CUdeviceptr memory_ = 0;
 };
 
-TEST_F(KernelTest, EveryElementIsVisitedOnce) {
+TEST_F(KernelTest, AKernelVisitsEveryElementOnce) {
   for (const std::uint64_t count : {1U, 255U, 4097U, 100000U}) {
     ASSERT_OK(api().cuMemsetD8_v2(memory_, 0, 4 * kMiB));
     ASSERT_OK(
@@ -48,7 +48,7 @@ struct Pair {
   std::uint64_t large;
 };
 
-TEST_F(KernelTest, ArgumentsOfEverySizeArrive) {
+TEST_F(KernelTest, KernelArgumentsOfEverySizeArrive) {
   const Pair pair{9, 1ULL << 40};
   ASSERT_OK(launch(kernel(module_, "mixed"), 1, 1, nullptr, std::uint8_t{3}, std::uint64_t{1} << 50,
                    std::uint16_t{500}, pair, std::uint64_t{memory_}));
@@ -58,7 +58,7 @@ TEST_F(KernelTest, ArgumentsOfEverySizeArrive) {
   EXPECT_EQ(0, std::memcmp(expected, out, sizeof out));
 }
 
-TEST_F(KernelTest, ArgumentsMayComePacked) {
+TEST_F(KernelTest, KernelArgumentsCanBePassedInAPackedBuffer) {
   struct {
     std::uint64_t out;
     std::uint32_t first;
@@ -71,7 +71,7 @@ TEST_F(KernelTest, ArgumentsMayComePacked) {
   EXPECT_EQ((std::vector<std::uint32_t>{40, 41, 42}), read_words(memory_, 3));
 }
 
-TEST_F(KernelTest, ArgumentsAreCopiedAtTheLaunch) {
+TEST_F(KernelTest, KernelArgumentsAreCopiedAtTheLaunch) {
   std::uint64_t out = memory_;
   std::uint32_t first = 100;
   std::uint64_t count = 1;
@@ -87,7 +87,7 @@ TEST_F(KernelTest, ArgumentsAreCopiedAtTheLaunch) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-TEST_F(KernelTest, ThreadsOfABlockMeetInSharedMemory) {
+TEST_F(KernelTest, ThreadsOfABlockShareMemory) {
   constexpr std::uint32_t kWidth = 1000;
   ASSERT_OK(launch(kernel(module_, "fill"), 4, 64, nullptr, std::uint64_t{memory_}, std::uint32_t{0},
                    std::uint64_t{4 * kWidth}));
@@ -102,7 +102,7 @@ TEST_F(KernelTest, ThreadsOfABlockMeetInSharedMemory) {
     EXPECT_EQ(row * kWidth * kWidth + kWidth * (kWidth - 1) / 2, sums[row]);
 }
 
-TEST_F(KernelTest, ModuleVariablesAreDeviceMemory) {
+TEST_F(KernelTest, ModuleVariablesAreInDeviceMemory) {
   CUdeviceptr address = 0;
   std::size_t bytes = 0;
   ASSERT_OK(api().cuModuleGetGlobal_v2(&address, &bytes, module_, "launches"));
@@ -121,7 +121,7 @@ TEST_F(KernelTest, ModuleVariablesAreDeviceMemory) {
   EXPECT_OK(api().cuModuleUnload(second));
 }
 
-TEST_F(KernelTest, AModuleThatWasUnloadedHoldsNoMemory) {
+TEST_F(KernelTest, AnUnloadedModuleUsesNoMemory) {
   const auto in_use = [] {
     const struct mallinfo2 info = ::mallinfo2();
     return info.uordblks + info.hblkhd;
@@ -136,7 +136,7 @@ TEST_F(KernelTest, AModuleThatWasUnloadedHoldsNoMemory) {
   EXPECT_LT(in_use(), before + kTimes * kMaxOfEach);
 }
 
-TEST_F(KernelTest, ImpossibleLaunchesAreRefused) {
+TEST_F(KernelTest, InvalidLaunchesAreRefused) {
   const CUfunction fill = kernel(module_, "fill");
   void* arguments[] = {&memory_, &memory_, &memory_};
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE,
@@ -148,7 +148,7 @@ TEST_F(KernelTest, ImpossibleLaunchesAreRefused) {
   EXPECT_EQ(1024, most);
 }
 
-TEST_F(KernelTest, UnknownNamesAreNotFound) {
+TEST_F(KernelTest, UnknownKernelAndVariableNamesAreNotFound) {
   CUfunction function = nullptr;
   EXPECT_CUDA(CUDA_ERROR_NOT_FOUND, api().cuModuleGetFunction(&function, module_, "no_such_kernel"));
   CUdeviceptr address = 0;
@@ -184,7 +184,7 @@ TEST_F(KernelTest, ModulesLoadFromMemory) {
   EXPECT_EQ(1, accepted) << "a driver takes its own kind of image and no other";
 }
 
-TEST_F(KernelTest, EachLoadIsAModuleWithVariablesOfItsOwn) {
+TEST_F(KernelTest, EachLoadedModuleHasItsOwnVariables) {
   const CUmodule second = load_kernels();
   CUdeviceptr one = 0;
   CUdeviceptr two = 0;
@@ -200,7 +200,7 @@ TEST_F(KernelTest, EachLoadIsAModuleWithVariablesOfItsOwn) {
   EXPECT_EQ(4U, read_words(one, 1)[0]);
 }
 
-TEST_F(KernelTest, FunctionsOfOtherContextsAreRefused) {
+TEST_F(KernelTest, FunctionsOfAnotherContextAreRefused) {
   CUcontext other = nullptr;
   const CUfunction fill = kernel(module_, "fill");
   ASSERT_OK(api().cuCtxCreate_v2(&other, 0, 0));
@@ -210,7 +210,7 @@ TEST_F(KernelTest, FunctionsOfOtherContextsAreRefused) {
   ASSERT_OK(api().cuCtxSetCurrent(context_));
 }
 
-TEST_F(KernelTest, AnIllegalAddressEndsOnlyItsOwnContext) {
+TEST_F(KernelTest, AnIllegalAddressAffectsOnlyItsOwnContext) {
   Child child("store_illegally");
   EXPECT_EQ(0, child.wait());
   EXPECT_OK(api().cuMemsetD8_v2(memory_, 1, 16));

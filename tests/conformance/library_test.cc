@@ -43,7 +43,7 @@ class LibraryTest : public DriverTest {
   std::string image_;
 };
 
-TEST_F(LibraryTest, AKernelIsLaunchedByItsHandleOrItsFunction) {
+TEST_F(LibraryTest, AKernelIsLaunchedByItsHandleOrByItsFunction) {
   const CUkernel count = kernel_of("count_launch");
   EXPECT_EQ(count, kernel_of("count_launch"));
   CUfunction function = nullptr;
@@ -57,7 +57,7 @@ TEST_F(LibraryTest, AKernelIsLaunchedByItsHandleOrItsFunction) {
   EXPECT_EQ(1024, threads);
 }
 
-TEST_F(LibraryTest, AKernelKnowsItsNameLibraryAndParameters) {
+TEST_F(LibraryTest, AKernelReportsItsNameLibraryAndParameters) {
   const CUkernel mixed = kernel_of("mixed");
   const char* name = nullptr;
   ASSERT_OK(api().cuKernelGetName(&name, mixed));
@@ -76,7 +76,7 @@ TEST_F(LibraryTest, AKernelKnowsItsNameLibraryAndParameters) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuKernelGetParamInfo(mixed, 5, &offset, &bytes));
 }
 
-TEST_F(LibraryTest, EachContextHasVariablesOfItsOwn) {
+TEST_F(LibraryTest, EachContextHasItsOwnLibraryVariables) {
   const CUkernel count = kernel_of("count_launch");
   ASSERT_OK(launch(reinterpret_cast<CUfunction>(count), 1, 1, nullptr));
   EXPECT_EQ(1U, read_words(launches(), 1)[0]);
@@ -111,7 +111,7 @@ TEST_F(LibraryTest, MissingOrUnloadedKernelsAreNotFound) {
   }
 }
 
-TEST_F(LibraryTest, AGraphLaunchesAKernelOfALibrary) {
+TEST_F(LibraryTest, AGraphLaunchesALibraryKernel) {
   CUstream stream = nullptr;
   ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUgraph graph = nullptr;

@@ -19,7 +19,7 @@ class LookupTest : public DriverTest {
   }
 };
 
-TEST_F(LookupTest, TheVersionChoosesTheFunction) {
+TEST_F(LookupTest, TheRequestedVersionSelectsTheFunction) {
   EXPECT_NE(find("cuMemAlloc", 2000), find("cuMemAlloc", 3020));
   EXPECT_EQ(find("cuMemAlloc", 12000), find("cuMemAlloc", 3020));
   const auto allocate = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(find("cuMemAlloc", 12000));
@@ -30,7 +30,7 @@ TEST_F(LookupTest, TheVersionChoosesTheFunction) {
 }
 
 // Neither case is an error; the reason is in the status (580.159.04).
-TEST_F(LookupTest, UnknownNamesAndOldVersionsHaveDifferentReasons) {
+TEST_F(LookupTest, LookupReportsAnUnknownNameAndAnOldVersionDifferently) {
   void* function = &function;
   CUdriverProcAddressQueryResult status{};
   EXPECT_OK(api().cuGetProcAddress_v2("cuNoSuchThing", &function, 12000, 0, &status));
@@ -43,7 +43,7 @@ TEST_F(LookupTest, UnknownNamesAndOldVersionsHaveDifferentReasons) {
 
 // Through its _ptsz name, a call with the null stream uses the thread's own stream, which does not wait for
 // other streams.
-TEST_F(LookupTest, AThreadHasAStreamOfItsOwn) {
+TEST_F(LookupTest, AThreadHasItsOwnDefaultStream) {
   const cuuint64_t own = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   const auto set = reinterpret_cast<decltype(&::cuMemsetD8Async)>(find("cuMemsetD8Async", 12000, own));
   const auto wait =
@@ -86,7 +86,7 @@ TEST_F(LookupTest, FunctionAttributesAndOccupancyAreReported) {
   EXPECT_OK(api().cuModuleUnload(module));
 }
 
-TEST_F(LookupTest, CallbacksRunInOrderWithTheStream) {
+TEST_F(LookupTest, StreamCallbacksRunInStreamOrder) {
   static int seen = 0;
   seen = 0;
   const CUstreamCallback callback = [](CUstream, CUresult result, void* data) {
@@ -104,7 +104,7 @@ TEST_F(LookupTest, CallbacksRunInOrderWithTheStream) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-TEST_F(LookupTest, AContextKnowsItsDeviceAndState) {
+TEST_F(LookupTest, AContextReportsItsDeviceAndState) {
   unsigned flags = 0;
   int active = 0;
   ASSERT_OK(api().cuDevicePrimaryCtxGetState(0, &flags, &active));

@@ -20,7 +20,7 @@ namespace {
 
 using MemoryTest = DriverTest;
 
-TEST_F(MemoryTest, CopiesArriveWhole) {
+TEST_F(MemoryTest, CopiesPreserveAllBytes) {
   std::vector<std::uint8_t> source(5 * kMiB + 3);
   for (std::size_t i = 0; i < source.size(); i++) source[i] = static_cast<std::uint8_t>(i * 31 + i / 4096);
   CUdeviceptr first = 0;
@@ -34,7 +34,7 @@ TEST_F(MemoryTest, CopiesArriveWhole) {
   EXPECT_OK(api().cuMemFree_v2(second));
 }
 
-TEST_F(MemoryTest, SmallAllocationsAreAlignedAndApart) {
+TEST_F(MemoryTest, SmallAllocationsAreAlignedAndDoNotOverlap) {
   std::vector<CUdeviceptr> blocks(300);
   for (std::size_t i = 0; i < blocks.size(); i++) {
     ASSERT_OK(api().cuMemAlloc_v2(&blocks[i], 100 + 40 * i));
@@ -48,7 +48,7 @@ TEST_F(MemoryTest, SmallAllocationsAreAlignedAndApart) {
   }
 }
 
-TEST_F(MemoryTest, FreedMemoryIsRefused) {
+TEST_F(MemoryTest, UseOfFreedMemoryIsRefused) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, 8 * kMiB));
   CUdeviceptr base = 0;
@@ -71,7 +71,7 @@ TEST_F(MemoryTest, CopiesBeyondTheEndAreRefused) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemcpyDtoH_v2(host.data(), memory.address + kMiB, 2 * kMiB));
 }
 
-TEST_F(MemoryTest, PinnedMemoryIsOneMemoryForHostAndDevice) {
+TEST_F(MemoryTest, PinnedMemoryIsSharedByHostAndDevice) {
   const CUmodule module = load_kernels();
   void* pinned = nullptr;
   ASSERT_OK(api().cuMemHostAlloc(&pinned, kMiB, CU_MEMHOSTALLOC_PORTABLE));
@@ -115,7 +115,7 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
 
 // Copies may cover whole lines or not, be long or short, and start and end anywhere within a line. No byte is
 // left out, and no byte outside is changed.
-TEST_F(MemoryTest, CopiesOfAnyLengthAndPlaceArriveWhole) {
+TEST_F(MemoryTest, CopiesOfAnyLengthAndOffsetPreserveAllBytes) {
   constexpr std::size_t kBytes = kMiB + 4096;
   void* pinned = nullptr;
   ASSERT_OK(api().cuMemHostAlloc(&pinned, kBytes, CU_MEMHOSTALLOC_PORTABLE));
@@ -146,7 +146,7 @@ TEST_F(MemoryTest, CopiesOfAnyLengthAndPlaceArriveWhole) {
   EXPECT_OK(api().cuMemFreeHost(pinned));
 }
 
-TEST_F(MemoryTest, RegisteredMemoryIsPinnedOnce) {
+TEST_F(MemoryTest, RegisteringTheSameMemoryTwiceIsRefused) {
   constexpr std::size_t kBytes = 1 << 20;
   const std::unique_ptr<char[], void (*)(char*)> host(static_cast<char*>(std::aligned_alloc(4096, kBytes)),
                                                       [](char* p) { std::free(p); });
@@ -235,7 +235,7 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
 
 // Only the pages that the program sees count. Pages of another file with the same bytes, or at another
 // offset, do not.
-TEST_F(MemoryTest, RegisteredMemoryFollowsTheProgramsMapping) {
+TEST_F(MemoryTest, CopiesOfRegisteredMemoryUseThePagesMappedByTheProgram) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
   const int other = ::memfd_create("conformance", MFD_CLOEXEC);
@@ -270,7 +270,7 @@ TEST_F(MemoryTest, RegisteredMemoryFollowsTheProgramsMapping) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(MemoryTest, APartOfAFilesMappingCanBeRegistered) {
+TEST_F(MemoryTest, APartOfAFileMappingCanBeRegistered) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
   const MappedFile file(fd, 2 * kMiB);
@@ -307,7 +307,7 @@ TEST_F(MemoryTest, PointerAttributesAreReported) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(MemoryTest, TheHostMayNotTouchDeviceMemory) {
+TEST_F(MemoryTest, HostAccessToDeviceMemoryIsAFault) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
   ASSERT_OK(api().cuCtxSynchronize());
@@ -329,12 +329,12 @@ TEST_F(MemoryTest, AForkedChildCannotUseTheDriver) {
   EXPECT_OK(api().cuCtxSynchronize());
 }
 
-TEST_F(MemoryTest, NothingWorksBeforeInit) {
+TEST_F(MemoryTest, DriverCallsFailBeforeInit) {
   Child child("uninitialized");
   EXPECT_EQ(0, child.wait());
 }
 
-TEST_F(MemoryTest, EachThreadHasACurrentContextOfItsOwn) {
+TEST_F(MemoryTest, EachThreadHasItsOwnCurrentContext) {
   CUresult before = CUDA_SUCCESS;
   CUresult after = CUDA_ERROR_UNKNOWN;
   std::thread([&] {
@@ -347,7 +347,7 @@ TEST_F(MemoryTest, EachThreadHasACurrentContextOfItsOwn) {
   EXPECT_OK(after);
 }
 
-TEST_F(MemoryTest, ADestroyedContextIsRefusedAndItsMemoryComesBack) {
+TEST_F(MemoryTest, ADestroyedContextIsRefusedAndItsMemoryIsFreed) {
   const std::size_t before = free_memory();
   CUcontext other = nullptr;
   ASSERT_OK(api().cuCtxCreate_v2(&other, 0, 0));
@@ -359,7 +359,7 @@ TEST_F(MemoryTest, ADestroyedContextIsRefusedAndItsMemoryComesBack) {
   EXPECT_NE(CUDA_SUCCESS, api().cuMemsetD8_v2(memory, 0, 16));
 }
 
-TEST_F(MemoryTest, DevicesCopyToEachOther) {
+TEST_F(MemoryTest, DevicesCopyToPeerDevices) {
   if (!two_devices()) GTEST_SKIP() << "one device";
   CUcontext second = nullptr;
   ASSERT_OK(api().cuDevicePrimaryCtxRetain(&second, 1));
@@ -381,7 +381,7 @@ TEST_F(MemoryTest, DevicesCopyToEachOther) {
   EXPECT_OK(api().cuMemFree_v2(here));
 }
 
-TEST_F(MemoryTest, PeersReachPlainMemoryOnceAllowed) {
+TEST_F(MemoryTest, PeersAccessPlainMemoryAfterPeerAccessIsEnabled) {
   int can = 0;
   if (!two_devices() || api().cuDeviceCanAccessPeer(&can, 1, 0) != CUDA_SUCCESS || can == 0) {
     GTEST_SKIP() << "no two devices with peer access";
@@ -422,7 +422,7 @@ TEST_F(MemoryTest, UnknownDevicesAreRefused) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_DEVICE, api().cuDeviceGet(&device, -1));
 }
 
-TEST_F(MemoryTest, AProgramSeesTheDevicesItIsGiven) {
+TEST_F(MemoryTest, AProgramSeesOnlyItsVisibleDevices) {
   if (!two_devices()) GTEST_SKIP() << "one device";
   CUuuid uuid{};
   ASSERT_OK(api().cuDeviceGetUuid_v2(&uuid, 1));

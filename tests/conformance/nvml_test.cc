@@ -77,7 +77,7 @@ class NvmlTest : public DriverTest {
   void* gpu_ = nullptr;
 };
 
-TEST_F(NvmlTest, NamesAndIdsAgreeWithTheDriver) {
+TEST_F(NvmlTest, NvmlNamesAndIdsMatchTheDriver) {
   CUuuid uuid{};
   ASSERT_OK(api().cuDeviceGetUuid_v2(&uuid, 0));
   std::string expected = "GPU-";
@@ -101,7 +101,7 @@ TEST_F(NvmlTest, NamesAndIdsAgreeWithTheDriver) {
   EXPECT_EQ(kNvmlInsufficientSize, call("nvmlDeviceGetName", gpu_, static_cast<char*>(name), 2U));
 }
 
-TEST_F(NvmlTest, MemoryAndProcessesAreCounted) {
+TEST_F(NvmlTest, NvmlReportsUsedMemoryAndProcesses) {
   CUdeviceptr memory = 0;
   NvmlMemory before{};
   NvmlMemory after{};
@@ -134,7 +134,7 @@ TEST_F(NvmlTest, AHealthyDeviceNeedsNoRecovery) {
 }
 
 // A driver reports unsupported queries, and its answers are consistent.
-TEST_F(NvmlTest, TheTopologyFitsTogether) {
+TEST_F(NvmlTest, TheTopologyIsConsistent) {
   constexpr int kNotSupported = 3;
   unsigned count = 0;
   ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetCount_v2", &count));
@@ -168,7 +168,7 @@ TEST_F(NvmlTest, TheTopologyFitsTogether) {
 }
 
 // The agent relies on the layout of nvmlGpuFabricInfoV_t, versions 2 and 3.
-TEST_F(NvmlTest, TheFabricKnowsItsVersion) {
+TEST_F(NvmlTest, FabricQueryRefusesAnUnknownVersion) {
   struct {
     unsigned version;
     unsigned char cluster[16];
@@ -190,7 +190,7 @@ TEST_F(NvmlTest, TheFabricKnowsItsVersion) {
   }
 }
 
-TEST_F(NvmlTest, NoEventIsATimeout) {
+TEST_F(NvmlTest, WaitingWithoutAnEventTimesOut) {
   void* set = nullptr;
   ASSERT_EQ(kNvmlSuccess, call("nvmlEventSetCreate", &set));
   ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceRegisterEvents", gpu_, 8ULL, set));

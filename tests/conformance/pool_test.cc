@@ -37,7 +37,7 @@ class PoolTest : public DriverTest {
   CUstream stream_ = nullptr;
 };
 
-TEST_F(PoolTest, MemoryComesAndGoesInTheOrderOfAStream) {
+TEST_F(PoolTest, MemoryIsAllocatedAndFreedInStreamOrder) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAllocAsync(&memory, 3 * kMiB, stream_));
   ASSERT_OK(api().cuMemsetD8Async(memory, 0x21, 3 * kMiB, stream_));
@@ -48,7 +48,7 @@ TEST_F(PoolTest, MemoryComesAndGoesInTheOrderOfAStream) {
   EXPECT_EQ(0x21, last);
 }
 
-TEST_F(PoolTest, MemoryOfAPoolMayBeFreedWithoutAStream) {
+TEST_F(PoolTest, PoolMemoryCanBeFreedWithoutAStream) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAllocAsync(&memory, 4096, stream_));
   ASSERT_OK(api().cuStreamSynchronize(stream_));
@@ -64,7 +64,7 @@ TEST_F(PoolTest, InvalidPointersAndSizesAreRefused) {
   ASSERT_OK(api().cuStreamSynchronize(stream_));
 }
 
-TEST_F(PoolTest, FreedMemoryBelowTheThresholdIsKeptAndGivenBackByTrim) {
+TEST_F(PoolTest, FreedMemoryBelowTheThresholdIsKeptUntilATrim) {
   const CUmemoryPool pool = make_pool();
   cuuint64_t keep = UINT64_MAX;
   ASSERT_OK(api().cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
@@ -85,7 +85,7 @@ TEST_F(PoolTest, FreedMemoryBelowTheThresholdIsKeptAndGivenBackByTrim) {
   EXPECT_OK(api().cuMemPoolDestroy(pool));
 }
 
-TEST_F(PoolTest, WithoutAThresholdASynchronizationGivesMemoryBack) {
+TEST_F(PoolTest, WithoutAThresholdASynchronizationReleasesFreedMemory) {
   CUmemoryPool pool = nullptr;
   ASSERT_OK(api().cuDeviceGetDefaultMemPool(&pool, 0));
   cuuint64_t keep = 0;
@@ -100,7 +100,7 @@ TEST_F(PoolTest, WithoutAThresholdASynchronizationGivesMemoryBack) {
   EXPECT_TRUE(comes_back(before));
 }
 
-TEST_F(PoolTest, ADevicesPoolIsChosen) {
+TEST_F(PoolTest, TheMemoryPoolOfADeviceCanBeSelected) {
   CUmemoryPool standard = nullptr;
   CUmemoryPool chosen = nullptr;
   const CUmemoryPool pool = make_pool();

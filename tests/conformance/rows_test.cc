@@ -9,7 +9,7 @@ namespace {
 
 class RowsTest : public DriverTest {};
 
-TEST_F(RowsTest, APitchIsWideEnoughAndRowsAreCopiedByIt) {
+TEST_F(RowsTest, APitchCoversTheRowWidthAndCopiesUseThePitch) {
   CUdeviceptr memory = 0;
   std::size_t pitch = 0;
   ASSERT_OK(api().cuMemAllocPitch_v2(&memory, &pitch, 100, 7, 4));
@@ -56,7 +56,7 @@ TEST_F(RowsTest, APitchIsWideEnoughAndRowsAreCopiedByIt) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(RowsTest, ElementsOfEveryWidthAreSetInRows) {
+TEST_F(RowsTest, RowsAreSetWithElementsOfEveryWidth) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, 4096));
   ASSERT_OK(api().cuMemsetD8_v2(memory, 0, 4096));
@@ -76,7 +76,7 @@ TEST_F(RowsTest, ElementsOfEveryWidthAreSetInRows) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(RowsTest, AnotherProcessOpensMemoryByItsHandle) {
+TEST_F(RowsTest, AnotherProcessOpensMemoryByIpcHandle) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, 4 * kMiB));
   ASSERT_OK(api().cuMemsetD8_v2(memory, 0x31, 4 * kMiB));

@@ -69,7 +69,7 @@ TEST_F(StreamTest, AStreamIsNotReadyUntilItsWorkIsDone) {
   EXPECT_OK(api().cuStreamQuery(one_));
 }
 
-TEST_F(StreamTest, AStreamWaitsForAnEventOfAnother) {
+TEST_F(StreamTest, AStreamWaitsForAnEventOfAnotherStream) {
   Gate gate(one_);
   ASSERT_OK(api().cuMemsetD8Async(memory_, 1, kBytes, one_));
   ASSERT_OK(api().cuEventRecord(event_, one_));
@@ -81,7 +81,7 @@ TEST_F(StreamTest, AStreamWaitsForAnEventOfAnother) {
   EXPECT_EQ((std::vector<std::uint8_t>{2, 1}), read_bytes(memory_, 2));
 }
 
-TEST_F(StreamTest, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
+TEST_F(StreamTest, TheDefaultStreamAndBlockingStreamsWaitForEachOther) {
   CUevent by_default = nullptr;
   ASSERT_OK(api().cuEventCreate(&by_default, CU_EVENT_DEFAULT));
   {
@@ -106,7 +106,7 @@ TEST_F(StreamTest, AnEventThatWasNeverRecordedIsComplete) {
   EXPECT_OK(api().cuStreamWaitEvent(one_, event_, 0));
 }
 
-TEST_F(StreamTest, ElapsedTimeNeedsRecordedEventsWithTiming) {
+TEST_F(StreamTest, ElapsedTimeRequiresRecordedEventsWithTiming) {
   CUevent end = nullptr;
   CUevent untimed = nullptr;
   ASSERT_OK(api().cuEventCreate(&end, CU_EVENT_DEFAULT));
@@ -125,7 +125,7 @@ TEST_F(StreamTest, ElapsedTimeNeedsRecordedEventsWithTiming) {
   EXPECT_OK(api().cuEventDestroy_v2(untimed));
 }
 
-TEST_F(StreamTest, HostFunctionsRunInOrderWithTheStream) {
+TEST_F(StreamTest, HostFunctionsRunInStreamOrder) {
   std::atomic<int> calls{0};
   for (int i = 0; i < 20; i++) {
     ASSERT_OK(api().cuLaunchHostFunc(
@@ -137,7 +137,7 @@ TEST_F(StreamTest, HostFunctionsRunInOrderWithTheStream) {
   EXPECT_EQ(19, read_bytes(memory_, 1)[0]);
 }
 
-TEST_F(StreamTest, StreamsOfOtherContextsTakeMemoryOperations) {
+TEST_F(StreamTest, MemoryOperationsAcceptStreamsOfOtherContexts) {
   CUstream stream = nullptr;
   ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
   CUcontext other = nullptr;
@@ -150,7 +150,7 @@ TEST_F(StreamTest, StreamsOfOtherContextsTakeMemoryOperations) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
+TEST_F(StreamTest, MoreWorkThanTheQueueHoldsIsAccepted) {
   const std::vector<std::uint8_t> bytes(8192, 0x66);
   auto gate = std::make_unique<Gate>(one_);
   // The pageable sources are small enough to be staged. The caller may change them at once.
@@ -170,7 +170,7 @@ TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
 
 // Every thread adds to its own numbers on its own stream, and sometimes hands over to the next thread's
 // stream by an event. It also waits often. A lost wake-up hangs this test; a lost order gives a wrong sum.
-TEST_F(StreamTest, ThreadsWithStreamsOfTheirOwnDoNotDisturbEachOther) {
+TEST_F(StreamTest, ThreadsWithSeparateStreamsDoNotDisturbEachOther) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 600;
   const CUmodule module = load_kernels();

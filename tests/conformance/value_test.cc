@@ -38,7 +38,7 @@ class ValueTest : public DriverTest {
   CUstream stream_ = nullptr;
 };
 
-TEST_F(ValueTest, AStreamWritesWords) {
+TEST_F(ValueTest, AStreamWritesValuesToMemory) {
   ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, memory_ + 4, 77, 0));
   ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, there_, 78, 0));
   ASSERT_OK(api().cuStreamWriteValue64_v2(stream_, memory_ + 8, 0x100000005ULL, 0));
@@ -48,7 +48,7 @@ TEST_F(ValueTest, AStreamWritesWords) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuStreamWriteValue32_v2(stream_, memory_ + 2, 1, 0));
 }
 
-TEST_F(ValueTest, AStreamWaitsForTheHost) {
+TEST_F(ValueTest, AStreamWaitsForAValueWrittenByTheHost) {
   ASSERT_OK(api().cuStreamWaitValue32_v2(stream_, there_, 3, CU_STREAM_WAIT_VALUE_GEQ));
   ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, memory_, 1, 0));
   write(0, 2);
@@ -58,7 +58,7 @@ TEST_F(ValueTest, AStreamWaitsForTheHost) {
   EXPECT_EQ(1U, read_words(memory_, 1)[0]);
 }
 
-TEST_F(ValueTest, AStreamWaitsForAnotherOne) {
+TEST_F(ValueTest, AStreamWaitsForAValueWrittenByAnotherStream) {
   CUstream other = nullptr;
   ASSERT_OK(api().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   ASSERT_OK(api().cuStreamWaitValue64_v2(stream_, memory_ + 64, 9, CU_STREAM_WAIT_VALUE_EQ));
@@ -70,7 +70,7 @@ TEST_F(ValueTest, AStreamWaitsForAnotherOne) {
   EXPECT_OK(api().cuStreamDestroy_v2(other));
 }
 
-TEST_F(ValueTest, EachConditionIsItsOwn) {
+TEST_F(ValueTest, EachWaitConditionComparesAsDefined) {
   const auto passes = [&](std::uint32_t value, unsigned flags) {
     EXPECT_OK(api().cuStreamWaitValue32_v2(stream_, there_, value, flags));
     EXPECT_OK(api().cuStreamSynchronize(stream_));
@@ -85,7 +85,7 @@ TEST_F(ValueTest, EachConditionIsItsOwn) {
   ASSERT_OK(api().cuStreamSynchronize(stream_));
 }
 
-TEST_F(ValueTest, ABatchIsDoneInOrder) {
+TEST_F(ValueTest, ABatchOfMemoryOperationsRunsInOrder) {
   CUstreamBatchMemOpParams items[3] = {};
   items[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, memory_, {5}, 0, 0};
   items[1].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, memory_, {5}, CU_STREAM_WAIT_VALUE_EQ, 0};

@@ -47,7 +47,7 @@ TEST_F(VmmTest, MappedMemoryKeepsItsContent) {
   EXPECT_EQ(std::vector<std::uint32_t>(16, 0x01020304), read_words(memory.address + unit_ - 32, 16));
 }
 
-TEST_F(VmmTest, MapTakesWholeAllocationsAtOffsetZeroIntoFreeReservedSpace) {
+TEST_F(VmmTest, MapAcceptsWholeAllocationsInFreeReservedSpace) {
   Mapped memory(2 * unit_);
   CUdeviceptr range = 0;
   ASSERT_OK(api().cuMemAddressReserve(&range, 4 * unit_, 0, 0, 0));
@@ -58,7 +58,7 @@ TEST_F(VmmTest, MapTakesWholeAllocationsAtOffsetZeroIntoFreeReservedSpace) {
   EXPECT_OK(api().cuMemAddressFree(range, 4 * unit_));
 }
 
-TEST_F(VmmTest, UnmapTakesWholeMappingsOnly) {
+TEST_F(VmmTest, UnmapAcceptsOnlyWholeMappings) {
   CUdeviceptr range = 0;
   ASSERT_OK(api().cuMemAddressReserve(&range, 4 * unit_, 0, 0, 0));
   const CUmemAllocationProp properties = device_memory(0, false);
@@ -77,7 +77,7 @@ TEST_F(VmmTest, UnmapTakesWholeMappingsOnly) {
   EXPECT_OK(api().cuMemAddressFree(range, 4 * unit_));
 }
 
-TEST_F(VmmTest, NoAccessBeforeSetAccess) {
+TEST_F(VmmTest, AccessIsRefusedBeforeSetAccess) {
   const CUmemAllocationProp properties = device_memory(0, false);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr range = 0;
@@ -99,7 +99,7 @@ TEST_F(VmmTest, NoAccessBeforeSetAccess) {
   EXPECT_OK(api().cuMemRelease(handle));
 }
 
-TEST_F(VmmTest, ReleasedMemoryLivesAsLongAsItsMapping) {
+TEST_F(VmmTest, ReleasedMemoryExistsAsLongAsItsMapping) {
   const std::size_t before = free_memory();
   const CUmemAllocationProp properties = device_memory(0, false);
   CUmemGenericAllocationHandle handle = 0;
@@ -134,7 +134,7 @@ TEST_F(VmmTest, TwoMappingsOfAnAllocationShareTheirBytes) {
   EXPECT_OK(api().cuMemAddressFree(alias, unit_));
 }
 
-TEST_F(VmmTest, AFreeAddressIsGivenWhenAskedFor) {
+TEST_F(VmmTest, ReserveReturnsTheRequestedAddressIfTheAddressIsFree) {
   CUdeviceptr first = 0;
   ASSERT_OK(api().cuMemAddressReserve(&first, 16 * unit_, 0, 0, 0));
   ASSERT_OK(api().cuMemAddressFree(first, 16 * unit_));
@@ -148,7 +148,7 @@ TEST_F(VmmTest, AFreeAddressIsGivenWhenAskedFor) {
   EXPECT_OK(api().cuMemAddressFree(third, unit_));
 }
 
-TEST_F(VmmTest, OneCopyMaySpanAdjacentMappings) {
+TEST_F(VmmTest, ACopyMaySpanAdjacentMappings) {
   CUdeviceptr range = 0;
   ASSERT_OK(api().cuMemAddressReserve(&range, 2 * unit_, 0, 0, 0));
   const CUmemAllocationProp properties = device_memory(0, false);
@@ -166,7 +166,7 @@ TEST_F(VmmTest, OneCopyMaySpanAdjacentMappings) {
   EXPECT_OK(api().cuMemAddressFree(range, 2 * unit_));
 }
 
-TEST_F(VmmTest, HandlesEndWithTheirLastRelease) {
+TEST_F(VmmTest, HandlesBecomeInvalidAtTheirLastRelease) {
   const CUmemAllocationProp properties = device_memory(0, true);
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_OK(api().cuMemCreate(&handle, unit_, &properties, 0));
@@ -178,7 +178,7 @@ TEST_F(VmmTest, HandlesEndWithTheirLastRelease) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemRelease(handle));
 }
 
-TEST_F(VmmTest, OnlyMemoryMadeForItIsExported) {
+TEST_F(VmmTest, OnlyMemoryCreatedForExportIsExported) {
   Mapped plain(unit_);
   int fd = -1;
   EXPECT_NE(CUDA_SUCCESS, api().cuMemExportToShareableHandle(&fd, plain.handle,
@@ -191,7 +191,7 @@ TEST_F(VmmTest, OnlyMemoryMadeForItIsExported) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(VmmTest, ForeignDescriptorsAreRefused) {
+TEST_F(VmmTest, ImportingAForeignDescriptorIsRefused) {
   const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_NE(CUDA_SUCCESS, import_fd(fd, &handle));
@@ -216,7 +216,7 @@ TEST_F(VmmTest, AnotherProcessReadsAndWritesExportedMemory) {
   EXPECT_EQ(0, child.wait());
 }
 
-TEST_F(VmmTest, ADescriptorKeepsTheMemoryOfAKilledProcess) {
+TEST_F(VmmTest, AnExportedDescriptorKeepsTheMemoryOfAKilledProcess) {
   const std::size_t before = free_memory();
   Child child("export");
   int fd = -1;
@@ -236,7 +236,7 @@ TEST_F(VmmTest, ADescriptorKeepsTheMemoryOfAKilledProcess) {
   EXPECT_TRUE(comes_back(before));
 }
 
-TEST_F(VmmTest, MemoryOfAKilledProcessComesBack) {
+TEST_F(VmmTest, MemoryOfAKilledProcessIsFreed) {
   const std::size_t before = free_memory();
   Child child("hold");
   ASSERT_EQ("holding", child.receive_text());
@@ -246,7 +246,7 @@ TEST_F(VmmTest, MemoryOfAKilledProcessComesBack) {
   EXPECT_TRUE(comes_back(before));
 }
 
-TEST_F(VmmTest, MoreThanThereIsIsRefusedAndNothingIsLost) {
+TEST_F(VmmTest, AnAllocationAboveTheDeviceMemoryIsRefusedWithoutALeak) {
   const std::size_t before = free_memory();
   std::size_t total = 0;
   ASSERT_OK(api().cuDeviceTotalMem_v2(&total, 0));

@@ -53,7 +53,7 @@ class Corruption : public testing::TestWithParam<std::tuple<Place, bool>> {
   }
 };
 
-TEST_P(Corruption, once_or_twice_is_repaired_and_reported) {
+TEST_P(Corruption, OneOrTwoCorruptionsAreRepairedAndReported) {
   for (int times = 1; times <= 2; ++times) {
     Flip flip(place(), times);
     EnginePair pair(setup(flip));
@@ -68,7 +68,7 @@ TEST_P(Corruption, once_or_twice_is_repaired_and_reported) {
   }
 }
 
-TEST_P(Corruption, in_the_final_round_it_is_repaired_too) {
+TEST_P(Corruption, CorruptionInTheFinalRoundIsRepaired) {
   Flip flip(place(), 1);
   EnginePair pair(setup(flip));
   pair.announce();
@@ -78,7 +78,7 @@ TEST_P(Corruption, in_the_final_round_it_is_repaired_too) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST_P(Corruption, the_third_time_aborts_on_both_sides) {
+TEST_P(Corruption, TheThirdCorruptionAbortsBothSides) {
   Flip flip(place(), 3);
   EnginePair pair(setup(flip));
   pair.announce();
@@ -117,7 +117,7 @@ struct Stale {
 
 class StaleVersion : public testing::TestWithParam<Stale> {};
 
-TEST_P(StaleVersion, is_found_and_the_chunk_is_sent_raw) {
+TEST_P(StaleVersion, AStaleVersionIsDetectedAndTheChunkIsSentRaw) {
   EnginePair pair({.sizes = {1 * kMiB}, .codec = GetParam().codec, .shadow_memory = 1 * kMiB});
   pair.announce();
   pair.source().write(0, test::random_floats(1 * kMiB, 1));
@@ -150,7 +150,7 @@ class FlipEncoded : public FaultHooks {
   }
 };
 
-TEST(CorruptEncoding, is_repaired_wherever_it_is) {
+TEST(CorruptEncoding, ACorruptEncodingIsRepairedAtAnyPosition) {
   for (const codec::CodecMode mode : {codec::CodecMode::kPlanes, codec::CodecMode::kDifference}) {
     FlipEncoded flip;
     EnginePair pair({.sizes = {2 * kMiB},

@@ -147,7 +147,7 @@ class MoverTest : public testing::Test {
   std::unique_ptr<JobMemory> source_memory, target_memory;
 };
 
-TEST_F(MoverTest, stop_copy_moves_tensors_by_name_and_leaves_nothing_behind) {
+TEST_F(MoverTest, StopCopyMovesTensorsByNameAndRetainsNoJobMemory) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
@@ -183,7 +183,7 @@ TEST_F(MoverTest, stop_copy_moves_tensors_by_name_and_leaves_nothing_behind) {
   EXPECT_EQ(target.wait_exit(), 0);
 }
 
-TEST_F(MoverTest, live_moves_under_a_writing_job) {
+TEST_F(MoverTest, LiveMigrationMovesAJobThatKeepsWriting) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   for (std::uint64_t migration = 1; migration <= 3; ++migration) {
@@ -210,7 +210,7 @@ TEST_F(MoverTest, live_moves_under_a_writing_job) {
   }
 }
 
-TEST_F(MoverTest, two_sessions_at_a_time_do_not_meet) {
+TEST_F(MoverTest, ConcurrentSessionsDoNotInterfere) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   JobMemory other_source(test::device(0));
@@ -234,7 +234,7 @@ TEST_F(MoverTest, two_sessions_at_a_time_do_not_meet) {
   second.end();
 }
 
-TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
+TEST_F(MoverTest, AStandbyWithADifferentTensorIsRefusedWithTheTensorName) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   for (auto& tensor : target_memory->tensors)
@@ -262,7 +262,7 @@ TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
   again.end();
 }
 
-TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmation) {
+TEST_F(MoverTest, ARegionFreedDuringARoundIsReleasedBeforeTheConfirmation) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   const std::uint64_t cache = source_memory->add_region(32 * kMiB);
@@ -290,7 +290,7 @@ TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmatio
 
 // A rank that allocates in a round does this: it sends the name first, and the descriptor when the memory can
 // be exported.
-TEST_F(MoverTest, memory_that_was_named_before_it_was_exported_arrives) {
+TEST_F(MoverTest, MemoryNamedBeforeItsExportIsMoved) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
@@ -316,7 +316,7 @@ TEST_F(MoverTest, memory_that_was_named_before_it_was_exported_arrives) {
   move.end();
 }
 
-TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by_name) {
+TEST_F(MoverTest, ATensorNamedDuringARoundThatTheStandbyLacksIsRefusedByName) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
@@ -360,7 +360,7 @@ class RewritingJob {
   std::thread thread_;
 };
 
-TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end) {
+TEST_F(MoverTest, AMoveThatDoesNotConvergeIsReportedAndWaitsForItsEnd) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
@@ -373,7 +373,7 @@ TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end)
   move.end();
 }
 
-TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
+TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryAreNotAborted) {
   constexpr std::uint64_t kHostBytes = 4 * kMiB;
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
@@ -397,7 +397,7 @@ TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
   move.end();
 }
 
-TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_works) {
+TEST_F(MoverTest, KillingEitherMoverFailsTheOtherSideAndTheNextMoveSucceeds) {
   MoverProcess keeper_of_gpu1(1, "b");
   {
     MoverProcess source(0, "a");
@@ -434,7 +434,7 @@ TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_wor
 // Tests of every crash point of a mover, armed for one of the two movers.
 class CrashPoint : public MoverTest, public testing::WithParamInterface<int> {};
 
-TEST_P(CrashPoint, kills_that_mover_and_fails_the_other_side) {
+TEST_P(CrashPoint, ACrashKillsTheMoverAndFailsTheOtherSide) {
   const int number = GetParam();
   const bool at_source = number < 400;
   const std::string dir = testing::TempDir() + "mover-crash-" + std::to_string(::getpid());

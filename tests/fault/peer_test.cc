@@ -114,7 +114,7 @@ test::Meddle first_of(Arrival::At at, LaneMessage type, std::function<Headers(co
 
 class WrongPeer : public testing::TestWithParam<Wrong> {};
 
-TEST_P(WrongPeer, ends_the_session_with_its_reason) {
+TEST_P(WrongPeer, AWrongMessageEndsTheSessionWithItsReason) {
   const Wrong& wrong = GetParam();
   for (const bool near : {false, true}) {
     SCOPED_TRACE(near ? "near" : "far");
@@ -305,7 +305,7 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
 }
 
 // A decoder reads its input more than once, and the source may change its staged data at any time.
-TEST(WrongPeer, that_offers_encoded_chunks_in_its_memory_is_refused) {
+TEST(WrongPeer, EncodedChunksInPeerMemoryAreRefused) {
   for (const auto encoding :
        {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {
     const auto encoded = [encoding](const Bytes& chunks) {
@@ -321,7 +321,7 @@ TEST(WrongPeer, that_offers_encoded_chunks_in_its_memory_is_refused) {
   }
 }
 
-TEST(WrongPeer, that_offers_other_messages_than_chunks_in_its_memory_is_refused) {
+TEST(WrongPeer, MessagesOtherThanChunksInPeerMemoryAreRefused) {
   for (const auto type : {LaneMessage::kPlan, LaneMessage::kHostState, LaneMessage::kManifest}) {
     const auto blob = [type](const Bytes& chunks) {
       BlobRecord record;
@@ -332,7 +332,7 @@ TEST(WrongPeer, that_offers_other_messages_than_chunks_in_its_memory_is_refused)
   }
 }
 
-TEST(WrongPeer, that_offers_a_second_or_oversized_file_is_refused) {
+TEST(WrongPeer, ASecondOrOversizedMemoryFileIsRefused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -349,7 +349,7 @@ TEST(WrongPeer, that_offers_a_second_or_oversized_file_is_refused) {
   EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("another", kMiB)), kMiB));
 }
 
-TEST(WrongPeer, that_acknowledges_a_chunk_wrongly_three_times_ends_the_session) {
+TEST(WrongPeer, ThreeWrongAcknowledgementsOfAChunkEndTheSession) {
   FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kSource && header_of(bytes).type == LaneMessage::kAck)
@@ -363,7 +363,7 @@ TEST(WrongPeer, that_acknowledges_a_chunk_wrongly_three_times_ends_the_session) 
   EXPECT_THAT(moved.error().to_string(), HasSubstr("arrived wrong 3 times"));
 }
 
-TEST(WrongPeer, that_sends_control_messages_on_a_data_lane_ends_the_session) {
+TEST(WrongPeer, ControlMessagesOnADataLaneEndTheSession) {
   std::atomic<bool> seen = false;
   FaultInjectingTransport transport([&seen](const Arrival& arrival) {
     Headers headers{arrival.bytes()};
@@ -377,7 +377,7 @@ TEST(WrongPeer, that_sends_control_messages_on_a_data_lane_ends_the_session) {
   EXPECT_THAT(moved.error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
 }
 
-TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
+TEST(WrongPeer, AMissingPieceOfTheHostStateIsRefused) {
   FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kTarget && header_of(bytes).type == LaneMessage::kHostState)
@@ -394,7 +394,7 @@ TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
 
 // The loopback receives one payload after the other. A network may be writing the first payload where the
 // second would begin.
-TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_place) {
+TEST(WrongPeer, ABlobRestartedWhileAPieceArrivesGetsNoBuffer) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -412,7 +412,7 @@ TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_plac
 }
 
 // The announced memory would be truncated to zero bytes while a reader has it mapped.
-TEST(WrongPeer, that_sends_host_state_of_no_bytes_is_refused) {
+TEST(WrongPeer, AnEmptyHostStateIsRefused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -427,7 +427,7 @@ TEST(WrongPeer, that_sends_host_state_of_no_bytes_is_refused) {
 
 // The messages contain stale chunks of a removed extent, stale chunks of its earlier generation, and one
 // chunk named repeatedly.
-TEST(RightPeer, that_repeats_a_stale_message_is_answered_once) {
+TEST(RightPeer, ARepeatedStaleMessageIsAnsweredOnce) {
   const auto stale = [](const Bytes& done) {
     AckRecord real;
     real.region = real.generation = 1;
@@ -450,7 +450,7 @@ TEST(RightPeer, that_repeats_a_stale_message_is_answered_once) {
   EXPECT_EQ(pair.differences(), 0U);
 }
 
-TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
+TEST(RightPeer, DroppingAnEarlierGenerationLosesNoData) {
   FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kVerify, [](const Bytes& verify) {
     return Headers{made(verify, LaneMessage::kDrop, DropRecord{1, 0}), verify};
   }));
@@ -462,7 +462,7 @@ TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
 }
 
 // One flipped bit anywhere in one message's header ends the session, or has no effect.
-TEST(WrongPeer, that_flips_a_header_bit_is_refused_or_has_no_effect) {
+TEST(WrongPeer, AFlippedHeaderBitIsRefusedOrHasNoEffect) {
   constexpr unsigned kSeeds = 60;
   constexpr unsigned kMessages = 40;  // the number of messages in a move of this size
   unsigned refused = 0;

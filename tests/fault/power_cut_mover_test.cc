@@ -131,13 +131,13 @@ class PowerCutMover : public VaultMover {
   std::map<std::uint64_t, std::pair<Content, std::vector<std::byte>>> expected_;
 };
 
-TEST_F(PowerCutMover, AtEachStepTheNewestWholeVersionRestores) {
+TEST_F(PowerCutMover, TheNewestCompleteVersionRestoresAfterAPowerCutAtEachStep) {
   EXPECT_GT(entries_.size(), 50u);
   EXPECT_EQ(cut_everywhere("", 3), "");
 }
 
 // The check detects the losses that it is meant to detect.
-TEST_F(PowerCutMover, WithoutASyncALossIsFound) {
+TEST_F(PowerCutMover, AMissingSyncIsDetectedAsDataLoss) {
   for (const char* left_out : {".pack.new", "/packs", ".version.new", "/versions"})
     EXPECT_NE(cut_everywhere(left_out, 3), "") << left_out;
 }
@@ -157,7 +157,7 @@ TEST_F(PowerCutMover, MoverRestoresTheNewestVersionAfterAPowerCut) {
 }
 
 // A mover continues to write after the power cut.
-TEST_F(PowerCutMover, LaterVersionsAreWrittenAfterAPowerCut) {
+TEST_F(PowerCutMover, LaterVersionsCanBeWrittenAfterAPowerCut) {
   for (std::size_t cut = 0; cut < entries_.size(); cut += 9) {
     cut_power(cut, cut);
     folder = root_ + "/after/vault";

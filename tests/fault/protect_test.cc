@@ -157,7 +157,7 @@ class Protect : public testing::Test {
   std::optional<AgentNode> a_, b_;
 };
 
-TEST_F(Protect, EndedJobGoesOnFromItsImage) {
+TEST_F(Protect, EndedJobContinuesFromItsImage) {
   run_job();
   const auto report = take();
   EXPECT_EQ(report.phase, SnapshotPhase::kDone);
@@ -192,7 +192,7 @@ class ProtectTransparent : public Protect {
   }
 };
 
-TEST_F(ProtectTransparent, EndedJobGoesOnFromItsImage) {
+TEST_F(ProtectTransparent, EndedJobContinuesFromItsImage) {
   run_job();
   const auto report = take();
   EXPECT_EQ(report.phase, SnapshotPhase::kDone);
@@ -204,7 +204,7 @@ TEST_F(ProtectTransparent, EndedJobGoesOnFromItsImage) {
   expect_same_end();
 }
 
-TEST_F(ProtectTransparent, JobWithSnapshotsEndsWithTheSameDigest) {
+TEST_F(ProtectTransparent, AJobWithSnapshotsEndsWithTheSameDigest) {
   run_job();
   for (int i = 0; i < 3; ++i) take();
   let_end();
@@ -215,7 +215,7 @@ TEST_F(ProtectTransparent, JobWithSnapshotsEndsWithTheSameDigest) {
 // Tests of kill -9 of the agent while the process is held.
 class ProtectTransparentCrash : public ProtectTransparent, public testing::WithParamInterface<int> {};
 
-TEST_P(ProtectTransparentCrash, TheJobRunsOn) {
+TEST_P(ProtectTransparentCrash, TheJobContinuesAfterAnAgentCrash) {
   run_job();
   a_->arm("agent.a", GetParam());
   coordinator_->send("a", order());
@@ -232,7 +232,7 @@ TEST_P(ProtectTransparentCrash, TheJobRunsOn) {
 
 INSTANTIATE_TEST_SUITE_P(Points, ProtectTransparentCrash, testing::Values(111, 112));
 
-TEST_F(Protect, SecondSnapshotWritesChangedChunksOnly) {
+TEST_F(Protect, ASecondSnapshotWritesOnlyChangedChunks) {
   run_job();
   const auto first = take();
   const auto second = take();
@@ -246,7 +246,7 @@ TEST_F(Protect, SecondSnapshotWritesChangedChunksOnly) {
   expect_same_end();
 }
 
-TEST_F(Protect, JobWithSnapshotsEndsWithTheSameDigest) {
+TEST_F(Protect, AJobWithSnapshotsEndsWithTheSameDigest) {
   run_job();
   for (int i = 0; i < 5; ++i) take();
   let_end();
@@ -255,7 +255,7 @@ TEST_F(Protect, JobWithSnapshotsEndsWithTheSameDigest) {
   EXPECT_EQ(coordinator_->vaults.at("a").images.size(), 3u);
 }
 
-TEST_F(Protect, DamagedNewestImageFallsBackAndTheInstanceReportsIt) {
+TEST_F(Protect, RestoreSkipsADamagedNewestImageAndTheInstanceReportsTheDamage) {
   run_job();
   take();
   const wire::ImageRow first_listed = coordinator_->vaults.at("a").images.at(0);
@@ -292,7 +292,7 @@ std::vector<int> steps_of(const std::string& output) {
   return steps;
 }
 
-TEST_F(Protect, SuspendEndsTheJobOnceItsImageIsDurable) {
+TEST_F(Protect, SuspendEndsTheJobAfterItsImageIsDurable) {
   run_job();
   auto suspend = order();
   suspend.end_after = true;
@@ -307,7 +307,7 @@ TEST_F(Protect, SuspendEndsTheJobOnceItsImageIsDurable) {
   EXPECT_EQ(before.back() + 1, after.front()) << "it went on behind its image";
 }
 
-TEST_F(Protect, ImagesAreRemovedByOrder) {
+TEST_F(Protect, AnOrderRemovesImages) {
   run_job();
   take();
   take();
@@ -324,7 +324,7 @@ TEST_F(Protect, ImagesAreRemovedByOrder) {
   EXPECT_TRUE(coordinator_->vaults.at("a").images.empty());
 }
 
-TEST_F(Protect, ImpossibleOrdersAreRefused) {
+TEST_F(Protect, InvalidSnapshotOrdersAreRefused) {
   auto take = order();
   EXPECT_EQ(coordinator_->ask("a", take).error_code, static_cast<std::uint8_t>(ErrorCode::kNotFound));
   run_job();
@@ -340,7 +340,7 @@ TEST_F(Protect, ImpossibleOrdersAreRefused) {
 // previous image restores, and the next snapshot succeeds.
 class ProtectCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
-TEST_P(ProtectCrash, TheJobRunsOnAndTheImageBeforeRestores) {
+TEST_P(ProtectCrash, TheJobContinuesAndThePreviousImageRestoresAfterACrash) {
   const auto [role, point] = GetParam();
   run_job();
   take();
@@ -378,7 +378,7 @@ INSTANTIATE_TEST_SUITE_P(Points, ProtectCrash,
 // restore runs.
 class RestoreCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
-TEST_P(RestoreCrash, SecondRestoreSucceeds) {
+TEST_P(RestoreCrash, ASecondRestoreSucceedsAfterACrash) {
   const auto [role, point] = GetParam();
   run_job();
   take();

@@ -29,7 +29,7 @@ class ChangeAndChangeBack : public FaultHooks {
   }
 };
 
-TEST(Rule1, the_sent_map_holds_what_the_target_has_not_what_was_scanned) {
+TEST(Rule1, TheSentMapRecordsTheContentAtTheTarget) {
   ChangeAndChangeBack hooks;
   EnginePair pair({.lanes = 1, .source_hooks = &hooks});
   pair.announce();
@@ -54,7 +54,7 @@ class TearDuringCopy : public FaultHooks {
   }
 };
 
-TEST(Rule2, a_torn_chunk_is_found_at_the_barrier) {
+TEST(Rule2, ATornChunkIsDetectedAtTheBarrier) {
   TearDuringCopy hooks;
   EnginePair pair({.source_hooks = &hooks});
   pair.announce();
@@ -87,7 +87,7 @@ class HoldOneMessage : public FaultHooks {
   bool returned = false;
 };
 
-TEST(Rule2, a_round_ends_only_when_no_version_of_a_chunk_is_under_way) {
+TEST(Rule2, ARoundEndsOnlyWhenNoChunkIsInFlight) {
   HoldOneMessage hooks;
   EnginePair pair({.sizes = {8 * kMiB}, .target_hooks = &hooks});
   pair.announce();
@@ -101,7 +101,7 @@ TEST(Rule2, a_round_ends_only_when_no_version_of_a_chunk_is_under_way) {
       << "the next round could send a newer version on another lane, and the old one land last";
 }
 
-TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found) {
+TEST(Rule4, AChangeAtTheTargetAfterTheAcknowledgementIsDetected) {
   EnginePair pair({});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 2));
@@ -115,7 +115,7 @@ TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found
   EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
 }
 
-TEST(Rule4, a_scan_ahead_of_the_pause_finds_what_changed_at_the_target) {
+TEST(Rule4, AScanBeforeThePauseDetectsChangesAtTheTarget) {
   EnginePair pair({});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 3));
@@ -133,7 +133,7 @@ TEST(Rule4, a_scan_ahead_of_the_pause_finds_what_changed_at_the_target) {
   EXPECT_EQ(pair.report.state_bytes, 5 * kMiB);
 }
 
-TEST(Rule4, a_scan_is_repeated_when_no_round_came_between) {
+TEST(Rule4, AScanIsRepeatedIfNoRoundRanAfterThePreviousScan) {
   EnginePair pair({});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 4));
@@ -148,7 +148,7 @@ TEST(Rule4, a_scan_is_repeated_when_no_round_came_between) {
   EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
 }
 
-TEST(Rule5, regions_join_and_leave_during_rounds) {
+TEST(Rule5, RegionsAreAddedAndDroppedDuringRounds) {
   EnginePair pair({.sizes = {2 * kMiB, 2 * kMiB, 1 * kMiB}});
   pair.announce();
   test::Writer writer(pair, {1}, 4);
@@ -169,7 +169,7 @@ TEST(Rule5, regions_join_and_leave_during_rounds) {
   EXPECT_EQ(pair.report.state_bytes, 5 * kMiB + 100 * kKiB);
 }
 
-TEST(Rule6, a_zero_chunk_is_an_order_to_write_zeroes) {
+TEST(Rule6, AZeroChunkOverwritesTheTargetWithZeroes) {
   EnginePair pair({});
   pair.announce();
   pair.source().fill(0, 4 * kMiB, 0);
@@ -190,7 +190,7 @@ class DropAtFirstCopy : public FaultHooks {
   std::atomic<bool> done_{false};
 };
 
-TEST(Rule7, a_dropped_region_is_let_go_at_once_in_the_middle_of_a_round) {
+TEST(Rule7, ARegionDroppedDuringARoundIsReleasedImmediately) {
   DropAtFirstCopy hooks;
   EnginePair pair({.sizes = {1 * kMiB, 8 * kMiB}, .target_hooks = &hooks});
   pair.announce();

@@ -24,7 +24,7 @@ TEST_F(VaultMover, ASnapshotRestoresIntoAnotherLayout) {
   EXPECT_TRUE(content_of(standby) == before);
 }
 
-TEST_F(VaultMover, SecondSnapshotWritesChangedChunksOnly) {
+TEST_F(VaultMover, ASecondSnapshotWritesOnlyChangedChunks) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   const auto first = content_of(job);
@@ -42,7 +42,7 @@ TEST_F(VaultMover, SecondSnapshotWritesChangedChunksOnly) {
   EXPECT_TRUE(content_of(standby) == first);
 }
 
-TEST_F(VaultMover, WriteBetweenFirstRoundAndBarrierIsInTheImage) {
+TEST_F(VaultMover, AWriteBetweenTheFirstRoundAndTheBarrierIsInTheImage) {
   MoverProcess mover(0, "a");
   Snapshot snapshot(mover, job, folder);
   snapshot.start();
@@ -56,7 +56,7 @@ TEST_F(VaultMover, WriteBetweenFirstRoundAndBarrierIsInTheImage) {
   EXPECT_TRUE(content_of(standby) == at_barrier);
 }
 
-TEST_F(VaultMover, TheJobGoesOnWhileTheVersionIsWritten) {
+TEST_F(VaultMover, TheJobContinuesWhileTheVersionIsWritten) {
   MoverProcess mover(0, "a");
   Snapshot snapshot(mover, job, folder);
   snapshot.start();
@@ -75,7 +75,7 @@ TEST_F(VaultMover, TheJobGoesOnWhileTheVersionIsWritten) {
   EXPECT_TRUE(content_of(standby) == at_barrier);
 }
 
-TEST_F(VaultMover, SnapshotLargerThanStagingIsWrittenBeforeTheJobGoesOn) {
+TEST_F(VaultMover, ASnapshotLargerThanStagingIsWrittenBeforeTheJobContinues) {
   const std::uint64_t big = job.add_region(64 * kMiB);
   job.add_tensor("big", big, 0, 12'000'000);
   standby.add_tensor("big", standby.add_region(64 * kMiB), 0, 12'000'000);
@@ -100,7 +100,7 @@ TEST_F(VaultMover, SnapshotLargerThanStagingIsWrittenBeforeTheJobGoesOn) {
   EXPECT_TRUE(content_of(standby) == before);
 }
 
-TEST_F(VaultMover, ADamagedNewestVersionFallsBack) {
+TEST_F(VaultMover, RestoreSkipsADamagedNewestVersion) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   const auto first = content_of(job);
@@ -116,7 +116,7 @@ TEST_F(VaultMover, ADamagedNewestVersionFallsBack) {
   EXPECT_TRUE(content_of(standby) == first);
 }
 
-TEST_F(VaultMover, NewMoverCopiesAllAndStoresNothingTwice) {
+TEST_F(VaultMover, ANewMoverCopiesAllMemoryAndStoresNoChunkTwice) {
   {
     MoverProcess mover(0, "a");
     Snapshot(mover, job, folder).take("one");
@@ -131,7 +131,7 @@ TEST_F(VaultMover, NewMoverCopiesAllAndStoresNothingTwice) {
   EXPECT_TRUE(content_of(standby) == content_of(job));
 }
 
-TEST_F(VaultMover, RemovedVersionIsNotUsedAsAParent) {
+TEST_F(VaultMover, ARemovedVersionIsNotUsedAsAParent) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   {
@@ -146,7 +146,7 @@ TEST_F(VaultMover, RemovedVersionIsNotUsedAsAParent) {
   EXPECT_TRUE(content_of(standby) == content_of(job));
 }
 
-TEST_F(VaultMover, AbandonedSnapshotLeavesTheVersionBefore) {
+TEST_F(VaultMover, AnAbandonedSnapshotLeavesThePreviousVersion) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   const auto first = content_of(job);
@@ -164,7 +164,7 @@ TEST_F(VaultMover, AbandonedSnapshotLeavesTheVersionBefore) {
   EXPECT_TRUE(content_of(standby) == content_of(job));
 }
 
-TEST_F(VaultMover, AStandbyThatNamesOtherTensorsIsRefused) {
+TEST_F(VaultMover, AStandbyWithOtherTensorNamesIsRefused) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   standby.tensors[0].name = "other";
@@ -176,7 +176,7 @@ TEST_F(VaultMover, AStandbyThatNamesOtherTensorsIsRefused) {
   }
 }
 
-TEST_F(VaultMover, MemoryIsMadeWhereNoStandbyHasIt) {
+TEST_F(VaultMover, RestoreAllocatesMemoryThatNoStandbyHas) {
   // As in a transparent job, regions are moved as a whole.
   JobMemory whole(device(0));
   const std::uint64_t region = whole.add_region(4 * kMiB);
@@ -209,7 +209,7 @@ TEST_F(VaultMover, MemoryIsMadeWhereNoStandbyHasIt) {
 
 // The mover is killed with kill -9 at each of its crash points. The previous version restores, or the new
 // version where it was durable.
-TEST_F(VaultMover, AMoverThatDiesLeavesAWholeVersion) {
+TEST_F(VaultMover, AMoverCrashLeavesACompleteVersion) {
   const std::string faults = folder + ".faults";
   fs::create_directories(faults);
   Content expected;

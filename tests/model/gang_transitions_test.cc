@@ -122,7 +122,7 @@ void ends_after_holding_still(std::optional<int> target_lost_after_ms, std::set<
   collect(world, seen);
 }
 
-TEST(GangTransitions, AreThoseOfTheTable) {
+TEST(GangTransitions, TransitionsMatchTheTable) {
   const auto table = read_table();
   ASSERT_GT(table.size(), 40U);
   std::set<std::string> seen;

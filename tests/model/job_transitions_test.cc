@@ -43,7 +43,7 @@ std::string text_of(RankState from, RankState to) {
   return std::string(to_string(from)) + " " + std::string(to_string(to));
 }
 
-TEST(JobTransitionsTest, TableIsTheModelsAndTheDiagrams) {
+TEST(JobTransitionsTest, TransitionTableMatchesTheModelAndTheDiagram) {
   std::set<std::string> machine;
   for (const Transition& one : transitions()) machine.insert(text_of(one.from, one.to));
   std::set<std::string> model = read_table();
@@ -236,7 +236,7 @@ class Life {
   std::int64_t now_ms_ = 1000;
 };
 
-TEST(JobTransitionsTest, LivesByChanceTakeTheTablesHopsAndKeepTheRules) {
+TEST(JobTransitionsTest, RandomJobLifetimesUseOnlyTransitionsOfTheTable) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 1; seed <= 4'000 && !::testing::Test::HasFailure(); ++seed) {
     Life life(seed, seen);

@@ -92,7 +92,7 @@ void granted_anew(std::set<std::string>& seen) {
   collect(world.journal(kCoordinatorNode), seen, world.forgotten());
 }
 
-TEST(SwitchTransitions, AreThoseOfTheTable) {
+TEST(SwitchTransitions, TransitionsMatchTheTable) {
   const auto table = read_table();
   ASSERT_FALSE(table.empty());
   std::set<std::string> seen;

@@ -7,7 +7,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(LifecycleTest, VersionAndTexts) {
+TEST_F(LifecycleTest, VersionAndErrorTextsAreReported) {
   if (!as_rank(1)) return;
   int version = 0;
   EXPECT_NCCL(ncclSuccess, nccl().ncclGetVersion(&version));
@@ -20,7 +20,7 @@ TEST_F(LifecycleTest, VersionAndTexts) {
   EXPECT_STREQ("unknown result code", nccl().ncclGetErrorString(ncclNumResults));
 }
 
-TEST_F(LifecycleTest, ACommunicatorKnowsItsRanks) {
+TEST_F(LifecycleTest, ACommunicatorReportsItsRanks) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   int device = -1;
@@ -35,7 +35,7 @@ TEST_F(LifecycleTest, ACommunicatorKnowsItsRanks) {
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(nullptr));
 }
 
-TEST_F(LifecycleTest, OneRankAlone) {
+TEST_F(LifecycleTest, ACommunicatorOfOneRankWorks) {
   if (!as_rank(1)) return;
   ncclComm_t communicator = nullptr;
   ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitAll(&communicator, 1, nullptr));
@@ -47,7 +47,7 @@ TEST_F(LifecycleTest, OneRankAlone) {
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclCommInitAll(two, 2, twice));
 }
 
-TEST_F(LifecycleTest, WrongRanksAndConfigurationsAreRefused) {
+TEST_F(LifecycleTest, InvalidRanksAndConfigurationsAreRefused) {
   if (!as_rank(1)) return;
   const ncclUniqueId id = shared_id();
   ncclComm_t communicator = nullptr;
@@ -63,7 +63,7 @@ TEST_F(LifecycleTest, WrongRanksAndConfigurationsAreRefused) {
   EXPECT_EQ(nullptr, communicator);
 }
 
-TEST_F(LifecycleTest, TwoRanksOfOneHostOnOneDeviceAreRefused) {
+TEST_F(LifecycleTest, TwoRanksOfAHostOnOneDeviceAreRefused) {
   RankOptions options;
   options.one_device = true;
   if (!as_rank(2, options)) return;
@@ -73,7 +73,7 @@ TEST_F(LifecycleTest, TwoRanksOfOneHostOnOneDeviceAreRefused) {
   exchange();
 }
 
-TEST_F(LifecycleTest, TwoHostsMayShareADevice) {
+TEST_F(LifecycleTest, RanksOfTwoHostsMayShareADevice) {
   RankOptions options;
   options.one_device = true;
   if (!as_rank(2, options)) return;
@@ -84,7 +84,7 @@ TEST_F(LifecycleTest, TwoHostsMayShareADevice) {
   destroy(communicator);
 }
 
-TEST_F(LifecycleTest, ANonBlockingBeginIsInProgressUntilAllHaveCome) {
+TEST_F(LifecycleTest, ANonBlockingInitIsInProgressUntilAllRanksJoin) {
   if (!as_rank(2)) return;
   const ncclUniqueId id = shared_id();
   ncclComm_t communicator = nullptr;
@@ -120,14 +120,14 @@ TEST_F(LifecycleTest, ANonBlockingCommunicatorWorks) {
   destroy(communicator);
 }
 
-TEST_F(LifecycleTest, AnAbortEndsABeginThatNobodyJoins) {
+TEST_F(LifecycleTest, AnAbortEndsAnInitThatNoOtherRankJoins) {
   if (!as_rank(2)) return;
   const ncclUniqueId id = shared_id();
   if (rank_ == 0) abort(begin_non_blocking(id));
   exchange();
 }
 
-TEST_F(LifecycleTest, AListOfIdsIsAsGoodAsOne) {
+TEST_F(LifecycleTest, InitAcceptsAListOfIds) {
   if (!as_rank(2)) return;
   ncclUniqueId ids[] = {shared_id(), shared_id()};
   ncclComm_t communicator = nullptr;
@@ -138,7 +138,7 @@ TEST_F(LifecycleTest, AListOfIdsIsAsGoodAsOne) {
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommInitRankScalable(&communicator, 2, rank_, 3, ids, &config));
 }
 
-TEST_F(LifecycleTest, CommunicatorsBesideEachOther) {
+TEST_F(LifecycleTest, TwoCommunicatorsWorkIndependently) {
   if (!as_rank(2)) return;
   ncclComm_t one = init();
   ncclComm_t two = init();
@@ -162,7 +162,7 @@ struct OnDevice {
   std::unique_ptr<Buffer<float>> data;
 };
 
-TEST_F(LifecycleTest, TwoDevicesOfOneProcess) {
+TEST_F(LifecycleTest, TwoDevicesOfOneProcessFormACommunicator) {
   RankOptions options;
   options.devices = 2;
   if (!as_rank(1, options)) return;

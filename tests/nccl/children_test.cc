@@ -5,7 +5,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(LifecycleTest, ASplitOrdersByKey) {
+TEST_F(LifecycleTest, ASplitOrdersRanksByKey) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   ncclComm_t child = nullptr;
@@ -49,7 +49,7 @@ TEST_F(LifecycleTest, ANonBlockingSplitKeepsItsParentBusy) {
   abort(communicator);
 }
 
-TEST_F(LifecycleTest, AShrinkLeavesRanksOut) {
+TEST_F(LifecycleTest, AShrinkExcludesRanks) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   expect_works(communicator, 2);
@@ -69,7 +69,7 @@ TEST_F(LifecycleTest, AShrinkLeavesRanksOut) {
   destroy(communicator);
 }
 
-TEST_F(LifecycleTest, AShrinkWithAbortEndsOperations) {
+TEST_F(LifecycleTest, AShrinkWithAbortEndsPendingOperations) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   expect_works(communicator, 2);
@@ -110,7 +110,7 @@ TEST_F(LifecycleTest, FourRanksSplitAndShrink) {
   destroy(communicator);
 }
 
-TEST_F(LifecycleTest, SurvivorsShrinkAwayADeadRank) {
+TEST_F(LifecycleTest, SurvivingRanksShrinkTheCommunicatorWithoutAKilledRank) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(3, options)) return;

@@ -9,7 +9,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(LifecycleTest, AnAbortFreesAStreamThatWaitsForAPeer) {
+TEST_F(LifecycleTest, AnAbortReleasesAStreamThatWaitsForAPeer) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   expect_works(communicator, 2);
@@ -43,7 +43,7 @@ TEST_F(LifecycleTest, AnAbortEndsAFinalizeThatWaitsForAPeer) {
   EXPECT_TRUE(stream_ends(stream_));
 }
 
-TEST_F(LifecycleTest, ARevokeStopsOperationsAndRefusesMore) {
+TEST_F(LifecycleTest, ARevokeStopsOperationsAndRefusesNewOperations) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   expect_works(communicator, 2);
@@ -69,7 +69,7 @@ TEST_F(LifecycleTest, ARevokeStopsOperationsAndRefusesMore) {
   destroy(communicator);
 }
 
-TEST_F(LifecycleTest, AFinalizeFlushesAndHappensOnce) {
+TEST_F(LifecycleTest, AFinalizeFlushesOperationsAndIsRefusedTheSecondTime) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   const Buffer<float> data(kCount, 1.0F);
@@ -82,7 +82,7 @@ TEST_F(LifecycleTest, AFinalizeFlushesAndHappensOnce) {
   EXPECT_EQ(std::vector<float>(kCount, 2.0F), data.values());
 }
 
-TEST_F(LifecycleTest, TheDeathOfAPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
+TEST_F(LifecycleTest, AKilledPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(2, options)) return;
@@ -100,7 +100,7 @@ TEST_F(LifecycleTest, TheDeathOfAPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
   EXPECT_TRUE(stream_ends(stream_));
 }
 
-TEST_F(LifecycleTest, AReceiveFromADeadPeerIsAnError) {
+TEST_F(LifecycleTest, AReceiveFromAKilledPeerIsAnError) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(2, options)) return;
@@ -139,7 +139,7 @@ class EndTest : public LifecycleTest, public testing::WithParamInterface<const c
 
 // The wait can only be observed for a limited time. A wrong implementation may pass; a correct implementation
 // never fails.
-TEST_P(EndTest, TheEndWaitsForGraphs) {
+TEST_P(EndTest, FinalizeWaitsForGraphs) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   expect_works(communicator, 2);
@@ -160,7 +160,7 @@ TEST_P(EndTest, TheEndWaitsForGraphs) {
 INSTANTIATE_TEST_SUITE_P(Each, EndTest, testing::Values("Finalize", "Destroy", "Abort"),
                          [](const auto& row) { return std::string(row.param); });
 
-TEST_F(LifecycleTest, MemoryOfNccl) {
+TEST_F(LifecycleTest, NcclAllocatesRegistersAndFreesMemory) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   void* memory = nullptr;

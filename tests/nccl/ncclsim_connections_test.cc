@@ -15,7 +15,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(NcclsimTest, RanksConnectAtTheirFirstOperation) {
+TEST_F(NcclsimTest, RanksConnectAtTheFirstOperation) {
   if (!begin(2)) return;
   const int connected = sockets() + (rank_ == 1 ? 1 : 0);
   ASSERT_NCCL(ncclSuccess, all_reduce());
@@ -27,7 +27,7 @@ TEST_F(NcclsimTest, RanksConnectAtTheirFirstOperation) {
   end();
 }
 
-TEST_F(NcclsimTest, RanksConnectAtOnceIfToldTo) {
+TEST_F(NcclsimTest, RanksConnectDuringInitIfConfigured) {
   if (!begin(2, with("NCCL_RUNTIME_CONNECT", "0"))) return;
   const int before = sockets();
   ASSERT_NCCL(ncclSuccess, all_reduce());
@@ -59,7 +59,7 @@ int register_with(const ncclUniqueId& id, std::uint64_t wrong, int rank, int ran
   return socket;
 }
 
-TEST_F(NcclsimTest, ARegistrationWithoutTheSecretIsNone) {
+TEST_F(NcclsimTest, ARegistrationWithoutTheSecretIsIgnored) {
   if (!as_rank(2)) return;
   const ncclUniqueId id = shared_id();
   const int stranger = rank_ == 0 ? register_with(id, 1, 1, 2) : -1;
@@ -69,7 +69,7 @@ TEST_F(NcclsimTest, ARegistrationWithoutTheSecretIsNone) {
   end();
 }
 
-TEST_F(NcclsimTest, ARegistrationOutOfRangeIsNone) {
+TEST_F(NcclsimTest, ARegistrationOutOfRangeIsIgnored) {
   if (!as_rank(2)) return;
   const ncclUniqueId id = shared_id();
   std::vector<int> strangers;
@@ -83,7 +83,7 @@ TEST_F(NcclsimTest, ARegistrationOutOfRangeIsNone) {
   end();
 }
 
-TEST_F(NcclsimTest, StrangersAreNoRanks) {
+TEST_F(NcclsimTest, UnknownConnectionsAreNotAcceptedAsRanks) {
   if (!as_rank(2)) return;
   const ncclUniqueId id = shared_id();
   const sockaddr_in root = root_of(id);
@@ -122,7 +122,7 @@ std::vector<sockaddr_in> listeners() {
   return found;
 }
 
-TEST_F(NcclsimTest, StrangersAreNoPeers) {
+TEST_F(NcclsimTest, UnknownConnectionsAreNotAcceptedAsPeers) {
   if (!begin(2)) return;
   // A connection like that of rank 0, except for the number that only the ranks know. It is made before rank
   // 0 connects.
@@ -152,13 +152,13 @@ TEST_F(NcclsimTest, StrangersAreNoPeers) {
   end();
 }
 
-TEST_F(NcclsimTest, ABeginThatBlocksHasADeadline) {
+TEST_F(NcclsimTest, ABlockingInitHasADeadline) {
   if (!as_rank(1, with("NCCLSIM_TIMEOUT_MS", "50"))) return;
   EXPECT_NCCL(ncclSystemError, nccl().ncclCommInitRank(&communicator_, 2, shared_id(), 0));
   EXPECT_EQ(nullptr, communicator_);
 }
 
-TEST_F(NcclsimTest, AGroupWithAWrongBeginBeginsNothing) {
+TEST_F(NcclsimTest, AGroupWithAnInvalidInitStartsNoInit) {
   if (!as_rank(1)) return;
   const ncclUniqueId id = shared_id();
   ncclComm_t wrong = nullptr;
@@ -172,7 +172,7 @@ TEST_F(NcclsimTest, AGroupWithAWrongBeginBeginsNothing) {
   end();
 }
 
-TEST_F(NcclsimTest, AnotherThreadEndsABeginThatBlocks) {
+TEST_F(NcclsimTest, AnotherThreadEndsABlockingInit) {
   if (!as_rank(1)) return;
   const ncclUniqueId id = shared_id();
   auto begun =
@@ -184,7 +184,7 @@ TEST_F(NcclsimTest, AnotherThreadEndsABeginThatBlocks) {
   EXPECT_NE(ncclSuccess, begun.get());
 }
 
-TEST_F(NcclsimTest, RanksThatDoNotFitTogetherAreRefused) {
+TEST_F(NcclsimTest, RanksWithInconsistentParametersAreRefused) {
   if (!as_rank(2)) return;
   ncclUniqueId id = shared_id();
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclCommInitRank(&communicator_, 2 + rank_, id, rank_));
@@ -197,7 +197,7 @@ TEST_F(NcclsimTest, RanksThatDoNotFitTogetherAreRefused) {
   exchange();
 }
 
-TEST_F(NcclsimTest, ARankThatDiesInTheMiddleOfTheBeginIsAnError) {
+TEST_F(NcclsimTest, ARankKilledDuringInitIsAnError) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(3, options)) return;

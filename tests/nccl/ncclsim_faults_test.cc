@@ -27,7 +27,7 @@ class FaultTest : public NcclsimTest {
   }
 };
 
-TEST_F(FaultTest, AnEndlessBeginEndsWithAnAbort) {
+TEST_F(FaultTest, AnAbortEndsAnEndlessInit) {
   if (!as_rank(1, with("NCCLSIM_INIT_ENDLESS", "1"))) return;
   ncclConfig_t config = non_blocking();
   EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
@@ -41,7 +41,7 @@ TEST_F(FaultTest, AnEndlessBeginEndsWithAnAbort) {
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
 }
 
-TEST_F(FaultTest, ASlowBeginIsInProgressForSoLong) {
+TEST_F(FaultTest, ADelayedInitIsInProgressForTheConfiguredTime) {
   if (!as_rank(1)) return;
   ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
   order("init-delay 100 comm=slow\n");
@@ -54,7 +54,7 @@ TEST_F(FaultTest, ASlowBeginIsInProgressForSoLong) {
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator_));
 }
 
-TEST_F(FaultTest, AnEndlessSplitEndsWithAnAbortOfItsParent) {
+TEST_F(FaultTest, AnAbortOfTheParentEndsAnEndlessSplit) {
   if (!as_rank(1)) return;
   ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
   ncclConfig_t config = non_blocking();
@@ -67,7 +67,7 @@ TEST_F(FaultTest, AnEndlessSplitEndsWithAnAbortOfItsParent) {
   EXPECT_EQ(nullptr, child);
 }
 
-TEST_F(FaultTest, AnErrorIsInjectedFromOutside) {
+TEST_F(FaultTest, AFaultFileInjectsAnError) {
   if (!as_rank(2)) return;
   ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
   communicator_ = init();
@@ -83,7 +83,7 @@ TEST_F(FaultTest, AnErrorIsInjectedFromOutside) {
   end();
 }
 
-TEST_F(FaultTest, AConnectionIsCutFromOutside) {
+TEST_F(FaultTest, AFaultFileDisconnectsAPeer) {
   if (!as_rank(2)) return;
   ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
   communicator_ = init();

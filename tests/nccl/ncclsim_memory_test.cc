@@ -11,7 +11,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(NcclsimTest, ACommunicatorHoldsMemory) {
+TEST_F(NcclsimTest, ACommunicatorUsesDeviceMemory) {
   if (!as_rank(1, with("NCCLSIM_DEVICE_MEMORY", "20971520"))) return;
   const std::size_t before = free_memory();
   communicator_ = init();
@@ -20,7 +20,7 @@ TEST_F(NcclsimTest, ACommunicatorHoldsMemory) {
   EXPECT_TRUE(free_memory_becomes(before));
 }
 
-TEST_F(NcclsimTest, ImportsOutliveTheirExporter) {
+TEST_F(NcclsimTest, ImportedMemoryOutlivesItsExporter) {
   if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
   const std::size_t before = free_memory();
   communicator_ = init();
@@ -66,7 +66,7 @@ CUresult checkpoint(int pid) {
   return result;
 }
 
-TEST_F(NcclsimTest, ImportsForbidACheckpointUntilTheEnd) {
+TEST_F(NcclsimTest, ImportedMemoryPreventsACheckpointUntilTheCommunicatorIsDestroyed) {
   if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
   communicator_ = init();
   ASSERT_NCCL(ncclSuccess, all_reduce());
@@ -95,7 +95,7 @@ std::size_t entries_of(const char* folder) {
 }
 
 // Checks that no descriptors and threads remain, which a checkpoint of the process would encounter.
-TEST_F(NcclsimTest, AnEndLeavesNothingBehind) {
+TEST_F(NcclsimTest, DestroyingACommunicatorLeavesNoResources) {
   if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
   std::size_t descriptors = 0;
   std::size_t threads = 0;

@@ -5,7 +5,7 @@
 namespace nccl_test {
 namespace {
 
-TEST_F(NcclsimTest, DifferentCountsAreAnError) {
+TEST_F(NcclsimTest, DifferentElementCountsAreAnError) {
   if (!begin(2)) return;
   EXPECT_NCCL(ncclSuccess, all_reduce(rank_ == 0 ? 8 : 16));
   expect_error(ncclInvalidUsage, "of 8 int32");
@@ -13,21 +13,21 @@ TEST_F(NcclsimTest, DifferentCountsAreAnError) {
   end();
 }
 
-TEST_F(NcclsimTest, DifferentTypesAreAnError) {
+TEST_F(NcclsimTest, DifferentDataTypesAreAnError) {
   if (!begin(2)) return;
   EXPECT_NCCL(ncclSuccess, all_reduce(8, rank_ == 0 ? ncclInt32 : ncclFloat32));
   expect_error(ncclInvalidUsage, "of 8 float32");
   end();
 }
 
-TEST_F(NcclsimTest, DifferentOperatorsAreAnError) {
+TEST_F(NcclsimTest, DifferentReductionOperatorsAreAnError) {
   if (!begin(2)) return;
   EXPECT_NCCL(ncclSuccess, all_reduce(8, ncclInt32, rank_ == 0 ? ncclSum : ncclMax));
   expect_error(ncclInvalidUsage, "operator 2");
   end();
 }
 
-TEST_F(NcclsimTest, AnotherOrderIsAnError) {
+TEST_F(NcclsimTest, ADifferentOrderOfOperationsIsAnError) {
   if (!begin(2)) return;
   const auto broadcast = [this] {
     return nccl().ncclBroadcast(data(), data(), 8, ncclInt32, 0, communicator_, stream_);
@@ -40,14 +40,14 @@ TEST_F(NcclsimTest, AnotherOrderIsAnError) {
   end();
 }
 
-TEST_F(NcclsimTest, DifferentRootsAreAnError) {
+TEST_F(NcclsimTest, DifferentRootRanksAreAnError) {
   if (!begin(2)) return;
   EXPECT_NCCL(ncclSuccess, nccl().ncclBroadcast(data(), data(), 8, ncclInt32, rank_, communicator_, stream_));
   expect_error(ncclInvalidUsage, "root 1");
   end();
 }
 
-TEST_F(NcclsimTest, AMessageOfAnotherSizeIsAnError) {
+TEST_F(NcclsimTest, AMessageOfADifferentSizeIsAnError) {
   if (!begin(2)) return;
   if (rank_ == 0) {
     EXPECT_NCCL(ncclSuccess, nccl().ncclSend(data(), 8, ncclInt32, 1, communicator_, stream_));
@@ -59,7 +59,7 @@ TEST_F(NcclsimTest, AMessageOfAnotherSizeIsAnError) {
   end();
 }
 
-TEST_F(NcclsimTest, AnErrorStays) {
+TEST_F(NcclsimTest, AnErrorPersists) {
   if (!begin(2)) return;
   EXPECT_NCCL(ncclSuccess, all_reduce(rank_ == 0 ? 8 : 16));
   expect_error(ncclInvalidUsage, "differ");
@@ -69,7 +69,7 @@ TEST_F(NcclsimTest, AnErrorStays) {
   end();
 }
 
-TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
+TEST_F(NcclsimTest, ReductionsUseTheOrderOfRanks) {
   if (!begin(4)) return;
   // In any other order, or as a tree, the sum differs.
   const float values[] = {1e8F, 1.0F, -1e8F, 2.0F};
@@ -85,7 +85,7 @@ TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
 }
 
 // There are two communicators on two streams each. All ranks use them in the same order.
-TEST_F(NcclsimTest, ManyOperationsOfManyCommunicators) {
+TEST_F(NcclsimTest, ManyOperationsOfManyCommunicatorsSucceed) {
   if (!begin(4)) return;
   ncclComm_t communicators[] = {communicator_, nullptr};
   ASSERT_NCCL(ncclSuccess, nccl().ncclCommSplit(communicator_, 0, -rank_, &communicators[1], nullptr));

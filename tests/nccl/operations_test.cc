@@ -46,7 +46,7 @@ class OperationsTest : public RanksTest {
   ncclComm_t communicator_ = nullptr;
 };
 
-TEST_F(OperationsTest, AllReduceSums) {
+TEST_F(OperationsTest, AllReduceSumsTheInputsOfAllRanks) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, kMany));
   const Buffer<std::int32_t> to(kMany);
@@ -57,7 +57,7 @@ TEST_F(OperationsTest, AllReduceSums) {
   EXPECT_EQ(input(rank_, kMany), from.values());
 }
 
-TEST_F(OperationsTest, AllReduceInPlaceAndOfOneElement) {
+TEST_F(OperationsTest, AllReduceWorksInPlaceOnOneElement) {
   if (!begin()) return;
   const Buffer<std::int32_t> data(input(rank_, 1));
   for (int i = 0; i < 3; i++) {
@@ -68,7 +68,7 @@ TEST_F(OperationsTest, AllReduceInPlaceAndOfOneElement) {
   EXPECT_EQ(std::vector<std::int32_t>{4000}, data.values());
 }
 
-TEST_F(OperationsTest, ReduceLeavesTheResultAtTheRoot) {
+TEST_F(OperationsTest, ReduceStoresTheResultAtTheRoot) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, 1001));
   const Buffer<std::int32_t> to(1001, 7);
@@ -78,7 +78,7 @@ TEST_F(OperationsTest, ReduceLeavesTheResultAtTheRoot) {
   EXPECT_EQ(rank_ == 1 ? sum(1001) : std::vector<std::int32_t>(1001, 7), to.values());
 }
 
-TEST_F(OperationsTest, BroadcastAndBcast) {
+TEST_F(OperationsTest, BroadcastAndBcastCopyTheDataOfTheRoot) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, 500));
   const Buffer<std::int32_t> to(500);
@@ -103,7 +103,7 @@ TEST_F(OperationsTest, AllGatherKeepsTheOrderOfRanks) {
   EXPECT_EQ(expected, to.values());
 }
 
-TEST_F(OperationsTest, ReduceScatterGivesEachItsPart) {
+TEST_F(OperationsTest, ReduceScatterGivesEachRankItsPart) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, 2 * 700));
   const Buffer<std::int32_t> to(700);
@@ -115,7 +115,7 @@ TEST_F(OperationsTest, ReduceScatterGivesEachItsPart) {
             to.values());
 }
 
-TEST_F(OperationsTest, SendAndReceive) {
+TEST_F(OperationsTest, SendAndReceiveTransferData) {
   if (!begin()) return;
   const Buffer<std::int32_t> data(rank_ == 0 ? input(0, kMany) : std::vector<std::int32_t>(kMany));
   if (rank_ == 0) {
@@ -127,7 +127,7 @@ TEST_F(OperationsTest, SendAndReceive) {
   EXPECT_EQ(input(0, kMany), data.values());
 }
 
-TEST_F(OperationsTest, AGroupExchangesBothWaysAtOnce) {
+TEST_F(OperationsTest, AGroupExchangesDataInBothDirections) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, kMany));
   const Buffer<std::int32_t> to(kMany);
@@ -139,7 +139,7 @@ TEST_F(OperationsTest, AGroupExchangesBothWaysAtOnce) {
   EXPECT_EQ(input(1 - rank_, kMany), to.values());
 }
 
-TEST_F(OperationsTest, AGroupMixesCollectivesAndMessagesInGroupsOfGroups) {
+TEST_F(OperationsTest, NestedGroupsMixCollectivesAndMessages) {
   if (!begin()) return;
   const Buffer<std::int32_t> summed(input(rank_, 2000));
   const Buffer<std::int32_t> from(input(rank_, 50));
@@ -176,7 +176,7 @@ TEST_F(OperationsTest, ARankSendsToItselfWithinAGroup) {
   EXPECT_EQ(input(rank_, 64), to.values());
 }
 
-TEST_F(OperationsTest, AlltoAllGatherAndScatter) {
+TEST_F(OperationsTest, AllToAllGatherAndScatterExchangeData) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, 200));
   const Buffer<std::int32_t> exchanged(200);
@@ -202,7 +202,7 @@ TEST_F(OperationsTest, AlltoAllGatherAndScatter) {
   EXPECT_EQ(part(0, rank_), scattered.values());
 }
 
-TEST_F(OperationsTest, EmptyOperationsAreNoErrors) {
+TEST_F(OperationsTest, EmptyOperationsSucceed) {
   if (!begin()) return;
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, communicator_, stream_));
@@ -212,7 +212,7 @@ TEST_F(OperationsTest, EmptyOperationsAreNoErrors) {
   sync();
 }
 
-TEST_F(OperationsTest, ACallReturnsBeforeItsStreamHasComeToIt) {
+TEST_F(OperationsTest, ACallReturnsBeforeTheStreamReachesTheOperation) {
   if (!begin()) return;
   const Buffer<std::int32_t> data(4);
   Gate gate(stream_);
@@ -224,7 +224,7 @@ TEST_F(OperationsTest, ACallReturnsBeforeItsStreamHasComeToIt) {
   sync();
 }
 
-TEST_F(OperationsTest, OperationsOfTwoStreamsOfOneGroup) {
+TEST_F(OperationsTest, AGroupSpansOperationsOfTwoStreams) {
   if (!begin()) return;
   CUstream other = nullptr;
   ASSERT_CUDA_OK(cuda().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
@@ -252,7 +252,7 @@ TEST_F(OperationsTest, OperationsOfTwoStreamsOfOneGroup) {
   EXPECT_CUDA_OK(cuda().cuStreamDestroy_v2(other));
 }
 
-TEST_F(OperationsTest, AGraphReplaysWhatItCaptured) {
+TEST_F(OperationsTest, AGraphReplaysItsCapturedOperations) {
   if (!begin()) return;
   const Buffer<std::int32_t> data(input(rank_, 1000));
   {
@@ -304,7 +304,7 @@ TEST_F(OperationsTest, AnOperatorScalesTheInputsOfARank) {
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclRedOpDestroy(ncclSum, communicator_));
 }
 
-TEST_F(OperationsTest, WrongArgumentsAreRefusedAtOnce) {
+TEST_F(OperationsTest, InvalidArgumentsAreRefusedImmediately) {
   if (!begin()) return;
   const Buffer<float> data(4, 1.0F);
   const auto refused = [&](int type, int operation, int root) {
@@ -332,7 +332,7 @@ TEST_F(OperationsTest, WrongArgumentsAreRefusedAtOnce) {
   EXPECT_EQ(std::vector<float>(4, 1.0F), data.values());
 }
 
-TEST_F(OperationsTest, ASimulatedGroupDoesNothing) {
+TEST_F(OperationsTest, ASimulatedGroupTransfersNoData) {
   if (!begin()) return;
   const Buffer<std::int32_t> data(input(rank_, 16));
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
@@ -345,7 +345,7 @@ TEST_F(OperationsTest, ASimulatedGroupDoesNothing) {
   EXPECT_GE(info.estimatedTime, 0.0F);
 }
 
-TEST_F(OperationsTest, FourRanksDoEverything) {
+TEST_F(OperationsTest, FourRanksCompleteEveryOperation) {
   if (!begin(4)) return;
   const Buffer<std::int32_t> data(input(rank_, 1003));
   const Buffer<std::int32_t> gathered(4 * 1003);

@@ -68,7 +68,7 @@ class TypesTest : public RanksTest {
   }
 };
 
-TEST_F(TypesTest, EachTypeWithEachOperator) {
+TEST_F(TypesTest, EachTypeIsReducedWithEachOperator) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   ASSERT_NE(nullptr, communicator);

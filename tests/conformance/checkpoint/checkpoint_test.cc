@@ -9,7 +9,7 @@
 namespace conformance {
 namespace {
 
-TEST_F(CheckpointTest, StatesFollowOneAnotherAndTheProgramGoesOn) {
+TEST_F(CheckpointTest, CheckpointStatesChangeInOrderAndTheProgramContinues) {
   EXPECT_EQ(CU_PROCESS_STATE_RUNNING, state());
   ASSERT_OK(lock());
   EXPECT_EQ(CU_PROCESS_STATE_LOCKED, state());
@@ -22,7 +22,7 @@ TEST_F(CheckpointTest, StatesFollowOneAnotherAndTheProgramGoesOn) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, AProgramIsCheckpointedAgainAndAgain) {
+TEST_F(CheckpointTest, AProgramCanBeCheckpointedRepeatedly) {
   for (int i = 0; i < 3; i++) {
     ASSERT_OK(lock());
     ASSERT_OK(checkpoint());
@@ -32,7 +32,7 @@ TEST_F(CheckpointTest, AProgramIsCheckpointedAgainAndAgain) {
   }
 }
 
-TEST_F(CheckpointTest, EachStepIsRefusedInAnotherState) {
+TEST_F(CheckpointTest, EachStepIsRefusedInAWrongState) {
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_STATE, unlock());
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_STATE, checkpoint());
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_STATE, restore());
@@ -48,13 +48,13 @@ TEST_F(CheckpointTest, EachStepIsRefusedInAnotherState) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, ALockedProgramGoesOnAfterUnlock) {
+TEST_F(CheckpointTest, ALockedProgramContinuesAfterUnlock) {
   ASSERT_OK(lock());
   ASSERT_OK(unlock());
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, CallsOfALockedProgramWait) {
+TEST_F(CheckpointTest, CudaCallsOfALockedProgramBlockUntilUnlock) {
   ASSERT_OK(lock());
   job_->child.send_text("check");
   EXPECT_FALSE(job_->answers_within(200));
@@ -75,7 +75,7 @@ TEST_F(CheckpointTest, ALockThatTimesOutLeavesTheProgramRunning) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, TheRestoreThreadIsAThreadOfTheProgram) {
+TEST_F(CheckpointTest, TheRestoreThreadBelongsToTheProgram) {
   int thread = 0;
   ASSERT_OK(api().cuCheckpointProcessGetRestoreThreadId(job_->child.pid(), &thread));
   const std::string path =
@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, TheRestoreThreadIsAThreadOfTheProgram) {
   EXPECT_EQ(0, ::access(path.c_str(), F_OK)) << path;
 }
 
-TEST_F(CheckpointTest, MemoryOfACheckpointedProgramIsFree) {
+TEST_F(CheckpointTest, ACheckpointFreesTheDeviceMemoryOfTheProgram) {
   ASSERT_OK(lock());
   const std::size_t before = free_memory();
   ASSERT_OK(checkpoint());
@@ -93,7 +93,7 @@ TEST_F(CheckpointTest, MemoryOfACheckpointedProgramIsFree) {
   ASSERT_OK(unlock());
 }
 
-TEST_F(CheckpointTest, MappedMemoryThatWasNeverExportedIsCarried) {
+TEST_F(CheckpointTest, MappedMemoryThatWasNeverExportedIsRestored) {
   ASSERT_TRUE(job_->does("make region"));
   ASSERT_OK(lock());
   ASSERT_OK(checkpoint());
@@ -102,7 +102,7 @@ TEST_F(CheckpointTest, MappedMemoryThatWasNeverExportedIsCarried) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, ReleasedMemoryThatAnotherProcessHoldsComesBackToItsAddress) {
+TEST_F(CheckpointTest, ReleasedMemoryHeldByAnotherProcessIsRestoredAtItsAddress) {
   ASSERT_TRUE(job_->does("make region"));
   job_->child.send_text("export");
   int fd = -1;
@@ -130,7 +130,7 @@ TEST_F(CheckpointTest, ReleasedMemoryThatAnotherProcessHoldsComesBackToItsAddres
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, ProcessThatEndedOrUsesNoCudaIsRefused) {
+TEST_F(CheckpointTest, RefusesAProcessThatExitedOrUsesNoCuda) {
   Child ended("uninitialized");
   const pid_t pid = ended.pid();
   EXPECT_EQ(0, ended.wait());
@@ -141,7 +141,7 @@ TEST_F(CheckpointTest, ProcessThatEndedOrUsesNoCudaIsRefused) {
   EXPECT_NE(CUDA_SUCCESS, api().cuCheckpointProcessGetRestoreThreadId(1, &thread));
 }
 
-TEST_F(CheckpointTest, TheProgramGoesOnOnAnotherDevice) {
+TEST_F(CheckpointTest, TheProgramContinuesOnAnotherDevice) {
   if (!two_devices()) GTEST_SKIP() << "one device";
   ASSERT_OK(lock());
   ASSERT_OK(checkpoint());
@@ -157,7 +157,7 @@ TEST_F(CheckpointTest, TheProgramGoesOnOnAnotherDevice) {
   ASSERT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, DevicesThatUseEachOthersMemoryGoOnDoingSo) {
+TEST_F(CheckpointTest, PeerAccessBetweenDevicesSurvivesACheckpoint) {
   int can = 0;
   if (!two_devices()) GTEST_SKIP() << "one device";
   ASSERT_OK(api().cuDeviceCanAccessPeer(&can, 1, 0));
@@ -172,7 +172,7 @@ TEST_F(CheckpointTest, DevicesThatUseEachOthersMemoryGoOnDoingSo) {
 }
 
 // Threads on all devices launch, copy, allocate, load, and run graphs and host functions all the time.
-TEST_F(CheckpointTest, AProgramAtFullWorkIsStoppedAndRestoredAnywhere) {
+TEST_F(CheckpointTest, ABusyProgramIsCheckpointedAndRestoredOnExchangedDevices) {
   ASSERT_TRUE(job_->does("work"));
   for (int i = 0; i < 12; i++) {
     ASSERT_OK(lock());
@@ -188,7 +188,7 @@ TEST_F(CheckpointTest, AProgramAtFullWorkIsStoppedAndRestoredAnywhere) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, ARestoreWithoutMemoryIsFinal) {
+TEST_F(CheckpointTest, ARestoreThatRunsOutOfMemoryCannotBeRepeated) {
   ASSERT_OK(lock());
   ASSERT_OK(checkpoint());
   std::vector<CUdeviceptr> filling;

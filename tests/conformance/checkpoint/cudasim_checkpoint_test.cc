@@ -89,7 +89,7 @@ class CudasimCheckpointTest : public CheckpointTest {
   }
 };
 
-TEST_F(CudasimCheckpointTest, NothingOfTheDriverRemains) {
+TEST_F(CudasimCheckpointTest, ACheckpointLeavesNoDriverResourcesInTheProgram) {
   EXPECT_FALSE(remains().empty());
   ASSERT_OK(lock());
   ASSERT_OK(checkpoint());
@@ -99,7 +99,7 @@ TEST_F(CudasimCheckpointTest, NothingOfTheDriverRemains) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CudasimCheckpointTest, TheListenerStays) {
+TEST_F(CudasimCheckpointTest, TheListenerSurvivesACheckpoint) {
   const std::string before = listener();
   EXPECT_NE("", before);
   ASSERT_OK(lock());
@@ -110,7 +110,7 @@ TEST_F(CudasimCheckpointTest, TheListenerStays) {
   EXPECT_EQ(before, listener());
 }
 
-TEST_F(CudasimCheckpointTest, TheDeviceIsClosedInTheProgramAndLeftInForkedChildren) {
+TEST_F(CudasimCheckpointTest, ACheckpointClosesTheDeviceInTheProgramButNotInForkedChildren) {
   if (!has_secret_memory()) GTEST_SKIP() << "this kernel has no secret memory";
   const std::string own = std::to_string(pid());
   EXPECT_EQ(2, device_files(own));
@@ -127,7 +127,7 @@ TEST_F(CudasimCheckpointTest, TheDeviceIsClosedInTheProgramAndLeftInForkedChildr
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CudasimCheckpointTest, NoCheckpointUnderAProfiler) {
+TEST_F(CudasimCheckpointTest, ACheckpointUnderAProfilerIsRefused) {
   ::setenv("CUDA_INJECTION64_PATH", INJECTION, 1);
   job_ = std::make_unique<CheckpointJob>();
   ::unsetenv("CUDA_INJECTION64_PATH");
@@ -150,7 +150,7 @@ TEST_F(CudasimCheckpointTest, WritesToPinnedMemoryAreNotLost) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CudasimCheckpointTest, OpenExportsOfTheProgramItselfAreRefused) {
+TEST_F(CudasimCheckpointTest, ACheckpointWithOpenExportsIsRefused) {
   ASSERT_TRUE(job_->does("make region"));
   job_->child.send_text("export");
   int fd = -1;
@@ -168,7 +168,7 @@ TEST_F(CudasimCheckpointTest, OpenExportsOfTheProgramItselfAreRefused) {
   ::close(fd);
 }
 
-TEST_F(CudasimCheckpointTest, ImportedMemoryIsRefused) {
+TEST_F(CudasimCheckpointTest, ACheckpointWithImportedMemoryIsRefused) {
   Mapped memory(4 * kMiB, true);
   EXPECT_OK(api().cuMemsetD8_v2(memory.address, 1, memory.bytes));
   int fd = -1;

@@ -38,20 +38,20 @@ void expect_versions_follow_from_the_step(const HotSetOptions& options) {
   }
 }
 
-TEST(HotSet, VersionsFollowFromTheStep) {
+TEST(HotSet, VersionsAreDerivedFromTheStep) {
   for (const Pattern pattern : {Pattern::kStride, Pattern::kRandom, Pattern::kAppend, Pattern::kFlip}) {
     expect_versions_follow_from_the_step(options_of(pattern));
   }
 }
 
-TEST(HotSet, VersionsFollowFromTheStepWithDrift) {
+TEST(HotSet, VersionsAreDerivedFromTheStepWithDrift) {
   for (const Pattern pattern : {Pattern::kStride, Pattern::kRandom, Pattern::kFlip}) {
     expect_versions_follow_from_the_step(options_of(pattern, 0.1));
     expect_versions_follow_from_the_step(options_of(pattern, 0.001));
   }
 }
 
-TEST(HotSet, HoldsItsShareOnce) {
+TEST(HotSet, HotSetContainsItsShareOfPagesOnce) {
   for (const Pattern pattern : {Pattern::kStride, Pattern::kRandom, Pattern::kFlip}) {
     for (const double hot : {0.0001, 0.02, 0.5, 1.0}) {
       HotSetOptions options = options_of(pattern, hot < 1 ? 0.2 : 0);
@@ -68,7 +68,7 @@ TEST(HotSet, HoldsItsShareOnce) {
   }
 }
 
-TEST(HotSet, RunsAreAtMost64PagesUnlessTheyTouch) {
+TEST(HotSet, RunsAreAtMost64PagesUnlessAdjacent) {
   HotSetOptions options = options_of(Pattern::kRandom);
   options.pages = 1 << 20;
   options.hot = 0.01;
@@ -80,7 +80,7 @@ TEST(HotSet, RunsAreAtMost64PagesUnlessTheyTouch) {
   EXPECT_LT(mean, 50);
 }
 
-TEST(HotSet, DriftReplacesItsShare) {
+TEST(HotSet, DriftReplacesItsShareOfPages) {
   HotSet set(options_of(Pattern::kRandom, 0.1));
   set.advance(1);
   const std::set<std::uint32_t> before(set.list().begin(), set.list().end());
@@ -97,7 +97,7 @@ TEST(HotSet, FlipRestoresEverySecondTime) {
   EXPECT_EQ(set.version_of(3), 3u);
 }
 
-TEST(HotSet, AnotherSeedChoosesOtherPages) {
+TEST(HotSet, AnotherSeedSelectsOtherPages) {
   HotSetOptions other = options_of(Pattern::kRandom);
   other.seed = 8;
   EXPECT_NE(HotSet(options_of(Pattern::kRandom)).list(), HotSet(other).list());

@@ -47,7 +47,7 @@ class HotsetKernels : public ::testing::Test {
   LocalMemory memory_, versions_, list_, result_;
 };
 
-TEST_F(HotsetKernels, FlippedBitIsFoundInItsPage) {
+TEST_F(HotsetKernels, FlippedBitIsDetectedInItsPage) {
   write(0, 0, kPages, 0);
   EXPECT_EQ(differences(0, 0, kPages), 0u);
   for (const std::uint64_t byte : {std::uint64_t{0}, 17 * kPageBytes + 4095, kPages * kPageBytes - 1}) {
@@ -59,7 +59,7 @@ TEST_F(HotsetKernels, FlippedBitIsFoundInItsPage) {
   }
 }
 
-TEST_F(HotsetKernels, AListIsWrittenAndNothingElse) {
+TEST_F(HotsetKernels, OnlyTheListedPagesAreWritten) {
   write(0, 0, kPages, 0);
   std::vector<unsigned char> before(kPages * kPageBytes);
   download(before.data(), memory_.get(), before.size());
@@ -77,7 +77,7 @@ TEST_F(HotsetKernels, AListIsWrittenAndNothingElse) {
   }
 }
 
-TEST_F(HotsetKernels, ARangeGoesOnAtTheBeginning) {
+TEST_F(HotsetKernels, ARangeWrapsAroundToTheBeginning) {
   write(0, 0, kPages, 0);
   write(0, kPages - 2, 4, 1);
   std::vector<std::uint32_t> versions(kPages);
@@ -86,7 +86,7 @@ TEST_F(HotsetKernels, ARangeGoesOnAtTheBeginning) {
   EXPECT_EQ(versions[0] + versions[1] + versions[98] + versions[99], 4u);
 }
 
-TEST_F(HotsetKernels, AnOldVersionIsADifference) {
+TEST_F(HotsetKernels, AnOldVersionIsDetectedAsADifference) {
   write(0, 0, kPages, 1);
   std::vector<unsigned char> old(kPageBytes);
   download(old.data(), memory_.get() + 8 * kPageBytes, kPageBytes);

@@ -47,7 +47,7 @@ class ContextHelperTest : public ::testing::Test {
   std::shared_ptr<ContextHelper> helper_;
 };
 
-TEST_F(ContextHelperTest, AllOrdersAreServedByTheSameProcess) {
+TEST_F(ContextHelperTest, TheSameProcessServesAllOrders) {
   ContextHelper& helper = start_fake("good");
   const auto facts = run(helper.ready());
   ASSERT_TRUE(facts.has_value());
@@ -64,7 +64,7 @@ TEST_F(ContextHelperTest, AllOrdersAreServedByTheSameProcess) {
   EXPECT_EQ(starts(), 1);
 }
 
-TEST_F(ContextHelperTest, TooManyGpusAreRefusedBeforeTheyAreSent) {
+TEST_F(ContextHelperTest, ARestoreWithTooManyGpusIsRefusedBeforeSending) {
   ContextHelper& helper = start_fake("good");
   const auto restored = run(helper.restore(1, std::vector<context::GpuPair>(context::kMaxPairs + 1), kLong));
   ASSERT_FALSE(restored.has_value());
@@ -86,12 +86,12 @@ Task<Result<context::ProcessState>> two_at_once(ContextHelper& helper) {
   co_return mine.has_value() ? *other : mine;
 }
 
-TEST_F(ContextHelperTest, OrdersOfTwoCallersAreServedInTurn) {
+TEST_F(ContextHelperTest, OrdersOfTwoCallersAreServedInSequence) {
   EXPECT_TRUE(run(two_at_once(start_fake("good"))).has_value());
   EXPECT_EQ(starts(), 1);
 }
 
-TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsCut) {
+TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsTruncated) {
   const auto locked = run(start_fake("refuses").lock(1, kLong));
   ASSERT_FALSE(locked.has_value());
   EXPECT_EQ(locked.error().code(), ErrorCode::kTimedOut);
@@ -99,7 +99,7 @@ TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsCut) {
   EXPECT_TRUE(run(helper_->unlock(1, kLong)).has_value());
 }
 
-TEST_F(ContextHelperTest, EffectIsUnknownAfterADeathAndAnotherHelperServes) {
+TEST_F(ContextHelperTest, ACrashLeavesTheEffectUnknownAndANewHelperStarts) {
   ContextHelper& helper = start_fake("dies");
   const auto checkpointed = run(helper.checkpoint(1, kLong));
   ASSERT_FALSE(checkpointed.has_value());
@@ -110,7 +110,7 @@ TEST_F(ContextHelperTest, EffectIsUnknownAfterADeathAndAnotherHelperServes) {
   EXPECT_EQ(starts(), 2);
 }
 
-TEST_F(ContextHelperTest, AHelperThatHangsIsReplaced) {
+TEST_F(ContextHelperTest, AHungHelperIsReplaced) {
   ContextHelper& helper = start_fake("hangs");
   ASSERT_TRUE(run(helper.ready()).has_value());
   const pid_t first = helper.pid();
@@ -121,7 +121,7 @@ TEST_F(ContextHelperTest, AHelperThatHangsIsReplaced) {
   EXPECT_NE(helper.pid(), first);
 }
 
-TEST_F(ContextHelperTest, ADriverThatDoesNotStartIsAnErrorAndNotAHang) {
+TEST_F(ContextHelperTest, ADriverThatDoesNotStartTimesOut) {
   const auto facts = run(start_fake("silent").ready());
   ASSERT_FALSE(facts.has_value());
   EXPECT_EQ(facts.error().code(), ErrorCode::kTimedOut);
@@ -140,7 +140,7 @@ TEST_F(ContextHelperTest, MissingDriverFunctionsAreReported) {
   EXPECT_NE(older->why().find("580"), std::string::npos);
 }
 
-TEST_F(ContextHelperTest, MissingDriverIsReportedWithoutARestart) {
+TEST_F(ContextHelperTest, AMissingDriverIsReportedWithoutARestart) {
   const auto facts = run(start_fake("no-driver").ready());
   ASSERT_FALSE(facts.has_value());
   EXPECT_EQ(facts.error().code(), ErrorCode::kNotSupported);
@@ -151,7 +151,7 @@ TEST_F(ContextHelperTest, MissingDriverIsReportedWithoutARestart) {
 
 class Nonsense : public ContextHelperTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(Nonsense, MalformedAnswerEndsTheHelper) {
+TEST_P(Nonsense, AMalformedAnswerEndsTheHelper) {
   const auto state = run(start_fake(GetParam()).state(1));
   ASSERT_FALSE(state.has_value());
   EXPECT_FALSE(helper_->serving());
@@ -159,7 +159,7 @@ TEST_P(Nonsense, MalformedAnswerEndsTheHelper) {
 INSTANTIATE_TEST_SUITE_P(ContextHelper, Nonsense,
                          ::testing::Values("garbage", "wrong-id", "wrong-state", "long-text"));
 
-TEST_F(ContextHelperTest, RealHelperReportsAMissingDriver) {
+TEST_F(ContextHelperTest, TheRealHelperReportsAMissingDriver) {
   ContextSettings settings;
   settings.program = CONTEXT_PROGRAM;
   settings.log_path = folder_ / "context.log";

@@ -32,17 +32,17 @@ class ApiFileTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(ApiFileTest, OwnersTokenIsRead) {
+TEST_F(ApiFileTest, TokenFileOfTheOwnerIsRead) {
   EXPECT_EQ(address_in_api_file(path("api.json")).value(), "unix:/a");
   EXPECT_EQ(token_by_api_file(path("api.json")).value(), "secret");
 }
 
-TEST_F(ApiFileTest, FileThatOthersCanReadIsNotAToken) {
+TEST_F(ApiFileTest, TokenFileReadableByOtherUsersIsRefused) {
   ASSERT_EQ(::chmod(path("token").c_str(), 0644), 0);  // world-readable, as /etc/passwd
   EXPECT_EQ(token_by_api_file(path("api.json")).error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(ApiFileTest, AnotherOwnersFileIsNotAToken) {
+TEST_F(ApiFileTest, TokenFileOfAnotherOwnerIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   ASSERT_EQ(::chown(path("api.json").c_str(), 65534, 65534), 0);
   const auto refused = token_by_api_file(path("api.json"));
@@ -53,7 +53,7 @@ TEST_F(ApiFileTest, AnotherOwnersFileIsNotAToken) {
   EXPECT_EQ(token_by_api_file(path("api.json")).value(), "secret");
 }
 
-TEST_F(ApiFileTest, LinksAndFoldersAreNotTokens) {
+TEST_F(ApiFileTest, LinksAndFoldersAreRefusedAsTokenFiles) {
   std::filesystem::create_symlink(path("token"), path("link"));
   name("link");
   EXPECT_FALSE(token_by_api_file(path("api.json")));

@@ -80,33 +80,33 @@ class CertificateRenewalTest : public LinkedAgent {
   asio::thread_pool pool_{1};
 };
 
-TEST_F(CertificateRenewalTest, NewPairIsOnTheDiskAndInUseWhenTheOrderIsAnswered) {
+TEST_F(CertificateRenewalTest, NewCertificateIsStoredAndInUseBeforeTheReply) {
   const auto made = ask(1);
   EXPECT_EQ(made.request_id, 1U);
   EXPECT_EQ(made.signing_request.find("PRIVATE KEY"), std::string::npos);
   expect_used(2, certify(made));
 }
 
-TEST_F(CertificateRenewalTest, RequestAsksForTheAddressesOfThePresentCertificateWithoutItsNames) {
+TEST_F(CertificateRenewalTest, SigningRequestContainsTheAddressesOfTheCurrentCertificate) {
   EXPECT_THAT(tls::addresses_of_request(ask(1).signing_request).value(), testing::ElementsAre("10.0.0.7"));
 }
 
-TEST_F(CertificateRenewalTest, AnotherNodesCertificateIsRefused) {
+TEST_F(CertificateRenewalTest, CertificateOfAnotherNodeIsRefused) {
   expect_refused(2, certify(ask(1), "node-b"));
 }
 
-TEST_F(CertificateRenewalTest, TextThatIsNoCertificateIsRefused) {
+TEST_F(CertificateRenewalTest, TextThatIsNotACertificateIsRefused) {
   ask(1);
   expect_refused(2, "-----BEGIN CERTIFICATE-----\n");
 }
 
-TEST_F(CertificateRenewalTest, CertificateThatComesAgainIsRefusedSinceItsKeyIsUsed) {
+TEST_F(CertificateRenewalTest, RepeatedCertificateIsRefusedBecauseItsKeyIsInUse) {
   const std::string certificate = certify(ask(1));
   expect_used(2, certificate);
   expect_refused(3, certificate);
 }
 
-TEST_F(CertificateRenewalTest, RequestsThatComeTogetherAreAnsweredEachAndTheLastKeyCounts) {
+TEST_F(CertificateRenewalTest, ConcurrentRequestsAreAllAnsweredAndTheLastKeyIsUsed) {
   send_ask(1);
   send_ask(2);
   const auto first = coordinator_->take<wire::KeyMade>("the answer to the first request");
@@ -122,14 +122,14 @@ TEST_F(CertificateRenewalTest, CertificateOfAnEarlierKeyIsRefused) {
   expect_refused(3, certify(earlier));
 }
 
-TEST_F(CertificateRenewalTest, KeyWaitsForItsCertificateWhileTheCoordinatorIsAway) {
+TEST_F(CertificateRenewalTest, KeyIsKeptForItsCertificateWhileTheCoordinatorIsDisconnected) {
   const auto made = ask(1);
   coordinator_->hang_up();
   take_hello(2);
   expect_used(2, certify(made));
 }
 
-TEST_F(CertificateRenewalTest, MissingCertificateFileIsTheAnswerToARequestForAKey) {
+TEST_F(CertificateRenewalTest, KeyRequestFailsIfTheCertificateFileIsMissing) {
   std::filesystem::remove(files_.certificate);
   send_ask(1);
   const auto reply = coordinator_->take<wire::Reply>("the reason why there is no key");
@@ -137,7 +137,7 @@ TEST_F(CertificateRenewalTest, MissingCertificateFileIsTheAnswerToARequestForAKe
   EXPECT_EQ(reply.to_error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(CertificateRenewalTest, FolderThatCannotBeWrittenIsTheAnswerAndTheFormerIdentityStays) {
+TEST_F(CertificateRenewalTest, FolderThatIsNotWritableFailsTheRenewalAndKeepsTheOldIdentity) {
   const std::string certificate = certify(ask(1));
   const std::int64_t end = identity_->expires_unix_s();
   std::filesystem::create_directory(files_.key + ".new");  // the new key's path is occupied

@@ -39,7 +39,7 @@ wire::JobInstance instance_of(wire::JobId job) {
 
 class CoordinatorLinkTest : public LinkedAgent {};
 
-TEST_F(CoordinatorLinkTest, AgentShowsItsTokenAndThenSaysAllThatItsNodeHas) {
+TEST_F(CoordinatorLinkTest, AgentSendsItsTokenAndThenTheStateOfItsNode) {
   commands_.now.rack = "rack-7";
   commands_.newest_job = 41;
   const wire::AgentHello hello = connect();
@@ -53,7 +53,7 @@ TEST_F(CoordinatorLinkTest, AgentShowsItsTokenAndThenSaysAllThatItsNodeHas) {
   EXPECT_TRUE(link_->connected());
 }
 
-TEST_F(CoordinatorLinkTest, PartsRepeatTheirReportsBehindTheHelloOfEachConnection) {
+TEST_F(CoordinatorLinkTest, ComponentsRepeatTheirReportsAfterTheHelloOfEachConnection) {
   link_->at_each_connection([this] { link_->send_change(instance_of(7)); });
   connect();
   EXPECT_EQ(coordinator_->take<wire::JobChange>("the repeated report").instance.job, 7U);
@@ -62,7 +62,7 @@ TEST_F(CoordinatorLinkTest, PartsRepeatTheirReportsBehindTheHelloOfEachConnectio
   EXPECT_EQ(coordinator_->take<wire::JobChange>("the report, repeated again").instance.job, 7U);
 }
 
-TEST_F(CoordinatorLinkTest, AgentDialsUntilACoordinatorListens) {
+TEST_F(CoordinatorLinkTest, AgentConnectsAsSoonAsACoordinatorListens) {
   link_->start();
   io_.poll();
   EXPECT_FALSE(link_->connected());
@@ -70,7 +70,7 @@ TEST_F(CoordinatorLinkTest, AgentDialsUntilACoordinatorListens) {
   take_hello(1);
 }
 
-TEST_F(CoordinatorLinkTest, AgentDialsAgainEachTimeThatTheCoordinatorHangsUp) {
+TEST_F(CoordinatorLinkTest, AgentReconnectsEachTimeTheCoordinatorDisconnects) {
   listen();
   coordinator_->hang_up_at_once(true);
   link_->start();
@@ -80,7 +80,7 @@ TEST_F(CoordinatorLinkTest, AgentDialsAgainEachTimeThatTheCoordinatorHangsUp) {
   take_hello(1);
 }
 
-TEST_F(CoordinatorLinkTest, RefusedAgentShowsTheTokenThatItsFileHasByThen) {
+TEST_F(CoordinatorLinkTest, RefusedAgentRereadsItsTokenFileBeforeReconnecting) {
   write("token", "stale\n");
   listen();
   link_->start();
@@ -93,7 +93,7 @@ TEST_F(CoordinatorLinkTest, RefusedAgentShowsTheTokenThatItsFileHasByThen) {
   EXPECT_EQ(coordinator_->hellos().back().token, "secret");
 }
 
-TEST_F(CoordinatorLinkTest, CoordinatorThatComesBackElsewhereIsFoundByItsFile) {
+TEST_F(CoordinatorLinkTest, AgentFindsAMovedCoordinatorByTheApiFile) {
   const auto announce = [this](const std::string& where, const std::string& token) {
     write(where + ".token", token);
     write("api.json", R"({"agent_address":")" + address_of(where) + R"(","agent_token_file":")" +
@@ -112,7 +112,7 @@ TEST_F(CoordinatorLinkTest, CoordinatorThatComesBackElsewhereIsFoundByItsFile) {
   EXPECT_EQ(coordinator_->hellos().front().token, "another");
 }
 
-TEST_F(CoordinatorLinkTest, ReportOfATimeWithoutCoordinatorIsInTheNextHelloAndNotSentLater) {
+TEST_F(CoordinatorLinkTest, ReportMadeWhileDisconnectedIsInTheNextHelloOnly) {
   connect();
   coordinator_->go_away();
   await_event(io_, "the agent finds its coordinator gone", [this] { return !link_->connected(); });
@@ -127,7 +127,7 @@ TEST_F(CoordinatorLinkTest, ReportOfATimeWithoutCoordinatorIsInTheNextHelloAndNo
   EXPECT_EQ(coordinator_->take<wire::JobChange>("a report of the new connection").instance.job, 9U);
 }
 
-TEST_F(CoordinatorLinkTest, EachOrderIsCarriedOutAndAnsweredOnce) {
+TEST_F(CoordinatorLinkTest, EachOrderIsExecutedAndAnsweredOnce) {
   connect();
   coordinator_->send(start_of(11, 1));
   auto stop = order<wire::StopJob>(12);
@@ -153,7 +153,7 @@ TEST_F(CoordinatorLinkTest, EachOrderIsCarriedOutAndAnsweredOnce) {
   EXPECT_THAT(commands_.limited, ElementsAre(4, 0));
 }
 
-TEST_F(CoordinatorLinkTest, OrderIsCarriedOutAndAnsweredWhileAnotherIsUnderWay) {
+TEST_F(CoordinatorLinkTest, OrderIsExecutedAndAnsweredWhileAnotherOrderIsInProgress) {
   connect();
   commands_.holds_starts = true;
   coordinator_->send(start_of(1, 5));
@@ -164,7 +164,7 @@ TEST_F(CoordinatorLinkTest, OrderIsCarriedOutAndAnsweredWhileAnotherIsUnderWay) 
   EXPECT_EQ(coordinator_->take<wire::Reply>("the answer to the first order").request_id, 1U);
 }
 
-TEST_F(CoordinatorLinkTest, OrderIsAnsweredToTheCoordinatorThatAsksAgainAfterALoss) {
+TEST_F(CoordinatorLinkTest, OrderRepeatedAfterADisconnectionIsAnsweredOnTheNewConnection) {
   connect();
   commands_.holds_starts = true;
   coordinator_->send(start_of(21, 5));
@@ -181,7 +181,7 @@ TEST_F(CoordinatorLinkTest, OrderIsAnsweredToTheCoordinatorThatAsksAgainAfterALo
   expect_answer_to_fence(23);
 }
 
-TEST_F(CoordinatorLinkTest, FailedOrderIsAnsweredWithItsCodeAndText) {
+TEST_F(CoordinatorLinkTest, FailedOrderIsAnsweredWithItsErrorCodeAndText) {
   connect();
   commands_.outcome = Error(ErrorCode::kNotFound, "there is no such job");
   coordinator_->send(order<wire::StopJob>(1));
@@ -191,7 +191,7 @@ TEST_F(CoordinatorLinkTest, FailedOrderIsAnsweredWithItsCodeAndText) {
   EXPECT_THAT(reply.message, HasSubstr("there is no such job"));
 }
 
-TEST_F(CoordinatorLinkTest, QuestionIsAnsweredWithItsFactsOrWithTheReasonWhyNot) {
+TEST_F(CoordinatorLinkTest, QueryIsAnsweredWithItsFactsOrWithAnError) {
   connect();
   commands_.log.bytes = "a line\n";
   commands_.facts.cwd = "/home";
@@ -212,7 +212,7 @@ TEST_F(CoordinatorLinkTest, QuestionIsAnsweredWithItsFactsOrWithTheReasonWhyNot)
   EXPECT_EQ(coordinator_->take<wire::Reply>("the reason why there are no facts").request_id, 4U);
 }
 
-TEST_F(CoordinatorLinkTest, AnswerThatIsTooLongForItsFrameBecomesARefusal) {
+TEST_F(CoordinatorLinkTest, AnswerTooLongForItsFrameBecomesAnError) {
   connect();
   commands_.log.bytes.assign(wire::max_body_bytes(wire::FrameType::kLogData), 'x');
   commands_.facts.cwd.assign(wire::max_body_bytes(wire::FrameType::kProcessFacts), 'x');
@@ -225,7 +225,7 @@ TEST_F(CoordinatorLinkTest, AnswerThatIsTooLongForItsFrameBecomesARefusal) {
   EXPECT_EQ(coordinator_->greeted(), 1);
 }
 
-TEST_F(CoordinatorLinkTest, FailureWithALongTextIsAnsweredWithItsBeginning) {
+TEST_F(CoordinatorLinkTest, LongErrorTextIsTruncatedInTheReply) {
   connect();
   std::string text;
   while (text.size() < 2 * wire::max_body_bytes(wire::FrameType::kReply)) text += "\u00e9";
@@ -238,7 +238,7 @@ TEST_F(CoordinatorLinkTest, FailureWithALongTextIsAnsweredWithItsBeginning) {
   EXPECT_EQ(reply.message, text.substr(0, reply.message.size()));
 }
 
-TEST_F(CoordinatorLinkTest, SettingsAndMessagesOfMovesReachTheirOwners) {
+TEST_F(CoordinatorLinkTest, SettingsAndMigrationMessagesReachTheirHandlers) {
   connect();
   wire::Welcome welcome;
   welcome.peer_token = "abc";
@@ -250,7 +250,7 @@ TEST_F(CoordinatorLinkTest, SettingsAndMessagesOfMovesReachTheirOwners) {
   EXPECT_THAT(commands_.switches, ElementsAre(start));
 }
 
-TEST_F(CoordinatorLinkTest, FrameOfAPartReachesThePartAndItsErrorEndsTheConnection) {
+TEST_F(CoordinatorLinkTest, FrameReachesItsHandlerAndAHandlerErrorEndsTheConnection) {
   std::vector<std::size_t> sizes;
   const auto take = [&sizes](std::span<const std::byte> body) -> Result<void> {
     sizes.push_back(body.size());
@@ -268,7 +268,7 @@ TEST_F(CoordinatorLinkTest, FrameOfAPartReachesThePartAndItsErrorEndsTheConnecti
   EXPECT_THAT(sizes, ElementsAre(1, 2));
 }
 
-TEST_F(CoordinatorLinkTest, LinkThatGoesAwayHangsUpAndDialsNoMore) {
+TEST_F(CoordinatorLinkTest, DestroyedLinkDisconnectsAndDoesNotReconnect) {
   connect();
   link_.reset();
   coordinator_->await_ends(1);
@@ -331,7 +331,7 @@ const BadFrame kBadFrames[] = {
 
 class MalformedFrame : public LinkedAgent, public ::testing::WithParamInterface<BadFrame> {};
 
-TEST_P(MalformedFrame, EndsTheConnectionWithoutAnOrderAndTheAgentDialsAgain) {
+TEST_P(MalformedFrame, MalformedFrameEndsTheConnectionAndTheAgentReconnects) {
   connect();
   coordinator_->send_bytes(GetParam().make());
   take_hello(2);

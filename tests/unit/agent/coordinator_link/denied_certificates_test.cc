@@ -42,7 +42,7 @@ class DeniedCertificatesTest : public LinkedAgent {
   asio::thread_pool pool_{1};
 };
 
-TEST_F(DeniedCertificatesTest, ListHoldsFromTheMomentThatItComesAndAfterARestart) {
+TEST_F(DeniedCertificatesTest, DenyListAppliesImmediatelyAndAfterARestart) {
   deny({"ab0c", "12"});
   expect_answer_to_fence(1);
   EXPECT_TRUE(denied_->contains("ab0c"));
@@ -50,7 +50,7 @@ TEST_F(DeniedCertificatesTest, ListHoldsFromTheMomentThatItComesAndAfterARestart
   await_kept({"12", "ab0c"});
 }
 
-TEST_F(DeniedCertificatesTest, SerialThatIsNotInTheNextListIsAdmittedAgain) {
+TEST_F(DeniedCertificatesTest, SerialMissingFromTheNextListIsAdmittedAgain) {
   deny({"ab0c", "12"});
   deny({"12"});
   expect_answer_to_fence(1);
@@ -58,14 +58,14 @@ TEST_F(DeniedCertificatesTest, SerialThatIsNotInTheNextListIsAdmittedAgain) {
   await_kept({"12"});
 }
 
-TEST_F(DeniedCertificatesTest, ListThatIsRepeatedChangesNothing) {
+TEST_F(DeniedCertificatesTest, RepeatedListChangesNothing) {
   deny({"ab0c"});
   deny({"AB:0C"});
   expect_answer_to_fence(1);
   EXPECT_EQ(changes_, 1);
 }
 
-TEST_F(DeniedCertificatesTest, ListThatComesWhileAnotherIsBeingWrittenIsKeptToo) {
+TEST_F(DeniedCertificatesTest, ListReceivedDuringAWriteIsStoredToo) {
   std::promise<void> go_on;
   // blocks the only thread of the pool
   asio::post(pool_, [held = go_on.get_future().share()] { held.wait(); });
@@ -77,7 +77,7 @@ TEST_F(DeniedCertificatesTest, ListThatComesWhileAnotherIsBeingWrittenIsKeptToo)
   await_kept({"2"});
 }
 
-TEST_F(DeniedCertificatesTest, MalformedListEndsTheConnectionAndTheFormerListStays) {
+TEST_F(DeniedCertificatesTest, MalformedListEndsTheConnectionAndKeepsThePreviousList) {
   deny({"ab0c"});
   deny({"no serial"});
   take_hello(2);
@@ -86,7 +86,7 @@ TEST_F(DeniedCertificatesTest, MalformedListEndsTheConnectionAndTheFormerListSta
   EXPECT_EQ(changes_, 1);
 }
 
-TEST_F(DeniedCertificatesTest, FileThatCannotBeWrittenLeavesTheListInForce) {
+TEST_F(DeniedCertificatesTest, ListAppliesEvenIfItsFileCannotBeWritten) {
   std::filesystem::create_directories(file_ + "/in the way");
   deny({"ab0c"});
   expect_answer_to_fence(1);
@@ -96,7 +96,7 @@ TEST_F(DeniedCertificatesTest, FileThatCannotBeWrittenLeavesTheListInForce) {
   await_kept({"12"});
 }
 
-TEST_F(DeniedCertificatesTest, NodeWithoutAFileDeniesNone) {
+TEST_F(DeniedCertificatesTest, NodeWithoutAFileDeniesNoCertificate) {
   EXPECT_TRUE(kept().empty());
 }
 

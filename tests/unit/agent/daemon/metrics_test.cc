@@ -67,7 +67,7 @@ class AgentMetricsTest : public ::testing::Test {
   Metrics metrics_;
 };
 
-TEST_F(AgentMetricsTest, TransfersAreCountedWhileTheyHappen) {
+TEST_F(AgentMetricsTest, TransfersAreCountedWhileInProgress) {
   open_ = {1, 2};
   progress(1, 1000, 500);
   progress(1, 1500, 200);
@@ -101,7 +101,7 @@ TEST_F(AgentMetricsTest, ClosedTransferIsDroppedThoughNobodyReadsThePage) {
   EXPECT_EQ(transfers_.sent_bytes(), 1070U);
 }
 
-TEST_F(AgentMetricsTest, AnswersOfCoordinatorAndDriverAreShown) {
+TEST_F(AgentMetricsTest, CoordinatorConnectionAndNvmlStateAreShown) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_coordinator_connected{node=\"node-a\"} 1\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 1\n"));
   connected_ = false;
@@ -128,7 +128,7 @@ class MetricsServerTest : public AgentMetricsTest {
   std::shared_ptr<tls::Identity> identity_ = certificates_.identity("node-a", tls::Peer::node("node-a"));
 };
 
-TEST_F(MetricsServerTest, ServerKeepsThePortThatTheSystemChose) {
+TEST_F(MetricsServerTest, ServerKeepsThePortChosenByTheSystem) {
   auto first = serve("127.0.0.1:0");
   ASSERT_TRUE(first) << first.error().to_string();
   const std::string address = address_of(*first.value());
@@ -143,7 +143,7 @@ TEST_F(MetricsServerTest, ServerKeepsThePortThatTheSystemChose) {
   EXPECT_EQ(address_of(*again.value()), second);
 }
 
-TEST_F(MetricsServerTest, ConfigurationErrorsAreNamed) {
+TEST_F(MetricsServerTest, ConfigurationErrorsAreReportedByName) {
   EXPECT_TRUE(serve("unix:" + (folder_ / "metrics.sock")));
   config_.metrics_token_file = folder_ / "absent";
   EXPECT_FALSE(serve("127.0.0.1:0"));
@@ -152,7 +152,7 @@ TEST_F(MetricsServerTest, ConfigurationErrorsAreNamed) {
   EXPECT_THAT(serve("127.0.0.1:0").error().to_string(), HasSubstr("empty"));
 }
 
-TEST_F(MetricsServerTest, TcpNeedsACertificate) {
+TEST_F(MetricsServerTest, TcpRequiresACertificate) {
   identity_ = nullptr;
   EXPECT_THAT(serve("127.0.0.1:0").error().to_string(), HasSubstr("certificate"));
 }

@@ -44,7 +44,7 @@ Json probe(const std::string& mover, std::chrono::milliseconds timeout = std::ch
   return facts.has_value() ? *facts : Json();
 }
 
-TEST(Probe, FactsOfAllPartsAreThere) {
+TEST(Probe, ProbeReportsTheFactsOfAllComponents) {
   const FakeMover mover(
       R"(echo '[warning] {not json'; echo '{"driver": {"loaded": true}}'; echo '{"ucx": {"version": "1.2"}}')");
   const Json facts = probe(mover.path());
@@ -57,14 +57,14 @@ TEST(Probe, FactsOfAllPartsAreThere) {
   EXPECT_TRUE(facts["rdma"].is_array());
 }
 
-TEST(Probe, FactsOfAMoverThatDiesAreKept) {
+TEST(Probe, FactsOfACrashedMoverAreKept) {
   const FakeMover mover(R"(echo '{"driver": {"loaded": true}}'; kill -9 $$)");
   const Json facts = probe(mover.path());
   EXPECT_EQ(facts["driver"]["loaded"], true);
   EXPECT_THAT(facts["ucx"]["problem"].get<std::string>(), HasSubstr("signal 9"));
 }
 
-TEST(Probe, HangingMoverIsEndedAndOtherFactsAreReported) {
+TEST(Probe, HungMoverIsKilledAndOtherFactsAreReported) {
   const FakeMover mover("echo $$ > \"$0.pid\"; exec sleep 1000");
   const Json facts = probe(mover.path(), std::chrono::milliseconds(300));
   for (const char* part : {"driver", "ucx"})
@@ -86,7 +86,7 @@ Json facts_of_trial(const std::string& trial) {
   return facts.has_value() ? (*facts)["criu"] : Json();
 }
 
-TEST(Probe, CriuIsTriedWithAProcess) {
+TEST(Probe, ProbeTriesCriuOnATestProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "CRIU needs root";
   const Json refused = facts_of_trial("echo 'suspending seccomp failed: Operation not permitted'; exit 1");
   EXPECT_EQ(refused["works"], true);
@@ -102,12 +102,12 @@ TEST(Probe, MissingMoverIsReported) {
   EXPECT_THAT(facts["driver"]["problem"].get<std::string>(), HasSubstr("/nonexistent/mover"));
 }
 
-TEST(Probe, OnlyObjectsOfTheMoversOutputCount) {
+TEST(Probe, OnlyJsonObjectsInTheMoverOutputAreMerged) {
   EXPECT_EQ(merge_mover_output(""), Json::object());
   EXPECT_EQ(merge_mover_output("text\n[1]\n{broken\n{\"a\": 1}\n{\"b\": 2}"), (Json{{"a", 1}, {"b", 2}}));
 }
 
-TEST(Probe, ProbeLeavesNothingBehind) {
+TEST(Probe, ProbeLeavesNoTemporaryFiles) {
   const FakeMover mover("true");
   ASSERT_EQ(::setenv("TMPDIR", mover.folder().c_str(), 1), 0);
   probe(mover.path());

@@ -21,14 +21,14 @@ GpuFacts read_while_it_grows(int times) {
   return gpus->front();
 }
 
-TEST(NvmlMemory, MemoryTakenBetweenTheAnswersIsTheProcesses) {
+TEST(NvmlMemory, MemoryAllocatedBetweenTheReadsIsCountedForTheProcess) {
   const GpuFacts gpu = read_while_it_grows(2);
   ASSERT_EQ(gpu.processes.size(), 1U);
   EXPECT_EQ(gpu.processes.front().bytes, 20U);
   EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes, gpu.total_bytes);
 }
 
-TEST(NvmlMemory, ProcessThatGrowsAllTheTimeEndsTheReads) {
+TEST(NvmlMemory, RereadsStopForAProcessThatKeepsGrowing) {
   const GpuFacts gpu = read_while_it_grows(1000);
   ASSERT_EQ(gpu.processes.size(), 1U);
   EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes + 10, gpu.total_bytes);

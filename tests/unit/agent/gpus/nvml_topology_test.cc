@@ -37,7 +37,7 @@ class NvmlTopologyTest : public ::testing::Test {
   }
 };
 
-TEST_F(NvmlTopologyTest, GpusWithoutADescriptionShareABridge) {
+TEST_F(NvmlTopologyTest, GpusWithoutATopologyDescriptionShareABridge) {
   const auto gpus = read("");
   ASSERT_EQ(gpus.size(), 4U);
   for (const GpuFacts& gpu : gpus) {
@@ -78,7 +78,7 @@ TEST_F(NvmlTopologyTest, FabricAndMigAreRead) {
   EXPECT_TRUE(gpus.at(2).topology.mig);
 }
 
-TEST(NumaNode, NumaNodeIsReadFromSysIfTheDriverDoesNotReportIt) {
+TEST(NumaNode, NumaNodeIsReadFromSysfsIfTheDriverDoesNotReportTheNode) {
   const TemporaryFolder root;
   std::filesystem::create_directories(root.path() + "/0001:3b:00.0");
   std::ofstream(root.path() + "/0001:3b:00.0/numa_node") << "1\n";

@@ -31,7 +31,7 @@ class RemapTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(RemapTest, DriverThatImportsIsRecognized) {
+TEST_F(RemapTest, RecognizesADriverThatImportsMemory) {
   const auto facts = probe("always");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, true) << facts->problem;
@@ -42,7 +42,7 @@ TEST_F(RemapTest, DriverThatImportsIsRecognized) {
   EXPECT_TRUE(facts->imports());
 }
 
-TEST_F(RemapTest, DriverThatNeverImportsIsRecognized) {
+TEST_F(RemapTest, RecognizesADriverThatNeverImportsMemory) {
   const auto facts = probe("never");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, false);
@@ -53,7 +53,7 @@ TEST_F(RemapTest, DriverThatNeverImportsIsRecognized) {
   EXPECT_NE(facts->problem.find("NOT_SUPPORTED"), std::string::npos);
 }
 
-TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnlyIsRecognized) {
+TEST_F(RemapTest, RecognizesADriverThatImportsOnlyOnTheSameGpu) {
   const auto facts = probe("same");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, true);
@@ -61,7 +61,7 @@ TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnlyIsRecognized) {
   EXPECT_FALSE(facts->imports());
 }
 
-TEST_F(RemapTest, ProbeWithASingleGpuTriesNoMove) {
+TEST_F(RemapTest, ProbeWithASingleGpuSkipsTheMove) {
   const auto facts = probe("same", "1");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, true);
@@ -70,7 +70,7 @@ TEST_F(RemapTest, ProbeWithASingleGpuTriesNoMove) {
   EXPECT_NE(facts->problem.find("no second GPU"), std::string::npos);
 }
 
-TEST_F(RemapTest, ProgramWithoutOutputIsAnError) {
+TEST_F(RemapTest, ProbeProgramWithoutOutputIsAnError) {
   RemapProbe wanted;
   wanted.program = "/bin/true";
   wanted.output = folder_.path() + "/out";
@@ -79,7 +79,7 @@ TEST_F(RemapTest, ProgramWithoutOutputIsAnError) {
   EXPECT_NE(facts.error().to_string().find("exit status 0"), std::string::npos);
 }
 
-TEST_F(RemapTest, FactsAreKept) {
+TEST_F(RemapTest, StoredFactsAreLoaded) {
   RemapFacts facts;
   facts.import = false;
   facts.own = true;
@@ -117,7 +117,7 @@ class ChoiceTest : public RemapTest {
   std::shared_ptr<ContextHelper> contexts_;
 };
 
-TEST_F(ChoiceTest, ChoiceIsMadeOnceForADriverAndAGpu) {
+TEST_F(ChoiceTest, ProbeRunsOncePerDriverAndGpu) {
   RemapChoice choice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM);
   EXPECT_TRUE(choice.imports()) << "nobody has found out";
   ASSERT_TRUE(prepare(choice).has_value());
@@ -140,7 +140,7 @@ TEST_F(ChoiceTest, ChoiceIsMadeOnceForADriverAndAGpu) {
   EXPECT_TRUE(choice.imports()) << "and of another GPU";
 }
 
-TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
+TEST_F(ChoiceTest, ConcurrentMigrationsShareOneProbe) {
   // A probe that counts its starts, and runs until all callers have asked.
   const std::string counted = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";
@@ -166,14 +166,14 @@ TEST_F(ChoiceTest, SettingOverridesTheProbe) {
   EXPECT_TRUE(own.imports());
 }
 
-TEST_F(ChoiceTest, ProbeThatFailsRefusesNothing) {
+TEST_F(ChoiceTest, FailedProbeRefusesNoMigration) {
   RemapChoice choice(io_.get_executor(), config_, *contexts_, "/bin/false");
   EXPECT_TRUE(prepare(choice).has_value());
   EXPECT_TRUE(choice.imports());
   EXPECT_TRUE(choice.is_free());
 }
 
-TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefusedAndAskedAgain) {
+TEST_F(ChoiceTest, DriverWithoutEitherMethodIsRefusedAndProbedAgain) {
   // The probe fails the first time.
   const std::string asked = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";

@@ -67,7 +67,7 @@ TEST_F(GpuProbesTest, ProbeSeesASingleGpuAndReportsItsResult) {
   EXPECT_EQ(uuids_.back(), "GPU-7");
 }
 
-TEST_F(GpuProbesTest, ProbeWithoutAResultCountsAsNotTried) {
+TEST_F(GpuProbesTest, ProbeWithoutAResultIsReportedAsNotTried) {
   start_script("echo nonsense; exit 3");
   const GpuProbeAnswer answer = ask();
   EXPECT_EQ(answer.result, GpuProbe::kNotTried);
@@ -78,7 +78,7 @@ TEST_F(GpuProbesTest, ProbeWithoutAResultCountsAsNotTried) {
   EXPECT_EQ(ask().result, GpuProbe::kNotTried);
 }
 
-TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsHungAndKilled) {
+TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsReportedAsHungAndKilled) {
   start_script("echo $$ > " + folder_.path() + "/pid; exec sleep 1000", Milliseconds(50));
   EXPECT_EQ(ask().result, GpuProbe::kHung);
   EXPECT_EQ(ask().result, GpuProbe::kHung);  // whether the first probe has ended by now or not
@@ -87,7 +87,7 @@ TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsHungAndKilled) {
   if (pid > 0) run_until(io_, [&] { return ::kill(pid, 0) != 0; });
 }
 
-TEST_F(GpuProbesTest, EachGpuHasOneProbeAtATime) {
+TEST_F(GpuProbesTest, EachGpuRunsOneProbeAtATime) {
   start_script("echo started >> " + folder_.path() +
                "/starts; echo '{\"gpu_probe\":{\"result\":\"passed\"}}'");
   probes_->ask("GPU-1");
@@ -119,13 +119,13 @@ class RealProbeTest : public GpuProbesTest {
   std::string uuid_;
 };
 
-TEST_F(RealProbeTest, AHealthyGpuPasses) {
+TEST_F(RealProbeTest, ProbeOfAHealthyGpuPasses) {
   start(CONTEXT_PROGRAM, Milliseconds(60000));
   const GpuProbeAnswer answer = ask(uuid_);
   EXPECT_EQ(answer.result, GpuProbe::kPassed) << answer.detail;
 }
 
-TEST_F(RealProbeTest, AGpuThatCannotReadItsMemoryFails) {
+TEST_F(RealProbeTest, ProbeOfAGpuWithUnreadableMemoryFails) {
   control("fail-copy 1");
   start(CONTEXT_PROGRAM, Milliseconds(60000));
   const GpuProbeAnswer answer = ask(uuid_);
@@ -133,13 +133,13 @@ TEST_F(RealProbeTest, AGpuThatCannotReadItsMemoryFails) {
   EXPECT_THAT(answer.detail, HasSubstr("ECC_UNCORRECTABLE"));
 }
 
-TEST_F(RealProbeTest, AGpuThatHangsHangsOnlyTheProbe) {
+TEST_F(RealProbeTest, HungGpuBlocksOnlyTheProbe) {
   control("hang");
   start(CONTEXT_PROGRAM, Milliseconds(500));
   EXPECT_EQ(ask(uuid_).result, GpuProbe::kHung);
 }
 
-TEST_F(RealProbeTest, AGpuThatIsNotThereOrFullWasNotTried) {
+TEST_F(RealProbeTest, MissingOrFullGpuIsReportedAsNotTried) {
   start(CONTEXT_PROGRAM, Milliseconds(60000));
   EXPECT_EQ(ask("GPU-00000000-0000-0000-0000-000000000000").result, GpuProbe::kNotTried);
   control("limit 0");

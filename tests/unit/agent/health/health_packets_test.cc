@@ -7,7 +7,7 @@
 namespace ckpt::agent::nvml_watch {
 namespace {
 
-TEST(HealthPackets, NamesOfGpusAreRead) {
+TEST(HealthPackets, GpuNamesAreParsed) {
   Report report;
   report.kind = Kind::kGpu;
   set_text(report, "GPU-1 00000000:01:00.0 NVIDIA H200 SXM");

@@ -36,7 +36,7 @@ HealthRecord full_record() {
   return record;
 }
 
-TEST(HealthRecord, RecordSurvivesItsFile) {
+TEST(HealthRecord, RecordIsStoredAndLoadedUnchanged) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/health";
   ASSERT_TRUE(load_health(path).has_value());
@@ -47,7 +47,7 @@ TEST(HealthRecord, RecordSurvivesItsFile) {
   EXPECT_EQ(encode_health(*read), encode_health(full_record()));
 }
 
-TEST(HealthRecord, EveryCutAndEveryFlippedBitIsFound) {
+TEST(HealthRecord, EveryTruncationAndEveryFlippedBitIsDetected) {
   const auto bytes = encode_health(full_record());
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(decode_health(std::span(bytes).first(size)).has_value()) << size;
@@ -68,7 +68,7 @@ TEST(HealthRecord, DamagedFileIsSetAsideAndItsNumbersAreNotReused) {
   EXPECT_TRUE(std::filesystem::exists(path + ".damaged"));
 }
 
-TEST(Findings, ReportsFitTheirFrames) {
+TEST(Findings, FindingsAreTrimmedToFitTheirFrames) {
   std::vector<wire::HealthFinding> findings(100);
   for (std::size_t i = 0; i < findings.size(); ++i) {
     findings[i].number = i + 1;
@@ -124,7 +124,7 @@ class KernelLogTest : public ::testing::Test {
   bool caught_up_ = false;
 };
 
-TEST_F(KernelLogTest, FileThatGrowsIsFollowed) {
+TEST_F(KernelLogTest, ReaderReadsLinesAppendedToTheFile) {
   const std::string path = folder_.path() + "/log";
   std::ofstream file(path, std::ios::app);
   file << "3,1,10,-;one\nno record\n3,2,20,-;tw" << std::flush;
@@ -136,7 +136,7 @@ TEST_F(KernelLogTest, FileThatGrowsIsFollowed) {
   EXPECT_THAT(texts_, ElementsAre("one", "two", "three"));
 }
 
-TEST_F(KernelLogTest, AFifoOutlivesItsWriters) {
+TEST_F(KernelLogTest, ReaderKeepsReadingAFifoAfterItsWritersClose) {
   const std::string path = folder_.path() + "/fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   read(path);
@@ -146,7 +146,7 @@ TEST_F(KernelLogTest, AFifoOutlivesItsWriters) {
   }
 }
 
-TEST_F(KernelLogTest, ALineLongerThanAnyRecordIsLeftOut) {
+TEST_F(KernelLogTest, ALineLongerThanAnyRecordIsSkipped) {
   const std::string path = folder_.path() + "/log";
   std::ofstream(path) << "3,1,1,-;" << std::string(100'000, 'x') << "\n3,2,1,-;next\n";
   read(path);
@@ -214,13 +214,13 @@ TEST_F(WatchdogTest, SilentHelperIsRestartedAndReportedOnce) {
   EXPECT_EQ(answers_, 0);
 }
 
-TEST_F(WatchdogTest, AHelperThatEndsIsStartedAgainAndIsNotSilence) {
+TEST_F(WatchdogTest, AHelperThatExitsIsRestartedAndNotReportedAsSilent) {
   start("echo started", kLate);
   run_until(io_, [&] { return starts() >= 3; });
   EXPECT_EQ(silent_, 0);
 }
 
-TEST_F(WatchdogTest, DelayedWatchdogReadsReportsBeforeItJudges) {
+TEST_F(WatchdogTest, DelayedWatchdogReadsReportsBeforeReportingSilence) {
   nvml_watch::Report ready;
   ready.kind = nvml_watch::Kind::kReady;
   const auto packet = wire::encode(ready);
@@ -233,7 +233,7 @@ TEST_F(WatchdogTest, DelayedWatchdogReadsReportsBeforeItJudges) {
   EXPECT_EQ(silent_, 0);
 }
 
-TEST_F(WatchdogTest, DelayedWatchdogWaitsAnotherInterval) {
+TEST_F(WatchdogTest, DelayedWatchdogWaitsForAnotherInterval) {
   hold_up_during("");
   io_.poll();
   EXPECT_EQ(silent_, 0);

@@ -43,7 +43,7 @@ class KnownGpusTest : public ::testing::Test {
   KnownGpus gpus_{record_.gpus};
 };
 
-TEST_F(KnownGpusTest, AnotherCardAtAnAddressTakesItOver) {
+TEST_F(KnownGpusTest, AnotherCardAtTheSameAddressReplacesTheOldCard) {
   EXPECT_TRUE(gpus_.follow(inventory({card(0, "GPU-old", "00000000:10:00.0")})).cards);
   const auto changes = gpus_.follow(inventory({card(0, "GPU-new", "00000000:10:00.0")}));
   EXPECT_THAT(changes.gone, ElementsAre("GPU-old"));
@@ -58,7 +58,7 @@ TEST_F(KnownGpusTest, AnotherCardAtAnAddressTakesItOver) {
   EXPECT_EQ(record_.gpus.size(), 1U);
 }
 
-TEST_F(KnownGpusTest, AbsentCardIsReportedOnceAndKeepsItsAddress) {
+TEST_F(KnownGpusTest, MissingCardIsReportedOnceAndKeepsItsAddress) {
   gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0"), card(1, "GPU-b", "0000:20:00.0")}));
   const auto changes = gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")}));
   EXPECT_THAT(changes.gone, ElementsAre("GPU-b"));
@@ -69,7 +69,7 @@ TEST_F(KnownGpusTest, AbsentCardIsReportedOnceAndKeepsItsAddress) {
   EXPECT_NE(gpus_.of_uuid("GPU-b"), nullptr);
 }
 
-TEST_F(KnownGpusTest, ACardThatComesBackIsKnownAfresh) {
+TEST_F(KnownGpusTest, AReturningCardStartsWithAFreshRecord) {
   gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")}));
   gpus_.of_uuid("GPU-a")->recovery = 1;
   gpus_.of_uuid("GPU-a")->lost = true;
@@ -83,7 +83,7 @@ TEST_F(KnownGpusTest, ACardThatComesBackIsKnownAfresh) {
   EXPECT_EQ(gpus_.at(kFirst), nullptr);
 }
 
-TEST_F(KnownGpusTest, NeitherASilentDriverNorASilentCardIsACardThatIsGone) {
+TEST_F(KnownGpusTest, ASilentDriverOrCardIsNotReportedAsRemoved) {
   gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")}));
   InventorySnapshot silent;
   silent.complaint = "The GPU driver did not answer";
@@ -94,7 +94,7 @@ TEST_F(KnownGpusTest, NeitherASilentDriverNorASilentCardIsACardThatIsGone) {
   EXPECT_EQ(gpus_.at(kFirst)->uuid, "GPU-a");
 }
 
-TEST_F(KnownGpusTest, DriversAddressCountsOnlyWithoutOneOfTheInventory) {
+TEST_F(KnownGpusTest, DriverAddressIsUsedOnlyIfTheInventoryHasNoAddress) {
   gpus_.follow(inventory({card(0, "GPU-a", ""), card(1, "GPU-b", "0000:10:00.0")}));
   EXPECT_FALSE(gpus_.identify(kFirst, "GPU-a"));  // GPU-b is present
   EXPECT_FALSE(gpus_.identify(kFirst, "GPU-nobody"));
@@ -102,7 +102,7 @@ TEST_F(KnownGpusTest, DriversAddressCountsOnlyWithoutOneOfTheInventory) {
   EXPECT_EQ(gpus_.at(*health::parse_pci("0000:40:00"))->uuid, "GPU-a");
 }
 
-TEST_F(KnownGpusTest, FindingAboutARemovedCardCordonsNothing) {
+TEST_F(KnownGpusTest, FindingForARemovedCardCordonsNoGpu) {
   gpus_.follow(inventory({card(0, "GPU-old", "0000:10:00.0")}));
   gpus_.follow(inventory({card(0, "GPU-new", "0000:10:00.0")}));
   health::Evidence evidence;
@@ -155,7 +155,7 @@ class SwappedCardTest : public ::testing::Test {
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(SwappedCardTest, EventsOfBothChannelsNameThePresentCard) {
+TEST_F(SwappedCardTest, EventsOfBothChannelsNameTheInstalledCard) {
   ASSERT_EQ(record_.gpus.size(), 1U);
   const std::string before = record_.gpus[0].uuid;
   nvml_says(nvml_watch::Kind::kGpu, 0, before + " 0000:10:00.0 name");
@@ -198,7 +198,7 @@ class CountersTest : public SwappedCardTest {
       nvml_watch::kVolatileKnown | nvml_watch::kAggregateKnown | nvml_watch::kRowsKnown;
 };
 
-TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
+TEST_F(CountersTest, OnlyNewUncorrectedErrorsRaiseAnEvent) {
   nvml_watch::Counters counters;
   counters.volatile_uncorrected = 3;
   counters.aggregate_uncorrected = 9;

@@ -58,7 +58,7 @@ class CacheFilesTest : public ::testing::Test {
   void* mapped_ = MAP_FAILED;
 };
 
-TEST_F(CacheFilesTest, FoldersAreBeginningsOfPathsOrPartsOfThem) {
+TEST_F(CacheFilesTest, CacheFoldersMatchPathPrefixesOrPathParts) {
   const std::vector<std::string> folders = {"*/.triton/cache/", "/tmp/torchinductor_"};
   EXPECT_TRUE(is_cache_file("/home/a/.triton/cache/x/y.so", folders));
   EXPECT_TRUE(is_cache_file("/tmp/torchinductor_root/x.so", folders));
@@ -69,7 +69,7 @@ TEST_F(CacheFilesTest, FoldersAreBeginningsOfPathsOrPartsOfThem) {
   EXPECT_FALSE(is_cache_file("/tmp/torchinductor_root/x.so", {}));
 }
 
-TEST_F(CacheFilesTest, MappedFileIsMadeWhereItIsMissing) {
+TEST_F(CacheFilesTest, MissingMappedCacheFileIsCreated) {
   save();
   remove_cache();
   const auto made = make_cache_files(images_, kTriton);
@@ -84,7 +84,7 @@ TEST_F(CacheFilesTest, MappedFileIsMadeWhereItIsMissing) {
   EXPECT_FALSE(fs::exists(folder_ / ".triton"));
 }
 
-TEST_F(CacheFilesTest, OpenFileTravelsUnlessItIsWritten) {
+TEST_F(CacheFilesTest, OpenCacheFileIsTransferredUnlessOpenForWriting) {
   const std::string read = folder_ / ".triton/cache/ab12/read.json";
   const std::string written = folder_ / ".triton/cache/ab12/written.json";
   std::ofstream(read) << "{}";
@@ -100,7 +100,7 @@ TEST_F(CacheFilesTest, OpenFileTravelsUnlessItIsWritten) {
   EXPECT_EQ(found->find(written), nullptr);
 }
 
-TEST_F(CacheFilesTest, FileThatIsThereStays) {
+TEST_F(CacheFilesTest, ExistingCacheFileIsKept) {
   save();
   std::ofstream(kernel_) << "of this node";
   const auto made = make_cache_files(images_, kTriton);
@@ -109,7 +109,7 @@ TEST_F(CacheFilesTest, FileThatIsThereStays) {
   EXPECT_EQ(content_of(kernel_), "of this node");
 }
 
-TEST_F(CacheFilesTest, TargetWithoutThatFolderInItsSettingsRefuses) {
+TEST_F(CacheFilesTest, TargetWithoutTheCacheFolderInItsSettingsRefuses) {
   save();
   remove_cache();
   const auto made = make_cache_files(images_, {"/tmp/torchinductor_"});
@@ -118,7 +118,7 @@ TEST_F(CacheFilesTest, TargetWithoutThatFolderInItsSettingsRefuses) {
   EXPECT_FALSE(fs::exists(folder_ / ".triton"));
 }
 
-TEST_F(CacheFilesTest, LinkInThePathIsNotFollowed) {
+TEST_F(CacheFilesTest, SymbolicLinkInThePathIsRefused) {
   save();
   remove_cache();
   fs::create_directories(folder_ / "elsewhere");
@@ -140,7 +140,7 @@ TEST_F(CacheFilesTest, FolderOfAnotherUserIsRefused) {
   EXPECT_NE(made.error().message().find("belongs to another user"), std::string::npos);
 }
 
-TEST_F(CacheFilesTest, MissingFileOfACacheIsNoObstacleAtTheTarget) {
+TEST_F(CacheFilesTest, MissingCacheFileAtTheTargetIsAccepted) {
   FileList list;
   const auto found = cache_files_of(::getpid(), kTriton);
   ASSERT_TRUE(found);
@@ -157,7 +157,7 @@ TEST_F(CacheFilesTest, MissingFileOfACacheIsNoObstacleAtTheTarget) {
   EXPECT_FALSE(check_files(list, kTriton));
 }
 
-TEST_F(CacheFilesTest, OtherContentOfThatNameIsRefusedAtTheTarget) {
+TEST_F(CacheFilesTest, CacheFileWithOtherContentAtTheTargetIsRefused) {
   FileList list;
   const auto found = cache_files_of(::getpid(), kTriton);
   ASSERT_TRUE(found);

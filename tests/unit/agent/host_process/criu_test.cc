@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
+TEST_F(CriuTest, AProgramContinuesInACopyWhileTheOriginalStaysStopped) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
 
@@ -48,7 +48,7 @@ TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
   std::erase(started_, source);
 }
 
-TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
+TEST_F(CriuTest, LazyRestoreLoadsMemoryWhileTheProgramRuns) {
   if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t source = start({"plain"});
@@ -72,7 +72,7 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   EXPECT_EQ(ask(copy, new_log(), 3), state_line(3, folder_.path(), 3));
 }
 
-TEST_F(CriuTest, PagesAreLazyThoughAStackPointerIsAtThePageBegin) {
+TEST_F(CriuTest, PagesAreLazyEvenWithAStackPointerAtAPageStart) {
   if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t source = start({"aligned"});
@@ -88,7 +88,7 @@ TEST_F(CriuTest, PagesAreLazyThoughAStackPointerIsAtThePageBegin) {
   EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
 }
 
-TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
+TEST_F(CriuTest, AllPagesOfASmallProgramAreRestoredEagerly) {
   const pid_t source = start({"plain"});
   const MemoryFolder images = make_memory_folder("w");
   ASSERT_TRUE(dump(source, images.path()).has_value());
@@ -105,7 +105,7 @@ TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
   EXPECT_EQ(ask(*copy, new_log(), 1), state_line(1, folder_.path(), 1));
 }
 
-TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
+TEST_F(CriuTest, TruncatedPagemapIsRefused) {
   const pid_t source = start({"plain"});
   const MemoryFolder images = make_memory_folder("v");
   ASSERT_TRUE(dump(source, images.path()).has_value());
@@ -115,7 +115,7 @@ TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
   EXPECT_EQ(pages.error().code(), ErrorCode::kCorrupt);
 }
 
-TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
+TEST_F(CriuTest, ProgramNeverReadsZerosAfterTheLazyPageServerIsKilled) {
   if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   // If the signal frame of a thread with a pending signal is missing, the thread requests it repeatedly
@@ -163,7 +163,7 @@ TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   EXPECT_EQ(::waitpid(pages_->server(), &status, 0), pages_->server());
 }
 
-TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
+TEST_F(CriuTest, AProgramWithAnExternalConnectionIsRefusedAndContinues) {
   const std::string path = folder_ / "outside.sock";
   const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -205,7 +205,7 @@ TEST_F(CriuTest, UnknownConnectionFailsTheDumpAndStaysOpen) {
   EXPECT_EQ(open_ends(), before);
 }
 
-TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {
+TEST_F(CriuTest, ListenerThatCriuCannotDumpIsRefusedByNameBeforeTheDump) {
   const pid_t source = start({"listening"});
   FileRules rules;
   rules.own_log = old_log();
@@ -225,7 +225,7 @@ std::string why_not_trusted(const std::string& program) {
   return trusted ? "" : trusted.error().message();
 }
 
-TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenTheProgram) {
+TEST(TrustedProgram, ProgramWritableByOtherUsersIsNotTrusted) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give files to another user";
   const std::string folder = ::testing::TempDir() + "trusted-program-" + std::to_string(::getpid());
   const std::string program = folder + "/bin/criu";
@@ -254,14 +254,14 @@ TEST(CriuVersions, ListenersCannotBeSavedBeforeCriu42OnNewKernels) {
   EXPECT_EQ(why_no_internet("4.1", true), "");
 }
 
-TEST(TimeLimits, ProcessOfGigabytesGetsMinutes) {
+TEST(TimeLimits, TimeLimitGrowsWithTheMemoryOfTheProcess) {
   EXPECT_EQ(time_limit(0), std::chrono::seconds(60));
   EXPECT_GT(time_limit(std::uint64_t{3} << 30), std::chrono::seconds(200));
   EXPECT_EQ(criu_timeout(0), std::chrono::seconds(60));
   EXPECT_GT(criu_timeout(std::uint64_t{3} << 30), std::chrono::seconds(200));
 }
 
-TEST_F(CriuTest, ACopyEndsWithItsKeeper) {
+TEST_F(CriuTest, ACopyEndsWhenItsKeeperExits) {
   const pid_t source = start({"plain"});
   const MemoryFolder images = make_memory_folder("e");
   ASSERT_TRUE(dump(source, images.path()).has_value());
@@ -288,7 +288,7 @@ TEST_F(CriuTest, ACopyEndsWithItsKeeper) {
   EXPECT_EQ(::poll(&ended, 1, 60000), 1);
 }
 
-TEST_F(CriuTest, ADamagedImageIsNotRestored) {
+TEST_F(CriuTest, ADamagedImageIsRefused) {
   const pid_t source = start({"plain"});
   const MemoryFolder images = make_memory_folder("d");
   ASSERT_TRUE(dump(source, images.path()).has_value());
@@ -303,7 +303,7 @@ TEST_F(CriuTest, ADamagedImageIsNotRestored) {
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
 }
 
-TEST_F(CriuTest, ASignalThatKillsTheProgramIsItsStatus) {
+TEST_F(CriuTest, AFatalSignalIsReportedAsTheProgramStatus) {
   const pid_t init = start({"plain"});
   EXPECT_EQ(::getpgid(keeper::program_of(init)), init);
   ::kill(-init, SIGUSR2);
@@ -313,13 +313,13 @@ TEST_F(CriuTest, ASignalThatKillsTheProgramIsItsStatus) {
   std::erase(started_, init);
 }
 
-TEST_F(CriuTest, AProgramThatDoesNotExistIsReported) {
+TEST_F(CriuTest, AMissingProgramIsReported) {
   const auto init = start_program({"/nonexistent/program"}, folder_.path(), old_log());
   ASSERT_FALSE(init.has_value());
   EXPECT_EQ(init.error().native(), ENOENT);
 }
 
-TEST(CriuSearch, MovesThatBeginTogetherAllFindCriu) {
+TEST(CriuSearch, ConcurrentMovesAllFindCriu) {
   asio::io_context io;
   const TemporaryFolder folder;
   const std::string program = folder.path() + "/criu";

@@ -47,7 +47,7 @@ std::string changed(const std::string& image, const std::string& taken) {
   return result.has_value() ? *result : "";
 }
 
-TEST(DriverListener, NameThatIsTakenIsReplaced) {
+TEST(DriverListener, ListenerNameInUseIsReplaced) {
   const std::string image =
       image_of({abstract_name("cuda-uvmfd-7-12"), abstract_name("own"), abstract_name("cuda-uvmfd-7-13")});
   const std::string result = changed(image, "cuda-uvmfd-7-12");
@@ -57,7 +57,7 @@ TEST(DriverListener, NameThatIsTakenIsReplaced) {
   EXPECT_EQ(records_of(result, 8)->size(), 4u);
 }
 
-TEST(DriverListener, OtherSocketsAndFilesStay) {
+TEST(DriverListener, OtherSocketsAndFilesAreUnchanged) {
   const std::string image =
       image_of({abstract_name("own"), "/cuda-uvmfd-7-12", abstract_name("my-cuda-uvmfd-7")});
   EXPECT_EQ(changed(image, "own"), image);
@@ -74,7 +74,7 @@ TEST(DriverListener, MalformedImagesAreErrors) {
   EXPECT_FALSE(with_free_driver_names(image, never, other).has_value());
 }
 
-TEST(DriverListener, ANameIsTakenWhileASocketIsBoundToIt) {
+TEST(DriverListener, ANameIsInUseWhileASocketIsBoundToTheName) {
   const TemporaryFolder folder;
   // Driver 580.159.04 uses this name, with a zero at the end.
   const std::string name = "cuda-uvmfd-0-" + std::to_string(::getpid()) + std::string(1, '\0');

@@ -89,7 +89,7 @@ TEST(FileList, OpenAndMappedFilesAreListed) {
   EXPECT_TRUE(check_files(list).has_value());
 }
 
-TEST(FileList, TheTargetNamesEachDifference) {
+TEST(FileList, TargetReportsEachDifference) {
   TemporaryFolder folder;
   std::ofstream(folder / "same") << "12345";
   std::ofstream(folder / "grown") << "123";
@@ -120,7 +120,7 @@ TEST(FileList, TheTargetNamesEachDifference) {
     EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
 }
 
-TEST(FileList, TextThatIsNotAListIsRefused) {
+TEST(FileList, MalformedListIsRefused) {
   FileList list;
   FileFact& fact = list.files.emplace_back();
   fact.path = "relative";
@@ -131,7 +131,7 @@ TEST(FileList, TextThatIsNotAListIsRefused) {
   EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(FileList, DeletedFilesTravelUpToALimit) {
+TEST(FileList, DeletedFilesAreTransferredUpToALimit) {
   TemporaryFolder folder;
   const std::string path = folder / "gone";
   const auto make = [&path](off_t bytes) {
@@ -159,7 +159,7 @@ TEST(FileList, DeletedFilesTravelUpToALimit) {
   EXPECT_NE(why_not(together).find("bytes in all"), std::string::npos);
 }
 
-TEST(FileList, DeletedFileWithAnotherNameDoesNotTravel) {
+TEST(FileList, DeletedFileWithAnotherNameIsRefused) {
   TemporaryFolder folder;
   const std::string why = why_not([&] {
     const int fd = ::open((folder / "first").c_str(), O_RDWR | O_CREAT, 0600);
@@ -172,7 +172,7 @@ TEST(FileList, DeletedFileWithAnotherNameDoesNotTravel) {
   EXPECT_NE(why.find("has another name"), std::string::npos) << why;
 }
 
-TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
+TEST(FileList, BoundSocketsAreAcceptedOnlyInANewNetworkNamespace) {
   FileList list = files_of([] {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
@@ -207,7 +207,7 @@ TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
   EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(FileList, MappedSystemVMemoryIsNamed) {
+TEST(FileList, MappedSystemVMemoryIsRefusedByName) {
   const std::string why = why_not([] {
     const int id = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
     (void)::shmat(id, nullptr, 0);
@@ -216,7 +216,7 @@ TEST(FileList, MappedSystemVMemoryIsNamed) {
   EXPECT_NE(why.find("System V"), std::string::npos) << why;
 }
 
-TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
+TEST(FileList, AnOpenTcpConnectionIsRefusedButAListenerIsAccepted) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -254,7 +254,7 @@ int connected_listener() {
   return listener;
 }
 
-TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
+TEST(FileList, InternalConnectionIsAcceptedOnlyInANewNetworkNamespace) {
   FileList list = files_of([] {
     const int listener = connected_listener();
     (void)!::accept(listener, nullptr, nullptr);
@@ -267,12 +267,12 @@ TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
       << here.error().to_string();
 }
 
-TEST(FileList, ConnectionThatNobodyHasAcceptedIsNamed) {
+TEST(FileList, UnacceptedConnectionIsRefused) {
   const std::string why = why_not([] { (void)connected_listener(); });
   EXPECT_NE(why.find("is an open TCP connection"), std::string::npos) << why;
 }
 
-TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
+TEST(FileList, ListenerThatCriuCannotSaveIsReportedWithItsPort) {
   FileRules rules;
   rules.no_internet = "CRIU 4.1 cannot save";
   const std::string why = why_not(
@@ -298,7 +298,7 @@ TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
             "");
 }
 
-TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
+TEST(FileList, SocketSharedWithAnotherProcessIsReportedWithItsOwner) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd mine(ends[0]);
@@ -338,7 +338,7 @@ TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST(FileList, DriverFilesBelongToTheOneProcessThatIsCheckpointed) {
+TEST(FileList, DriverFilesAreAcceptedOnlyInTheCheckpointedProcess) {
   const Child child([] {
     const int fd = ::memfd_create("driver", 0);
     (void)!::ftruncate(fd, 4096);
@@ -359,7 +359,7 @@ TEST(FileList, DriverFilesBelongToTheOneProcessThatIsCheckpointed) {
   EXPECT_NE(why.find("has the GPU driver's /memfd:driver open"), std::string::npos) << why;
 }
 
-TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
+TEST(FileList, ProcessTooLargeForTheTargetMemoryIsRefusedBeforeThePause) {
   FileList list = files_of([] {});
   EXPECT_GT(list.memory_bytes, 0u);
   EXPECT_TRUE(check_files(list).has_value());
@@ -374,7 +374,7 @@ TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
   }
 }
 
-TEST(FileList, PipesAndSocketsWithinTheTreeAreFine) {
+TEST(FileList, PipesAndSocketsWithinTheTreeAreAccepted) {
   EXPECT_EQ(why_not([] {
               int ends[2];
               (void)!::pipe(ends);
@@ -383,7 +383,7 @@ TEST(FileList, PipesAndSocketsWithinTheTreeAreFine) {
             "");
 }
 
-TEST(FileList, PipeToAProcessOutsideIsNamedWithIt) {
+TEST(FileList, PipeToAnExternalProcessIsReportedWithThatProcess) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const std::string owner = "is a pipe to unit_host_proce (process " + std::to_string(::getpid()) + ")";
@@ -397,7 +397,7 @@ TEST(FileList, PipeToAProcessOutsideIsNamedWithIt) {
 }
 
 // The state is as after `process.stdin.close()` of Python's subprocess.
-TEST(FileList, PipeWhoseOtherEndIsClosedTravels) {
+TEST(FileList, PipeWithAClosedEndIsAccepted) {
   for (const int closed : {0, 1}) {
     EXPECT_EQ(why_not([closed] {
                 int ends[2];
@@ -410,7 +410,7 @@ TEST(FileList, PipeWhoseOtherEndIsClosedTravels) {
 }
 
 // A child of a program may have ended before the program has waited for it.
-TEST(FileList, ProcessThatHasEndedIsNoObstacle) {
+TEST(FileList, ExitedProcessIsAccepted) {
   EXPECT_EQ(why_not([] {
               const pid_t child = ::fork();
               if (child == 0) ::_exit(0);
@@ -421,7 +421,7 @@ TEST(FileList, ProcessThatHasEndedIsNoObstacle) {
 }
 
 // A program that starts other programs all the time opens pipe ends between two scans of its processes.
-TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
+TEST(TreePipes, PipeEndsOpenedOrClosedMeanwhileAreNotExternal) {
   const Child child([] {
     int ends[2];
     (void)!::pipe(ends);
@@ -439,7 +439,7 @@ TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
   EXPECT_EQ(TreePipes().to_outside(child.pid())->size(), 0U);
 }
 
-TEST(FileList, ListTravelsAsAMessage) {
+TEST(FileList, ListSurvivesEncodingAndDecoding) {
   const FileList list = files_of([] {});
   ASSERT_FALSE(list.files.empty());
   const auto bytes = wire::encode(list);
@@ -448,7 +448,7 @@ TEST(FileList, ListTravelsAsAMessage) {
   EXPECT_EQ(again->files, list.files);
 }
 
-TEST(BuildId, ProgramsHaveAnIdAndOtherFilesNone) {
+TEST(BuildId, OnlyProgramsHaveABuildId) {
   EXPECT_EQ(build_id_of(own_path()).size(), 40u);
   EXPECT_EQ(build_id_of("/etc/passwd"), "");
   EXPECT_EQ(build_id_of("/nonexistent"), "");

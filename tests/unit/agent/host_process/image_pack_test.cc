@@ -74,7 +74,7 @@ TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
 }
 
 // Pages that CRIU writes through the link are not copied, neither at the source nor at the target.
-TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
+TEST_F(ImagePackTest, PlacedPagesBecomeThePackWithoutACopy) {
   auto pages = place_pages(from_.path(), 1);
   ASSERT_TRUE(pages.has_value());
   const std::string content(3 << 20, 'p');
@@ -91,7 +91,7 @@ TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
   EXPECT_EQ(read(to / "core-1.img"), "first");
 }
 
-TEST_F(ImagePackTest, PagesThatCriuDidNotWriteAreEmpty) {
+TEST_F(ImagePackTest, PageFilesThatCriuDidNotWriteAreEmpty) {
   auto pages = place_pages(from_.path(), 4);
   write(from_ / "pages-2.img", std::string(2 << 20, 'p'));
   auto packed = pack_folder(from_.path(), *std::move(pages));
@@ -102,14 +102,14 @@ TEST_F(ImagePackTest, PagesThatCriuDidNotWriteAreEmpty) {
   EXPECT_EQ(std::filesystem::file_size(to / "pages-5.img"), 0u);
 }
 
-TEST_F(ImagePackTest, OnlyPlainFilesArePacked) {
+TEST_F(ImagePackTest, OnlyRegularFilesArePacked) {
   std::filesystem::create_symlink("/etc/passwd", from_ / "link.img");
   const auto packed = pack_folder(from_.path());
   ASSERT_FALSE(packed.has_value());
   EXPECT_EQ(packed.error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(ImagePackTest, EveryShorterFileIsRefused) {
+TEST_F(ImagePackTest, EveryTruncatedPackIsRefused) {
   const std::string bytes = packed_bytes();
   EXPECT_EQ(unpack(bytes), ErrorCode{});
   for (const std::size_t length :
@@ -119,7 +119,7 @@ TEST_F(ImagePackTest, EveryShorterFileIsRefused) {
   EXPECT_EQ(unpack(bytes, bytes.size() + 1), ErrorCode::kCorrupt);
 }
 
-TEST_F(ImagePackTest, CountsAndSizesThatDoNotFitAreRefused) {
+TEST_F(ImagePackTest, InconsistentCountsAndSizesAreRefused) {
   const std::string bytes = packed_bytes();
   const auto with = [&bytes](std::size_t from_end, const void* value, std::size_t size) {
     std::string changed = bytes;
@@ -137,7 +137,7 @@ TEST_F(ImagePackTest, CountsAndSizesThatDoNotFitAreRefused) {
   EXPECT_EQ(unpack(with(kMagic, &magic, sizeof magic)), ErrorCode::kCorrupt);
 }
 
-TEST_F(ImagePackTest, NamesThatLeadElsewhereAreRefused) {
+TEST_F(ImagePackTest, NamesThatLeaveTheFolderAreRefused) {
   const std::string bytes = packed_bytes();
   const auto named = [&bytes](const std::string& name) {
     std::string changed = bytes;

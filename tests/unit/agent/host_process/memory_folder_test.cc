@@ -26,7 +26,7 @@ class MemoryFolderTest : public ::testing::Test {
   std::string place_;
 };
 
-TEST_F(MemoryFolderTest, EntriesThatOthersMadeBeforehandAreNotInTheWay) {
+TEST_F(MemoryFolderTest, ExistingEntriesOfOtherUsersDoNotPreventCreation) {
   // The entries act as another user's folder: nothing that this user may use as its own.
   fs::create_directory_symlink("/", place_ + "/gpumigrate-m1");
   std::ofstream(place_ + "/gpumigrate-m1~abcdef") << "a file";
@@ -38,7 +38,7 @@ TEST_F(MemoryFolderTest, EntriesThatOthersMadeBeforehandAreNotInTheWay) {
   EXPECT_EQ(entries(), 3U) << "what is not its own stays";
 }
 
-TEST_F(MemoryFolderTest, NewFolderReplacesOnlyTheFormerOfItsName) {
+TEST_F(MemoryFolderTest, NewFolderReplacesOnlyAFolderOfTheSameName) {
   const std::string first = make("m1").keep();
   const MemoryFolder other = make("m12");
   const std::string second = make("m1").keep();
@@ -49,7 +49,7 @@ TEST_F(MemoryFolderTest, NewFolderReplacesOnlyTheFormerOfItsName) {
   EXPECT_EQ(entries(), 1U);
 }
 
-TEST_F(MemoryFolderTest, UnusedFoldersAreNamedAsTheyWereMade) {
+TEST_F(MemoryFolderTest, RemovalMatchesFoldersByTheirOriginalNames) {
   const std::string kept = make("node-j1").keep();
   const std::string gone = make("node-j2").keep();
   remove_memory_folders(place_, "node-", [](const std::string& rest) { return rest == "j2"; });

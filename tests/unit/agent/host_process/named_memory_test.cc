@@ -108,7 +108,7 @@ class NamedMemoryTest : public testing::Test {
   std::optional<MemoryFolder> folder_;
 };
 
-TEST_F(NamedMemoryTest, MappedFilesAreFoundByTheirNames) {
+TEST_F(NamedMemoryTest, MappedFilesInSharedMemoryAreFoundByName) {
   const SharingChild child([this] { return share(); });
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
@@ -122,7 +122,7 @@ TEST_F(NamedMemoryTest, MappedFilesAreFoundByTheirNames) {
   EXPECT_TRUE(shared_outside(*found, child.pid()).empty());
 }
 
-TEST_F(NamedMemoryTest, FileThatAnotherProgramHasIsNamed) {
+TEST_F(NamedMemoryTest, FileUsedByAnotherProgramIsReported) {
   const SharingChild child([this] { return share(); });
   const UniqueFd own(::open(("/dev/shm/" + memory_).c_str(), O_RDONLY | O_CLOEXEC));
   const auto found = named_memory_of(child.pid());
@@ -134,7 +134,7 @@ TEST_F(NamedMemoryTest, FileThatAnotherProgramHasIsNamed) {
       << problems[0];
 }
 
-TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
+TEST_F(NamedMemoryTest, NamedFilesAreRecreatedAndFoundByCriu) {
   SharingChild child([this] { return share(); });
   dump();
   const auto saved = save_named_memory(held_by(child.pid()), images());
@@ -170,7 +170,7 @@ TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + semaphore()));
 }
 
-TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
+TEST_F(NamedMemoryTest, NameInUseIsRefusedAndLeavesNoFile) {
   SharingChild child([this] { return share(); });
   auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
@@ -187,7 +187,7 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + saved->files.back().names.front()));
 }
 
-TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNoFile) {
+TEST_F(NamedMemoryTest, TruncatedContentLeavesNoFile) {
   SharingChild child([this] { return share(); });
   const auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
@@ -199,7 +199,7 @@ TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNoFile) {
     EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + file.names.front())) << file.names.front();
 }
 
-TEST_F(NamedMemoryTest, FileThatAProcessHasIsNotRemoved) {
+TEST_F(NamedMemoryTest, FileUsedByAProcessIsNotRemoved) {
   SharingChild child([this] { return share(); });
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
@@ -208,7 +208,7 @@ TEST_F(NamedMemoryTest, FileThatAProcessHasIsNotRemoved) {
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
 }
 
-TEST_F(NamedMemoryTest, LinksOfADumpThatWasCutShortAreRemovedByTheNext) {
+TEST_F(NamedMemoryTest, LinksOfAnInterruptedDumpAreRemovedByTheNextDump) {
   const SharingChild child([this] { return share(); });
   const std::string lock = images() + "/lock";
   const auto found = named_memory_of(child.pid());
@@ -252,7 +252,7 @@ TEST_F(NamedMemoryTest, MalformedIndexIsRefused) {
   EXPECT_TRUE(refuses([](NamedFile& file) { file.names.resize(kMaxNamesOfFile + 1, "a"); }));
 }
 
-TEST(LinkPaths, OtherFilesStayAndMalformedImagesAreErrors) {
+TEST(LinkPaths, OtherFilesAreUnchangedAndMalformedImagesAreErrors) {
   std::string image("\x19\x43\x56\x54\x38\x31\x30\x56", 8);
   put_record(image, std::string("\x08\x01\x10\x01\x1a\x0d\x32\x0b") + "/dev/shm/ab");
   const auto same = with_link_paths(image, {{"link_remap.1", "/elsewhere"}});

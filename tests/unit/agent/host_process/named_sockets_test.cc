@@ -58,7 +58,7 @@ class NamedSocketsTest : public testing::Test {
   UniqueFd socket_;
 };
 
-TEST_F(NamedSocketsTest, FolderIsMadeAgainAndRemoved) {
+TEST_F(NamedSocketsTest, SocketFolderIsRecreatedAndRemoved) {
   const NamedSockets sockets = found();
   ASSERT_EQ(sockets.paths, std::vector<std::string>{path_});
   ASSERT_EQ(sockets.folders.size(), 1u);
@@ -83,14 +83,14 @@ TEST_F(NamedSocketsTest, FolderIsMadeAgainAndRemoved) {
   EXPECT_FALSE(std::filesystem::exists(own_));
 }
 
-TEST_F(NamedSocketsTest, FolderThatIsThereIsNotMadeAndStays) {
+TEST_F(NamedSocketsTest, ExistingSocketFolderIsKept) {
   write_image(found().folders);
   const auto made = make_socket_folders(folder_ / "");
   ASSERT_TRUE(made.has_value());
   EXPECT_TRUE(made->empty());
 }
 
-TEST_F(NamedSocketsTest, MissingFolderElsewhereIsNamedAndRefused) {
+TEST_F(NamedSocketsTest, MissingFolderOutsideAWorldWritableFolderIsRefusedByName) {
   ASSERT_EQ(::chmod(place_.c_str(), 0755), 0);
   const NamedSockets sockets = found();
   write_image(sockets.folders);

@@ -44,7 +44,7 @@ class PageStreamTest : public ::testing::Test {
   void (*before_)(int) = nullptr;
 };
 
-TEST_F(PageStreamTest, WrittenPagesAreInThePackAndProgressIsReported) {
+TEST_F(PageStreamTest, WrittenPagesAreInThePackWithReportedProgress) {
   auto stream = *PageStream::create(16 * kMiB, 4 * kMiB);
   std::vector<std::uint64_t> told;
   ASSERT_TRUE(stream->begin(folder_.path(), 1, [&told](std::uint64_t filled) { told.push_back(filled); }));
@@ -68,7 +68,7 @@ TEST_F(PageStreamTest, WrittenPagesAreInThePackAndProgressIsReported) {
   EXPECT_GT(packed->bytes, pages.size()) << "the table is behind them";
 }
 
-TEST_F(PageStreamTest, StreamWithoutAWriterEnds) {
+TEST_F(PageStreamTest, StreamWithoutAWriterFinishes) {
   auto stream = *PageStream::create(kMiB, 0);
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   auto placed = stream->finish();

@@ -34,7 +34,7 @@ const std::string kInventory =
     "080210011a180801100118012001280130023803400448065007580860052001280130005001580062006a246163633434643235"
     "2d373066302d343239662d383034332d303838393864626664373133";
 
-TEST(PidNamespaceImage, TheRootLeadsASessionAndAGroup) {
+TEST(PidNamespaceImage, RootProcessLeadsASessionAndAGroup) {
   auto changed = with_own_session(from_hex(kTree));
   ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
   EXPECT_EQ(to_hex(*changed),
@@ -51,7 +51,7 @@ TEST(PidNamespaceImage, SessionLeaderIsUnchanged) {
   EXPECT_EQ(to_hex(*once), to_hex(*twice));
 }
 
-TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
+TEST(PidNamespaceImage, InventoryAndProcessHaveDifferentNamespaces) {
   auto changed = with_other_namespace(from_hex(kInventory));
   ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
   EXPECT_EQ(changed->pid_namespace_id, 1u);
@@ -90,7 +90,7 @@ TEST(PidNamespaceImage, UnknownFieldsOfEveryKindAreKept) {
                 unknown);
 }
 
-TEST(PidNamespaceImage, RecordsThatLackAFieldAreRefused) {
+TEST(PidNamespaceImage, RecordsWithAMissingFieldAreRefused) {
   for (const char* record : {"04000000"
                              "08051803",
                              "04000000"
@@ -103,7 +103,7 @@ TEST(PidNamespaceImage, RecordsThatLackAFieldAreRefused) {
     EXPECT_FALSE(with_own_session(from_hex(std::string("1943565430302750") + record)).has_value()) << record;
 }
 
-TEST(PidNamespaceImage, TruncatedOrOtherImagesAreRefused) {
+TEST(PidNamespaceImage, TruncatedOrUnknownImagesAreRefused) {
   const std::string tree = from_hex(kTree);
   const std::string inventory = from_hex(kInventory);
   for (std::size_t bytes = 0; bytes < tree.size(); ++bytes)

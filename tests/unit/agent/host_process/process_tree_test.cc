@@ -73,7 +73,7 @@ class ChildrenThatComeAndGo : public ::testing::Test {
 
 constexpr int kLooks = 5000;
 
-TEST_F(ChildrenThatComeAndGo, ChildrenDoNotSpoilTheEstimateOfADump) {
+TEST_F(ChildrenThatComeAndGo, ShortLivedChildrenDoNotFailTheDumpEstimate) {
   for (int i = 0; i < kLooks; ++i) {
     const auto estimate = estimate_dump(root_);
     ASSERT_TRUE(estimate.has_value()) << estimate.error().to_string();
@@ -81,14 +81,14 @@ TEST_F(ChildrenThatComeAndGo, ChildrenDoNotSpoilTheEstimateOfADump) {
   }
 }
 
-TEST_F(ChildrenThatComeAndGo, ChildrenDoNotSpoilTheCheckOfRights) {
+TEST_F(ChildrenThatComeAndGo, ShortLivedChildrenDoNotFailTheCredentialCheck) {
   for (int i = 0; i < kLooks; ++i) {
     const auto checked = check_credentials(root_, ::getuid(), ::getgid());
     ASSERT_TRUE(checked.has_value()) << checked.error().to_string();
   }
 }
 
-TEST_F(ChildrenThatComeAndGo, AnEndedRootIsAnError) {
+TEST_F(ChildrenThatComeAndGo, AnExitedRootIsAnError) {
   ::kill(root_, SIGKILL);
   ::waitpid(root_, nullptr, 0);
   const auto estimate = estimate_dump(root_);
@@ -107,7 +107,7 @@ TEST(Sessions, SessionLedFromOutsideThePidNamespaceIsRefused) {
 }
 
 // The process's own id in the namespace is 2: it is the second process of the namespace.
-TEST(ProcessTree, ProcessesThatTheProgramStoppedItselfStayStopped) {
+TEST(ProcessTree, ProcessesStoppedByTheProgramStayStopped) {
   const SmallJob job([] { return SmallJob::fork_and([] { return true; }); });
   ASSERT_TRUE(job.is_there());
   const auto tree = processes_of(job.pid());

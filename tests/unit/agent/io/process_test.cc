@@ -62,7 +62,7 @@ ProcessSpec sleeper() {
   return spec;
 }
 
-TEST(ChildProcess, EndIsReportedWithItsStatus) {
+TEST(ChildProcess, ExitIsReportedWithItsStatus) {
   asio::io_context io(1);
   std::optional<int> status;
   auto child = ChildProcess::start(io.get_executor(), sleeper(), [&status](int ended) { status = ended; });
@@ -76,7 +76,7 @@ TEST(ChildProcess, EndIsReportedWithItsStatus) {
 
 // An ended process first belongs to its tracer. Waiting for the process would block the agent until the
 // tracer detaches.
-TEST(ChildProcess, TracerOfAnEndedChildDoesNotStopTheLoop) {
+TEST(ChildProcess, TracerOfAnExitedChildDoesNotStopTheLoop) {
   asio::io_context io(1);
   std::optional<int> status;
   auto child = ChildProcess::start(io.get_executor(), sleeper(), [&status](int ended) { status = ended; });

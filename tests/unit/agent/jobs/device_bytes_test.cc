@@ -20,7 +20,7 @@ wire::JobInstance holding(std::uint64_t state_bytes) {
   return instance;
 }
 
-TEST(DeviceBytes, LargerOfDriversAndRanksCountIsShown) {
+TEST(DeviceBytes, LargerOfTheDriverAndRankSizesIsShown) {
   wire::JobInstance instance = holding(100);
   add_device_bytes(counted(7, 130), {7}, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 130U);
@@ -28,7 +28,7 @@ TEST(DeviceBytes, LargerOfDriversAndRanksCountIsShown) {
   EXPECT_EQ(instance.ranks[0].device_bytes, 100U);
 }
 
-TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
+TEST(DeviceBytes, MemoryAllocatedSinceTheDriverCountIsNotCounted) {
   const wire::JobInstance then = holding(20);
   wire::JobInstance now = holding(100);
   count_device_bytes(counted(7, 30), {7}, then.ranks, now);
@@ -39,7 +39,7 @@ TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
 }
 
-TEST(DeviceBytes, EachProcessOfTheJobCounts) {
+TEST(DeviceBytes, EachProcessOfTheJobIsCounted) {
   InventorySnapshot snapshot = counted(7, 130);
   snapshot.gpus[0].processes.emplace_back(9, 40);
   snapshot.gpus[0].processes.emplace_back(11, 1000);  // a process of another job
@@ -49,7 +49,7 @@ TEST(DeviceBytes, EachProcessOfTheJobCounts) {
 }
 
 // Memory that the driver counts under no known process belongs to no job.
-TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
+TEST(DeviceBytes, ARankWithoutAProcessIsNotCounted) {
   wire::JobInstance ended = holding(0);
   add_device_bytes(counted(0, 500), {0}, ended);
   EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
@@ -87,7 +87,7 @@ struct BusyNode : MemorySources {
   std::uint64_t missing = 0;  // the bytes that are missing in the driver's last answer
 };
 
-TEST(DeviceBytes, DriverIsAskedAgainWhileAJobTakesMemory) {
+TEST(DeviceBytes, DriverIsQueriedAgainWhileAJobAllocatesMemory) {
   for (const int times : {0, 1, 2}) {
     BusyNode node(times);
     EXPECT_EQ(node.ask(), node.missing) << times;
@@ -95,7 +95,7 @@ TEST(DeviceBytes, DriverIsAskedAgainWhileAJobTakesMemory) {
   }
 }
 
-TEST(DeviceBytes, DriverIsNotAskedForEver) {
+TEST(DeviceBytes, DriverQueriesAreLimited) {
   BusyNode node(1000);
   EXPECT_LT(node.ask(), node.missing);
   EXPECT_EQ(node.asks, 3);

@@ -30,7 +30,7 @@ JobRecord some_record() {
   return record;
 }
 
-TEST(JobRecordFile, RecordComesBackAsItWas) {
+TEST(JobRecordFile, RecordIsReadAsWritten) {
   TemporaryFolder folder;
   JobRecord record = some_record();
   record.ran = true;
@@ -46,7 +46,7 @@ TEST(JobRecordFile, RecordComesBackAsItWas) {
   EXPECT_EQ(read->exit_code, 3);
 }
 
-TEST(JobRecordFile, DamageIsReported) {
+TEST(JobRecordFile, DamagedRecordIsReported) {
   TemporaryFolder folder;
   ASSERT_TRUE(write_file_durably(folder / "record", "\x01garbage"));
   auto read = read_job_record(folder.path());
@@ -66,7 +66,7 @@ TEST(InstanceFolders, FoldersAreListedByJobAndIncarnation) {
   EXPECT_EQ(*folders, expected);
 }
 
-TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
+TEST(KeeperConfig, NodeEnvironmentOverridesTheJobEnvironment) {
   Config config;
   config.job_environment = {"LD_LIBRARY_PATH=/node", "EXTRA=1=2"};
   config.driver_files = {"/dev/one", "anon_inode:two"};
@@ -104,7 +104,7 @@ TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
   EXPECT_EQ(json["restore"]["criu_log"], "/run/log");
 }
 
-TEST(GpuIdentity, NvmlsUuidAndAddressAreParsed) {
+TEST(GpuIdentity, NvmlUuidAndAddressAreParsed) {
   const auto read = gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", "00000000:9B:1F.0");
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->uuid[1], 0x23);
@@ -119,7 +119,7 @@ TEST(GpuIdentity, NvmlsUuidAndAddressAreParsed) {
     EXPECT_FALSE(gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", bus)) << bus;
 }
 
-TEST(KeeperStatusFile, ExitCodesAndSignalsAreRead) {
+TEST(KeeperStatusFile, ExitCodesAndSignalsAreParsed) {
   TemporaryFolder folder;
   EXPECT_FALSE(read_keeper_status(folder.path()));
   ASSERT_TRUE(write_file_durably(folder / "status.json",
@@ -145,7 +145,7 @@ TEST(KeeperStatusFile, ExitCodesAndSignalsAreRead) {
   EXPECT_TRUE(!status || !status->exited);
 }
 
-TEST(HostState, StateSurvivesAsAFile) {
+TEST(HostState, HostStateIsSavedToAFile) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);
@@ -158,7 +158,7 @@ TEST(HostState, StateSurvivesAsAFile) {
   EXPECT_STREQ(text, "abcde");
 }
 
-TEST(HostState, TruncatedStateIsRefused) {
+TEST(HostState, TruncatedHostStateIsRefused) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);
@@ -173,7 +173,7 @@ TEST(NvmlLibrary, MissingLibraryIsAnError) {
   EXPECT_EQ(nvml.error().code(), ErrorCode::kNotSupported);
 }
 
-TEST(NvmlLibrary, LibraryWithoutTheEntryPointsIsNamed) {
+TEST(NvmlLibrary, LibraryWithoutTheEntryPointsIsRefusedByName) {
   auto nvml = Nvml::create("libc.so.6");
   ASSERT_FALSE(nvml);
   EXPECT_NE(nvml.error().to_string().find("nvmlInit_v2"), std::string::npos);

@@ -22,7 +22,7 @@ std::string text(const std::string& gpu, const std::string& log) {
   return R"({"gpu":")" + gpu + R"(","log":")" + log + R"(","device_bytes":1})";
 }
 
-TEST(ImageNotes, NotesAreReadBack) {
+TEST(ImageNotes, NotesAreParsedAsWritten) {
   for (const ImageNotes& written : {notes("/home/a/job/log"), notes("")}) {
     const auto read = parse_image_notes(to_text(written));
     ASSERT_TRUE(read.has_value()) << read.error().to_string();

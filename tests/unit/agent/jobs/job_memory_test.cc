@@ -65,7 +65,7 @@ class JobMemoryTest : public NodeOfJobs {
 };
 
 // The keeper's own child, an init, holds no GPU memory.
-TEST_F(JobMemoryTest, ProcessThatUsesTheGpuIsCounted) {
+TEST_F(JobMemoryTest, ProcessThatUsesTheGpuIsIncludedInTheMemory) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   keeper.session_pid = kCountedProcess;
   keeper.state_bytes = 5;
@@ -79,7 +79,7 @@ TEST_F(JobMemoryTest, ProcessThatUsesTheGpuIsCounted) {
   stop(job);
 }
 
-TEST_F(JobMemoryTest, JobThatTheDriverDoesNotCountHasItsOwnSumOfTheLastLook) {
+TEST_F(JobMemoryTest, JobUnknownToTheDriverKeepsItsLastQueriedMemory) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   keeper.state_bytes = 50;
   const auto job = find_job();
@@ -96,7 +96,7 @@ TEST_F(JobMemoryTest, JobThatTheDriverDoesNotCountHasItsOwnSumOfTheLastLook) {
   stop(job);
 }
 
-TEST_F(JobMemoryTest, JobOfAMigrationIsNotAsked) {
+TEST_F(JobMemoryTest, MigratingJobIsNotQueried) {
   std::atomic<int> queries = 0;
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   keeper.on_describe = [&] { ++queries; };
@@ -112,7 +112,7 @@ TEST_F(JobMemoryTest, JobOfAMigrationIsNotAsked) {
   stop(job);
 }
 
-TEST_F(JobMemoryTest, NodeLooksMoreOftenWhileAJobStarts) {
+TEST_F(JobMemoryTest, MemoryIsQueriedMoreOftenWhileAJobStarts) {
   JobRecord record = new_record();
   record.started_unix_ms = static_cast<std::uint64_t>(wall_clock_ms());
   FakeKeeper keeper(leave_instance(record), local::Phase::kRunning);

@@ -28,7 +28,7 @@ namespace {
 
 class JobTest : public NodeOfJobs {};
 
-TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
+TEST_F(JobTest, StoppedRestoredJobHasItsContextSavedBeforeTheKill) {
   for (const bool stopped : {true, false}) {
     owner_.saves = 0;
     bool saved_first = false;
@@ -59,7 +59,7 @@ TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
   }
 }
 
-TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
+TEST_F(JobTest, ARunningKeeperIsFoundByItsSocket) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
@@ -77,7 +77,7 @@ TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
   run_until(io_, [&] { return !job->keeper(); });
 }
 
-TEST_F(JobTest, QueryBesideAnotherOneReturnsWithALaterAnswer) {
+TEST_F(JobTest, ConcurrentQueryReturnsALaterAnswer) {
   std::promise<void> asked;
   std::promise<void> goes_on;
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
@@ -112,7 +112,7 @@ TEST_F(JobTest, QueryBesideAnotherOneReturnsWithALaterAnswer) {
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
-TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
+TEST_F(JobTest, LoopContinuesWhileAContextRecordIsWritten) {
   const std::string folder = leave_instance(1, 1);
   FakeKeeper keeper(folder, local::Phase::kRunning);
   JobTable table(*environment_);
@@ -140,7 +140,7 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
-TEST_F(JobTest, OldRecordDoesNotReplaceALaterRecord) {
+TEST_F(JobTest, OldRecordDoesNotReplaceANewerRecord) {
   const std::string folder = leave_instance(1, 1);
   JobRecord record = *read_job_record(folder);
   JobRecordWriter writer(folder);
@@ -151,7 +151,7 @@ TEST_F(JobTest, OldRecordDoesNotReplaceALaterRecord) {
   EXPECT_EQ(read_job_record(folder)->context_gpu, "later");
 }
 
-TEST_F(JobTest, ReportOfAKeeperThatEndedUnseenIsRead) {
+TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
   const std::string folder = leave_instance(1, 1);
   std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
   JobTable table(*environment_);
@@ -166,14 +166,14 @@ TEST_F(JobTest, ReportOfAKeeperThatEndedUnseenIsRead) {
   run_until(io_, is_recorded);
 }
 
-TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
+TEST_F(JobTest, AKilledKeeperIsReportedWithItsRankKilled) {
   leave_instance(1, 1);
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 137);
 }
 
-TEST_F(JobTest, InstanceThatWasNeverStartedIsGoneAfterARestartOfTheAgent) {
+TEST_F(JobTest, InstanceThatNeverStartedIsRemovedAtAnAgentRestart) {
   const std::string folder = leave_instance(1, 1);
   std::filesystem::remove(folder + "/keeper.pid");
   JobTable table(*environment_);
@@ -203,7 +203,7 @@ class MuteProcess {
   pid_t pid_;
 };
 
-TEST_F(JobTest, KeeperThatIsSilentAtStartIsUnknownAndNothingTakesItsPlace) {
+TEST_F(JobTest, SilentKeeperIsUnknownAndIsNotReplaced) {
   config_.keeper_timeout = Milliseconds(20);
   FakeKeeper keeper(
       leave_instance(1, 1), local::Phase::kRunning, [] {}, true);
@@ -232,7 +232,7 @@ TEST_F(JobTest, KeeperThatIsSilentAtStartIsUnknownAndNothingTakesItsPlace) {
   EXPECT_EQ(job->instance().exit_code, 3);
 }
 
-TEST_F(JobTest, KeeperWithoutSocketIsUnknownUntilItsProcessHasEnded) {
+TEST_F(JobTest, KeeperWithoutASocketIsUnknownUntilItsProcessExits) {
   const MuteProcess keeper(leave_instance(1, 1));
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
@@ -245,7 +245,7 @@ TEST_F(JobTest, KeeperWithoutSocketIsUnknownUntilItsProcessHasEnded) {
   EXPECT_EQ(job->instance().exit_code, 137);
 }
 
-TEST_F(JobTest, StopOfUnknownInstanceKillsItsKeeperAfterTheGrace) {
+TEST_F(JobTest, StopOfAnUnknownInstanceKillsItsKeeperAfterTheGracePeriod) {
   const MuteProcess keeper(leave_instance(1, 1));
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
@@ -258,7 +258,7 @@ TEST_F(JobTest, StopOfUnknownInstanceKillsItsKeeperAfterTheGrace) {
   EXPECT_EQ(job->instance().exit_code, 137);
 }
 
-TEST_F(JobTest, PidFileThatNamesAnotherStartTimeProvesThatTheKeeperHasEnded) {
+TEST_F(JobTest, PidFileWithAnotherStartTimeMeansThatTheKeeperExited) {
   const std::string folder = leave_instance(1, 1);
   std::ofstream(folder + "/keeper.pid") << ::getpid() << " 1\n";
   JobTable table(*environment_);
@@ -286,7 +286,7 @@ TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
   EXPECT_EQ(table.all(), std::vector{there});
 }
 
-TEST_F(JobTest, KeeperThatDoesNotStartLeavesNoProcessAndTheReason) {
+TEST_F(JobTest, FailedKeeperStartLeavesNoProcessAndReportsTheReason) {
   JobTable table(*environment_);
   auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
@@ -294,7 +294,7 @@ TEST_F(JobTest, KeeperThatDoesNotStartLeavesNoProcessAndTheReason) {
   EXPECT_TRUE(table.all().empty());
 }
 
-TEST_F(JobTest, ProgramThatEndedBeforeItsKeeperAnsweredHasRun) {
+TEST_F(JobTest, ProgramThatExitedBeforeItsKeeperAnsweredCountsAsRun) {
   const std::string keeper = home_ / "keeper";
   std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
   std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
@@ -319,7 +319,7 @@ TEST_F(JobTest, ErrorOfAFailedKeeperIsReportedAndNoJobIsAnnounced) {
   EXPECT_EQ(owner_.changes, 0);
 }
 
-TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
+TEST_F(JobTest, AForgottenInstanceLeavesNoFolder) {
   const std::string folder = leave_instance(1, 1);
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
@@ -331,7 +331,7 @@ TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
+TEST_F(JobTest, RecordWrittenAfterTheFolderIsRemovedIsDropped) {
   const std::string folder = leave_instance(1, 1);
   JobRecordWriter writer(folder);
   ASSERT_TRUE(writer.remove_folder());
@@ -436,7 +436,7 @@ TEST_F(LogTest, LogIsReadFromAnOffset) {
   EXPECT_EQ(data->bytes, "");
 }
 
-TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
+TEST_F(LogTest, OutputTimesAreStoredAndShown) {
   run_until(io_, [&] { return !read_log_times(job_->folder()).empty(); });
   wire::ReadLog wanted = request(0, 0);
   wanted.with_times = true;
@@ -451,7 +451,7 @@ TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
   EXPECT_EQ(data->offset, 5U);
 }
 
-TEST_F(LogTest, FollowingReadAnswersWhenTheFileGrows) {
+TEST_F(LogTest, LogFollowReturnsWhenTheFileGrows) {
   asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
   auto data =
       run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
@@ -459,7 +459,7 @@ TEST_F(LogTest, FollowingReadAnswersWhenTheFileGrows) {
   EXPECT_EQ(data->bytes, " world");
 }
 
-TEST_F(LogTest, FollowingReadAnswersAtTheEndOfTheInstance) {
+TEST_F(LogTest, LogFollowReturnsWhenTheInstanceEnds) {
   const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
   control::spawn(io_.get_executor(), "stop", stop(table_));
   auto data =

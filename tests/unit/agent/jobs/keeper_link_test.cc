@@ -60,7 +60,7 @@ class KeeperLinkTest : public ::testing::Test {
   int heard_ = 0;
 };
 
-TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
+TEST_F(KeeperLinkTest, OversizedBatchFailsAndReportsTheRemedy) {
   std::vector<local::RegionRecord> records(local::kMaxRecords + 1);
   const auto deposited = run_until_done(io_, link_->deposit(1, std::move(records), {}));
   ASSERT_FALSE(deposited);
@@ -74,7 +74,7 @@ TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
 
 // A rank may answer a request of an agent that has been restarted since. The answer must not match a request
 // of the next agent.
-TEST_F(KeeperLinkTest, RequestsHaveNumbersThatNoEarlierAgentHasUsed) {
+TEST_F(KeeperLinkTest, RequestNumbersAreNeverReusedAcrossAgents) {
   ASSERT_TRUE(run_until_done(io_, link_->withdraw(1)));
   ASSERT_TRUE(run_until_done(io_, link_->withdraw(2)));
   TearDown();
@@ -84,7 +84,7 @@ TEST_F(KeeperLinkTest, RequestsHaveNumbersThatNoEarlierAgentHasUsed) {
   EXPECT_GT(numbers_[2], numbers_[1]);
 }
 
-TEST_F(KeeperLinkTest, MoreRegionsThanAMessageHoldsAreWithdrawnInSeveral) {
+TEST_F(KeeperLinkTest, ManyRegionsAreWithdrawnInSeveralMessages) {
   std::vector<local::RegionKey> keys;
   for (std::uint64_t id = 1; id <= 2 * local::kMaxRecords + 1; ++id) keys.push_back({id, 1});
   ASSERT_TRUE(run_until_done(io_, link_->withdraw_regions(1, std::move(keys))));

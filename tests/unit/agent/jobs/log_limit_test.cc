@@ -43,7 +43,7 @@ class LogLimitTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(LogLimitTest, OldBytesAreFreedAndOffsetsStay) {
+TEST_F(LogLimitTest, OldBytesAreFreedAndOffsetsAreUnchanged) {
   write_lines(50'000);
   const auto freed = free_old_output(path_, kLimit);
   ASSERT_TRUE(freed.has_value()) << freed.error().to_string();
@@ -64,7 +64,7 @@ TEST_F(LogLimitTest, OldBytesAreFreedAndOffsetsStay) {
   EXPECT_EQ(line, std::string(99, static_cast<char>('a' + first / 100 % 26)));
 }
 
-TEST_F(LogLimitTest, AnOffsetBehindTheHoleStaysAsItIs) {
+TEST_F(LogLimitTest, AnOffsetBehindTheFreedRangeIsUnchanged) {
   write_lines(50'000);
   ASSERT_TRUE(free_old_output(path_, kLimit).has_value());
   EXPECT_EQ(first_kept_byte(path_, 4'500'042), 4'500'042U);
@@ -73,7 +73,7 @@ TEST_F(LogLimitTest, AnOffsetBehindTheHoleStaysAsItIs) {
   EXPECT_EQ(first_kept_byte(folder_ + "/none", 7), 7U);
 }
 
-TEST_F(LogLimitTest, ALogWithinTheLimitAndAnEighthIsLeftAlone) {
+TEST_F(LogLimitTest, ALogSlightlyAboveTheLimitIsNotTrimmed) {
   write_lines(11'000);
   EXPECT_EQ(*free_old_output(path_, kLimit), 0U);
   EXPECT_EQ(*free_old_output(path_, 0), 0U);
@@ -81,7 +81,7 @@ TEST_F(LogLimitTest, ALogWithinTheLimitAndAnEighthIsLeftAlone) {
   EXPECT_EQ(first_kept_byte(path_, 0), 0U);
 }
 
-TEST_F(LogLimitTest, AFileThatIsLinkedElsewhereIsNotCut) {
+TEST_F(LogLimitTest, AFileWithAnotherHardLinkIsNotTrimmed) {
   write_lines(50'000);
   const std::uint64_t before = held();
   std::filesystem::create_hard_link(path_, folder_ + "/another");
@@ -93,7 +93,7 @@ TEST_F(LogLimitTest, AFileThatIsLinkedElsewhereIsNotCut) {
   EXPECT_EQ(std::filesystem::file_size(folder_ + "/another"), 5'000'000U);
 }
 
-TEST_F(LogLimitTest, AFileOfAnotherUserIsNotCut) {
+TEST_F(LogLimitTest, AFileOfAnotherUserIsNotTrimmed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   write_lines(50'000);
   const std::uint64_t before = held();

@@ -30,7 +30,7 @@ TEST(LogTimes, LineThatDoesNotFitIsLeftForTheNextCall) {
   EXPECT_EQ(covers, 4U);
 }
 
-TEST(LogTimes, SinceLeavesOutOutputSeenBefore) {
+TEST(LogTimes, SinceOptionOmitsEarlierOutput) {
   EXPECT_EQ(first_byte_since(kTimes, kDayMs), 0U);
   EXPECT_EQ(first_byte_since(kTimes, kDayMs + 1), 4U);
   EXPECT_EQ(first_byte_since(kTimes, kDayMs + 1001), 10U);

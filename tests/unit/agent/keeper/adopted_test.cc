@@ -52,7 +52,7 @@ class AdoptedTest : public KeeperTest {
   int result_ = -1;
 };
 
-TEST_F(AdoptedTest, KeeperRunsTheJobFromTheStartAndAnswersForAProcessWithoutASession) {
+TEST_F(AdoptedTest, KeeperRunsTheJobAndAnswersForAProcessWithoutASession) {
   Agent agent(adopt());
   EXPECT_EQ(agent.status().phase, Phase::kRunning);
   EXPECT_EQ(agent.status().rank_pid, static_cast<std::uint32_t>(process_));
@@ -81,7 +81,7 @@ TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
   EXPECT_NE(state_of(process_), 'T');
 }
 
-TEST_F(AdoptedTest, EndOfTheProcessIsNoticedWithoutAnExitCode) {
+TEST_F(AdoptedTest, ExitOfTheProcessIsDetectedWithoutAnExitCode) {
   const std::string folder = adopt();
   Agent agent(folder);
   kill_tree(process_);
@@ -90,7 +90,7 @@ TEST_F(AdoptedTest, EndOfTheProcessIsNoticedWithoutAnExitCode) {
   EXPECT_FALSE(status_of(folder).contains("exit_code"));
 }
 
-TEST_F(AdoptedTest, MovedEndsTheProcessAndItsDescendants) {
+TEST_F(AdoptedTest, MovedMessageEndsTheProcessAndItsDescendants) {
   const std::vector<pid_t> tree = tree_of(process_);
   ASSERT_EQ(tree.size(), 2u);
   Watch child(tree.back());
@@ -102,13 +102,13 @@ TEST_F(AdoptedTest, MovedEndsTheProcessAndItsDescendants) {
   EXPECT_TRUE(child.ended());
 }
 
-TEST_F(AdoptedTest, AnotherProcessOfTheSameNumberIsNotTaken) {
+TEST_F(AdoptedTest, AnotherProcessWithTheSamePidIsNotAdopted) {
   adopt(start_ticks_of(process_) + 1);
   EXPECT_EQ(result_, 1);
   EXPECT_NE(state_of(process_), 'Z');
 }
 
-TEST_F(AdoptedTest, ProcessRunsOnWithoutItsKeeper) {
+TEST_F(AdoptedTest, ProcessContinuesWithoutItsKeeper) {
   adopt();
   ASSERT_EQ(result_, 0);
   ::kill(keepers_.back(), SIGKILL);

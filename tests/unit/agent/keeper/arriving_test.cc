@@ -39,7 +39,7 @@ class ArrivingTest : public TransparentTest {
   }
 };
 
-TEST_F(ArrivingTest, ProgramIsNotDumpedBeforeItsMemoryIsWhole) {
+TEST_F(ArrivingTest, ProgramIsNotDumpedBeforeItsMemoryIsComplete) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
   agent.send(local::PrepareDump{});
@@ -53,7 +53,7 @@ TEST_F(ArrivingTest, ProgramIsNotDumpedBeforeItsMemoryIsWhole) {
   EXPECT_EQ(agent.next_failure().text.view().find("still arriving"), std::string_view::npos);
 }
 
-TEST_F(ArrivingTest, EachRequestIsAnsweredOnceMemoryIsWhole) {
+TEST_F(ArrivingTest, EachRequestIsAnsweredOnceAllMemoryHasArrived) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
   agent.send(local::AwaitMemory{});
@@ -63,7 +63,7 @@ TEST_F(ArrivingTest, EachRequestIsAnsweredOnceMemoryIsWhole) {
   agent.next<local::Done>();
 }
 
-TEST_F(ArrivingTest, AgentThatComesLaterMayWaitToo) {
+TEST_F(ArrivingTest, LaterAgentMayAlsoWaitForMemory) {
   const std::string folder = start_restored(0);
   { Agent(folder).send(local::AwaitMemory{}); }
   Agent agent(folder);
@@ -72,7 +72,7 @@ TEST_F(ArrivingTest, AgentThatComesLaterMayWaitToo) {
   agent.next<local::Done>();
 }
 
-TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
+TEST_F(ArrivingTest, ProgramIsKilledIfTheLazyPageServerFails) {
   const std::string folder = start_restored(1);
   const Watch program(pid_in("restored"));
   Agent agent(folder);
@@ -89,7 +89,7 @@ TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
   EXPECT_NE(agent.next_failure().text.view().find("was lost"), std::string_view::npos);
 }
 
-TEST_F(ArrivingTest, EndOfTheProgramIsNotAnArrival) {
+TEST_F(ArrivingTest, ExitOfTheProgramIsNotReportedAsArrivedMemory) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
   begin_to_wait(agent);
@@ -100,7 +100,7 @@ TEST_F(ArrivingTest, EndOfTheProgramIsNotAnArrival) {
   end_server();
 }
 
-TEST_F(ArrivingTest, EndOfAProgramThatIsWholeLosesNothing) {
+TEST_F(ArrivingTest, ExitOfTheProgramAfterTheArrivalIsNotAFailure) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
   end_server();
@@ -110,7 +110,7 @@ TEST_F(ArrivingTest, EndOfAProgramThatIsWholeLosesNothing) {
   agent.ask<local::Done>(local::AwaitMemory{});
 }
 
-TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerIsKilled) {
+TEST_F(ArrivingTest, ProgramIsKilledIfTheLazyPageServerIsKilled) {
   const std::string folder = start_restored(0);
   const Watch program(pid_in("restored"));
   const Watch server(pid_in("server"));
@@ -119,13 +119,13 @@ TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerIsKilled) {
   EXPECT_TRUE(server.ended());
 }
 
-TEST_F(ArrivingTest, ProgramWithoutLazyPagesIsWhole) {
+TEST_F(ArrivingTest, ProgramWithoutLazyPagesHasCompleteMemory) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   agent.ask<local::Done>(local::AwaitMemory{});
 }
 
-TEST_F(ArrivingTest, LazyPageServerEndsWithFailedRestore) {
+TEST_F(ArrivingTest, LazyPageServerEndsAfterAFailedRestore) {
   const std::string folder = root_ + "/job";
   Json config = transparent();
   config["restore"] = {{"command", shell("exit 1")}, {"pid_file", root_ + "/restored"}};

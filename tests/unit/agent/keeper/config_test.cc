@@ -28,7 +28,7 @@ Json good() {
           {"restore", {{"command", {"/bin/criu", "restore"}}, {"pid_file", "/tmp/pid"}}}};
 }
 
-TEST(KeeperConfig, EveryFieldIsRead) {
+TEST(KeeperConfig, EveryFieldIsParsed) {
   const Result<Config> config = parse_config(good().dump());
   ASSERT_TRUE(config.has_value()) << config.error().to_string();
   const Config& value = *config;
@@ -85,7 +85,7 @@ void expect_refused(const Json& document, const std::string& word) {
   EXPECT_NE(config.error().message().find(word), std::string::npos) << config.error().message();
 }
 
-TEST(KeeperConfig, ErrorNamesTheWrongField) {
+TEST(KeeperConfig, ErrorNamesTheInvalidField) {
   for (const char* field : {"job", "incarnation", "role", "argv", "cwd"}) {
     Json document = good();
     document.erase(field);

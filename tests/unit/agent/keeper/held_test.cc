@@ -41,7 +41,7 @@ class HeldTest : public TransparentTest {
   pid_t rank_ = 0;
 };
 
-TEST_F(HeldTest, OnlyWorkersOfARestoredProcessRunBeforeItIsResumed) {
+TEST_F(HeldTest, OnlyWorkersOfARestoredProcessRunBeforeItsResume) {
   Agent agent(start_transparent({"threads"}));
   dump(agent);
   agent.ask<local::Done>(hold());
@@ -53,7 +53,7 @@ TEST_F(HeldTest, OnlyWorkersOfARestoredProcessRunBeforeItIsResumed) {
   EXPECT_FALSE(is_held("program"));
 }
 
-TEST_F(HeldTest, HoldEndsAtItsLimit) {
+TEST_F(HeldTest, HoldEndsAtItsTimeLimit) {
   Agent agent(start_transparent({"threads"}));
   dump(agent);
   agent.ask<local::Done>(hold(1));
@@ -64,7 +64,7 @@ TEST_F(HeldTest, HoldEndsAtItsLimit) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-TEST_F(HeldTest, HeldProcessEndsWithItsKeeper) {
+TEST_F(HeldTest, HeldProcessEndsWhenItsKeeperIsKilled) {
   const std::string folder = start_transparent({"threads"});
   Agent agent(folder);
   dump(agent);
@@ -82,7 +82,7 @@ TEST_F(HeldTest, HeldProcessCanBeKilled) {
   EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
 }
 
-TEST_F(HeldTest, LeaseThatComesBackDoesNotEndAHold) {
+TEST_F(HeldTest, RenewedLeaseDoesNotEndAHold) {
   Agent agent(start_transparent({"threads"}));
   dump(agent);
   agent.ask<local::Done>(hold());
@@ -94,7 +94,7 @@ TEST_F(HeldTest, LeaseThatComesBackDoesNotEndAHold) {
   EXPECT_FALSE(is_held("program"));
 }
 
-TEST_F(HeldTest, HoldWithoutItsWorkerIsRefused) {
+TEST_F(HeldTest, HoldWithAnInvalidWorkerIsRefused) {
   Agent agent(start_transparent({"threads"}));
   dump(agent);
   local::Reattach how = hold();

@@ -15,7 +15,7 @@ TEST_F(KeeperTest, ExitStatusIsReportedAndStored) {
   EXPECT_FALSE(fs::exists(folder + "/keeper.sock"));
 }
 
-TEST_F(KeeperTest, ProgramHasCleanDescriptorsAndEnvironment) {
+TEST_F(KeeperTest, ProgramStartsWithCleanDescriptorsAndEnvironment) {
   const std::string folder = start({"descriptors"});
   EXPECT_TRUE(Watch(keepers_.back()).ended());
   const std::string log = folder + "/out.log";
@@ -23,7 +23,7 @@ TEST_F(KeeperTest, ProgramHasCleanDescriptorsAndEnvironment) {
                               "/keeper.sock\nhome clean\ngiven yes\ncwd " + root_ + "\n");
 }
 
-TEST_F(KeeperTest, StatusNamesTheProcess) {
+TEST_F(KeeperTest, StatusContainsTheProcessIds) {
   Agent agent(start({"wait"}));
   EXPECT_EQ(agent.status().job.view(), "j-1");
   EXPECT_EQ(agent.status().phase, Phase::kStarting);
@@ -49,7 +49,7 @@ TEST_F(KeeperTest, StopTerminatesAndShutdownEndsTheKeeper) {
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
+TEST_F(KeeperTest, ProgramThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
   Agent agent(start({"stubborn"}));
   agent.ask<local::Done>(local::Stop{1});
   const int status = agent.next<local::RankExited>().wait_status;
@@ -57,7 +57,7 @@ TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
   EXPECT_TRUE(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
 }
 
-TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
+TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesTheRank) {
   Agent agent(start({"wait"}));
   const pid_t rank = static_cast<pid_t>(agent.status().rank_pid);
   agent.send(local::SetDeadline{now_ns() + 1'000'000});
@@ -79,7 +79,7 @@ TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
 
 // A lease also applies to processes that have left the process group. Processes that the program had stopped
 // itself stay stopped.
-TEST_F(KeeperTest, DeadlineStopsTheWholeTreeAndContinuesWhatItStopped) {
+TEST_F(KeeperTest, DeadlineStopsTheProcessTreeAndALaterDeadlineContinuesTheTree) {
   const std::string folder = start({"children"});
   Agent agent(folder);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kHangMs);
@@ -100,7 +100,7 @@ TEST_F(KeeperTest, DeadlineStopsTheWholeTreeAndContinuesWhatItStopped) {
   EXPECT_EQ(state_of(stopped), 'T') << "the program had stopped it itself";
 }
 
-TEST_F(KeeperTest, DeadlineHoldsWithoutAnyAgent) {
+TEST_F(KeeperTest, DeadlineAppliesWithoutAnAgent) {
   const std::string folder = start({"wait"});
   {
     Agent agent(folder);
@@ -111,7 +111,7 @@ TEST_F(KeeperTest, DeadlineHoldsWithoutAnyAgent) {
   EXPECT_EQ(state_of(static_cast<pid_t>(later.status().rank_pid)), 'T');
 }
 
-TEST_F(KeeperTest, RankWithoutALeaseIsKilledNotTerminated) {
+TEST_F(KeeperTest, RankWithoutALeaseIsKilledInsteadOfTerminated) {
   Agent agent(start({"wait"}));
   agent.ask<local::Done>(local::SetDeadline{1});
   agent.next<local::RankStopped>();
@@ -119,7 +119,7 @@ TEST_F(KeeperTest, RankWithoutALeaseIsKilledNotTerminated) {
   EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
 }
 
-TEST_F(KeeperTest, KillOfTheKeeperKillsTheRank) {
+TEST_F(KeeperTest, KillingTheKeeperKillsTheRank) {
   Agent agent(start({"stubborn"}));
   const Watch rank(static_cast<pid_t>(agent.status().rank_pid));
   ::kill(keepers_.back(), SIGKILL);
@@ -136,7 +136,7 @@ TEST_F(KeeperTest, SecondAgentReplacesTheFirst) {
   second.next<local::RankExited>();
 }
 
-TEST_F(KeeperTest, GarbageEndsTheConnectionOnly) {
+TEST_F(KeeperTest, MalformedMessageEndsOnlyItsConnection) {
   const std::string folder = start({"wait"});
   local::Socket stranger = std::move(*local::Socket::connect(folder + "/keeper.sock"));
   ASSERT_TRUE(stranger.send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
@@ -155,7 +155,7 @@ TEST_F(KeeperTest, ProcessOutsideTheJobGetsNoSession) {
   EXPECT_TRUE(std::holds_alternative<local::Failed>(stranger.receive()->message.body));
 }
 
-TEST_F(KeeperTest, ProgramWithoutSessionRefusesWithTheReason) {
+TEST_F(KeeperTest, ProgramWithoutASessionRefusesRequestsWithAReason) {
   Agent agent(start({"wait"}));
   EXPECT_NE(refusal_of(agent, local::Describe{}).text.view().find("ckpt_init"), std::string_view::npos);
   EXPECT_NE(refusal_of(agent, local::Export{}).text.view().find("ckpt_init"), std::string_view::npos);
@@ -164,7 +164,7 @@ TEST_F(KeeperTest, ProgramWithoutSessionRefusesWithTheReason) {
   refusal_of(agent, local::Resume{2, 0, 0});
 }
 
-TEST_F(KeeperTest, PauseHoldsAcrossAgentsAndEndsWithResume) {
+TEST_F(KeeperTest, PauseSurvivesAnAgentChangeAndEndsWithResume) {
   const std::string folder = start({"steps"});
   std::uint64_t quiesced = 0;
   {
@@ -189,7 +189,7 @@ TEST_F(KeeperTest, PauseHoldsAcrossAgentsAndEndsWithResume) {
 }
 
 // GANG-1: a count below `stop_at` is a promise; a count beyond `stop_at` needs a raise.
-TEST_F(KeeperTest, RankOfAGangStopsAtTheAgreedBarrier) {
+TEST_F(KeeperTest, GangRankStopsAtTheAgreedBarrier) {
   Json gang = config({"steps"});
   gang["gang"] = true;
   Agent agent(start_with(gang));
@@ -210,7 +210,7 @@ TEST_F(KeeperTest, RankOfAGangStopsAtTheAgreedBarrier) {
   EXPECT_GT(agent.ask<local::Paused>(local::Pause{}).barrier, agreed) << "it went on";
 }
 
-TEST_F(KeeperTest, RankOfAGangGoesOnWhenTheAttemptIsGivenUp) {
+TEST_F(KeeperTest, GangRankContinuesAfterAnAbandonedAttempt) {
   Json gang = config({"steps"});
   gang["gang"] = true;
   const std::string folder = start_with(gang);
@@ -228,14 +228,14 @@ TEST_F(KeeperTest, RankOfAGangGoesOnWhenTheAttemptIsGivenUp) {
   EXPECT_GT(later.ask<local::Paused>(local::Pause{}).barrier, barrier);
 }
 
-TEST_F(KeeperTest, OnlyRanksOfGangsCountBarriers) {
+TEST_F(KeeperTest, OnlyGangRanksCountBarriers) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
   EXPECT_NE(refusal_of(agent, local::StopAt{7, 1}).text.view().find("gang"), std::string_view::npos);
   EXPECT_EQ(agent.ask<local::Paused>(local::Pause{}).barrier, 0u);
 }
 
-TEST_F(KeeperTest, PauseThatDoesNotComeIsWithdrawn) {
+TEST_F(KeeperTest, PauseWithoutABarrierIsWithdrawn) {
   const std::string folder = start({"no-barrier"});
   {
     Agent agent(folder);
@@ -250,7 +250,7 @@ TEST_F(KeeperTest, PauseThatDoesNotComeIsWithdrawn) {
       << "an agent that leaves takes its pending pause along";
 }
 
-TEST_F(KeeperTest, PausesAndWithdrawalsInAnyOrderLeaveARunningJob) {
+TEST_F(KeeperTest, JobRunsAfterPausesAndWithdrawalsInAnyOrder) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
   for (int i = 0; i < 50; ++i) {
@@ -286,7 +286,7 @@ TEST_F(KeeperTest, JobMovesBetweenTwoKeepers) {
 }
 
 // In a rank of a gang, the program does no step until the gate opens, whatever messages arrive.
-TEST_F(KeeperTest, StandbyTakesItsStateAndWaitsBehindItsGate) {
+TEST_F(KeeperTest, StandbyLoadsItsStateAndWaitsBehindItsGate) {
   Json gang = config({"steps"});
   gang["gang"] = true;
   Json standby = config({"steps"}, "standby");
@@ -346,13 +346,13 @@ class CrashTest : public KeeperTest {
   }
 };
 
-TEST_F(CrashTest, KeeperDiesWhenItHasStartedTheStandby) {
+TEST_F(CrashTest, CrashPointAfterTheStandbyStartKillsTheKeeper) {
   arm("keeper.j-1.standby.501");
   EXPECT_EQ(launch(root_ + "/to", config({"wait"}, "standby")), 1);
   EXPECT_FALSE(fs::exists(root_ + "/keeper.j-1.standby.501"));
 }
 
-TEST_F(CrashTest, KeeperDiesWithTheGateOpenAndTakesTheRankAlong) {
+TEST_F(CrashTest, KeeperCrashWithAnOpenGateKillsTheRank) {
   Agent target(start({"steps"}, "standby", "to"));
   target.wait_for_phase(Phase::kStandbyReady);
   const Watch rank(static_cast<pid_t>(target.status().rank_pid));
@@ -361,14 +361,14 @@ TEST_F(CrashTest, KeeperDiesWithTheGateOpenAndTakesTheRankAlong) {
   EXPECT_TRUE(rank.ended());
 }
 
-TEST_F(CrashTest, RankDiesAsAReadyStandby) {
+TEST_F(CrashTest, RankCrashAsAReadyStandbyIsReported) {
   arm("rank.j-1.standby.503");
   const std::string folder = start({"steps"}, "standby", "to");
   EXPECT_TRUE(Watch(keepers_.back()).ended());
   EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
 }
 
-TEST_F(CrashTest, RankDiesWhenItHasResumed) {
+TEST_F(CrashTest, RankCrashAfterResumeIsReported) {
   arm("rank.j-1.standby.504");
   Agent target(start({"steps"}, "standby", "to"));
   target.wait_for_phase(Phase::kStandbyReady);
@@ -377,7 +377,7 @@ TEST_F(CrashTest, RankDiesWhenItHasResumed) {
   EXPECT_EQ(WTERMSIG(target.next<local::RankExited>().wait_status), SIGKILL);
 }
 
-TEST_F(KeeperTest, StandbyThatDoesNotFitReportsTheDifference) {
+TEST_F(KeeperTest, StandbyWithDifferentStateReportsTheDifference) {
   Agent source(start({"steps"}, "fresh", "from"));
   Agent target(start({"steps-other"}, "standby", "to"));
   source.wait_for_phase(Phase::kRunning);
@@ -394,7 +394,7 @@ TEST_F(KeeperTest, StandbyThatDoesNotFitReportsTheDifference) {
   source.ask<local::Running>(local::Resume{1, 0, 0});
 }
 
-TEST_F(KeeperTest, StandbyThatDoesNotFitIsKilledEvenIfItsProgramKeepsOn) {
+TEST_F(KeeperTest, StandbyWithDifferentStateIsKilledEvenIfItsProgramContinues) {
   Agent source(start({"steps"}, "fresh", "from"));
   Agent target(start({"steps-other-keeps-on"}, "standby", "to"));
   source.wait_for_phase(Phase::kRunning);
@@ -409,7 +409,7 @@ TEST_F(KeeperTest, StandbyThatDoesNotFitIsKilledEvenIfItsProgramKeepsOn) {
   source.ask<local::Running>(local::Resume{1, 0, 0});
 }
 
-TEST_F(KeeperTest, EndedSessionCannotBePaused) {
+TEST_F(KeeperTest, PauseOfAnEndedSessionIsRefused) {
   Agent agent(start({"session-end"}));
   EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("ended its session"), std::string_view::npos);
 }

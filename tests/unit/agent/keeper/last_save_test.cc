@@ -41,7 +41,7 @@ class LastSaveTest : public TransparentTest {
   pid_t rank_ = 0;
 };
 
-TEST_F(LastSaveTest, RestoredRankIsKilledOnceItsContextIsSaved) {
+TEST_F(LastSaveTest, RestoredRankIsKilledAfterItsContextIsSaved) {
   const std::string folder = start_restored("exit 0");
   end_keeper(folder);
   EXPECT_EQ(saved().find(asked() + "S"), 0u) << saved();
@@ -49,7 +49,7 @@ TEST_F(LastSaveTest, RestoredRankIsKilledOnceItsContextIsSaved) {
   EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
 }
 
-TEST_F(LastSaveTest, RankWhoseContextCannotBeSavedIsKilledAndReported) {
+TEST_F(LastSaveTest, RankWithAFailedContextSaveIsKilledAndReported) {
   const std::string folder = start_restored("exit 1");
   end_keeper(folder);
   EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
@@ -57,7 +57,7 @@ TEST_F(LastSaveTest, RankWhoseContextCannotBeSavedIsKilledAndReported) {
             std::string::npos);
 }
 
-TEST_F(LastSaveTest, RankIsKilledWhenItsSaveTakesTooLong) {
+TEST_F(LastSaveTest, RankIsKilledIfItsSaveTimesOut) {
   const std::string folder = start_restored("exec tail -f /dev/null");
   end_keeper(folder);
   EXPECT_EQ(saved().find(asked()), 0u) << saved();
@@ -65,7 +65,7 @@ TEST_F(LastSaveTest, RankIsKilledWhenItsSaveTakesTooLong) {
   EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("over 5000 ms"), std::string::npos);
 }
 
-TEST_F(LastSaveTest, AnAgentThatComesMeanwhileDoesNotEndTheSave) {
+TEST_F(LastSaveTest, AnAgentThatConnectsDuringTheSaveDoesNotEndTheSave) {
   ASSERT_EQ(::mkfifo((root_ + "/go").c_str(), 0600), 0);
   const std::string folder = start_restored("cat " + root_ + "/go");
   const Watch keeper(keeper_pid(folder));
@@ -83,7 +83,7 @@ TEST_F(LastSaveTest, AnAgentThatComesMeanwhileDoesNotEndTheSave) {
   EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
 }
 
-TEST_F(LastSaveTest, RankWithoutALeaseIsKilledUnsaved) {
+TEST_F(LastSaveTest, RankWithoutALeaseIsKilledWithoutASave) {
   const std::string folder = start_restored("exit 0");
   {
     Agent agent(folder);
@@ -137,7 +137,7 @@ TEST_F(PidNamespaceTest, ProgramKeepsItsExitStatus) {
   EXPECT_NE(text_of(root_ + "/c/said").find("/no/such/program"), std::string::npos);
 }
 
-TEST_F(PidNamespaceTest, RankMovesLikeAnyOther) {
+TEST_F(PidNamespaceTest, RankInAPidNamespaceCanBeMoved) {
   Json config = transparent();
   config["init"] = INIT_PROGRAM;
   ASSERT_EQ(launch(root_ + "/job", config), 0) << text_of(root_ + "/job/said");

@@ -53,7 +53,7 @@ TEST_F(MisbehavingClientTest, KeeperMessageFromARankEndsTheSession) {
       << "it goes when its session is gone";
 }
 
-TEST_F(MisbehavingClientTest, SessionOfAnotherModeOrUncalledIsRefused) {
+TEST_F(MisbehavingClientTest, SessionOfAnotherModeOrUninvitedSessionIsRefused) {
   const std::string folder = start_rank("intrudes");
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -67,7 +67,7 @@ TEST_F(MisbehavingClientTest, SecondSessionOfACooperativeJobIsRefused) {
   EXPECT_NE(text_of(folder + "/out.log").find("first 1 again 0\n"), std::string::npos);
 }
 
-TEST_F(MisbehavingClientTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds) {
+TEST_F(MisbehavingClientTest, KeeperEndsIfItsProgramExitedBeforeTheHelloWasRead) {
   const std::string folder = start_rank("late", "cooperative");
   Agent agent(folder);
   const auto rank = static_cast<pid_t>(agent.status().rank_pid);
@@ -81,7 +81,7 @@ TEST_F(MisbehavingClientTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithIt) {
+TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithTheProgram) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
   ASSERT_EQ(launch(root_ + "/job", config), 0);
@@ -90,7 +90,7 @@ TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithIt) {
   EXPECT_TRUE(Watch(std::atoi(text_of(root_ + "/left").c_str())).ended());
 }
 
-TEST_F(MisbehavingClientTest, ConnectionWithoutAttachIsNotTheAgent) {
+TEST_F(MisbehavingClientTest, ConnectionWithoutAttachIsNotTreatedAsTheAgent) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   local::Socket stranger = std::move(*local::Socket::connect(folder + "/keeper.sock"));
@@ -100,7 +100,7 @@ TEST_F(MisbehavingClientTest, ConnectionWithoutAttachIsNotTheAgent) {
   EXPECT_EQ(status(agent).phase, Phase::kStarting);
 }
 
-TEST_F(MisbehavingClientTest, SilentStrangersAreFew) {
+TEST_F(MisbehavingClientTest, IdleUnknownConnectionsAreLimited) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   const auto descriptors = [this] {

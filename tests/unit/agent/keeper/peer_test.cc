@@ -36,7 +36,7 @@ int connect_and_end(void* given) {
   ::_exit(0);
 }
 
-TEST(PeerTest, ConnectionWhoseProcessHasEndedHasNoOwner) {
+TEST(PeerTest, ConnectionOfAnExitedProcessHasNoOwner) {
   if (!kernel_can_tell()) GTEST_SKIP() << "this kernel cannot tell";
   const std::string path = "@peer-test-" + std::to_string(::getpid());
   auto listener = local::Listener::create(path);
@@ -59,7 +59,7 @@ TEST(PeerTest, ConnectionWhoseProcessHasEndedHasNoOwner) {
   EXPECT_FALSE(Peer(std::move(**listener->accept())).has_ended());
 }
 
-TEST(DescentTest, LineOfAProcessGoesUpToTheFirstOne) {
+TEST(DescentTest, ProcessLineageContainsTheProcessAndItsAncestors) {
   const std::vector<pid_t> line = line_of(::getpid());
   ASSERT_GE(line.size(), 2u);
   EXPECT_EQ(line[0], ::getpid());

@@ -7,7 +7,7 @@
 namespace ckpt::keeper {
 namespace {
 
-TEST(RankClock, LagIsTheOffsetOfTheTimeNamespace) {
+TEST(RankClock, ClockLagIsTheOffsetOfTheTimeNamespace) {
   EXPECT_EQ(lag_of_offsets("monotonic          -1         500\nboottime           -2 999999000\n"),
             1'000'001'000);
   EXPECT_EQ(lag_of_offsets("monotonic           0         0\nboottime            0         0\n"), 0);

@@ -25,7 +25,7 @@ TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
             std::string::npos);
 }
 
-TEST_F(TransparentTest, RankRunsFromItsHelloOn) {
+TEST_F(TransparentTest, RankCountsAsRunningAfterItsHello) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   const local::Status now = status(agent);
@@ -35,7 +35,7 @@ TEST_F(TransparentTest, RankRunsFromItsHelloOn) {
   EXPECT_EQ(agent.ask<local::DescribeEnd>(local::Describe{}).summary.movable, 1u);
 }
 
-TEST_F(TransparentTest, SecondProcessWithAGpuMakesTheJobNotMovable) {
+TEST_F(TransparentTest, JobWithASecondGpuProcessCannotBeMoved) {
   Agent agent(start_transparent({"second"}));
   agent.wait_for_phase(Phase::kRunning);
   while (status(agent).sessions < 2 && !HasFailure()) {
@@ -46,7 +46,7 @@ TEST_F(TransparentTest, SecondProcessWithAGpuMakesTheJobNotMovable) {
   EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("2 processes"), std::string_view::npos);
 }
 
-TEST_F(TransparentTest, MemoryIsMappedAgainFromTheExportedSet) {
+TEST_F(TransparentTest, MemoryIsRemappedFromTheExportedSet) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   pause_and_release(agent);
@@ -60,7 +60,7 @@ TEST_F(TransparentTest, MemoryIsMappedAgainFromTheExportedSet) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: region 1 region 2 region 3\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, RegionsOfSeveralBatchesComeBack) {
+TEST_F(TransparentTest, RegionsOfSeveralBatchesAreRemapped) {
   const std::string folder = start_transparent({"200"});
   Agent agent(folder);
   pause_and_release(agent);
@@ -91,7 +91,7 @@ TEST_F(TransparentTest, ArrivedMemoryIsMapped) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
+TEST_F(TransparentTest, RankAllocatesMemoryForTheMover) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   pause_and_release(agent);
@@ -108,7 +108,7 @@ TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: filled filled filled\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
+TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
   const std::string folder = start_transparent();
   {
     Agent agent(folder);
@@ -144,7 +144,7 @@ TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: own own new 3\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, FetchEndsWithTheSet) {
+TEST_F(TransparentTest, FetchEndsAtTheEndOfTheSet) {
   Agent agent(start_transparent({"5"}));
   pause_and_release(agent);
   std::uint64_t from = 0;
@@ -163,7 +163,7 @@ TEST_F(TransparentTest, FreedRegionsAreWithdrawn) {
   EXPECT_EQ(status(agent).arrived_regions, 2u) << "of another generation";
 }
 
-TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
+TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHaveIsNotReleased) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   refusal_of(agent, local::Release{});  // the rank is not paused
@@ -175,7 +175,7 @@ TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-TEST_F(TransparentTest, MapThatFailsLeavesTheMemoryReleased) {
+TEST_F(TransparentTest, FailedMapLeavesTheMemoryReleased) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   EXPECT_NE(refusal_of(agent, local::Map{}).text.view().find("not all regions"), std::string_view::npos);
@@ -183,7 +183,7 @@ TEST_F(TransparentTest, MapThatFailsLeavesTheMemoryReleased) {
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
 }
 
-TEST_F(TransparentTest, SetsOutliveTheAgentWhileTheJobLivesFromThem) {
+TEST_F(TransparentTest, MemorySetsInUseByTheJobOutliveTheAgent) {
   const std::string folder = start_transparent();
   {
     Agent agent(folder);
@@ -197,7 +197,7 @@ TEST_F(TransparentTest, SetsOutliveTheAgentWhileTheJobLivesFromThem) {
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
 }
 
-TEST_F(TransparentTest, ExportOfAnAgentThatLeavesIsDropped) {
+TEST_F(TransparentTest, ExportIsDroppedWhenItsAgentDisconnects) {
   const std::string folder = start_transparent();
   {
     Agent agent(folder);
@@ -208,7 +208,7 @@ TEST_F(TransparentTest, ExportOfAnAgentThatLeavesIsDropped) {
   EXPECT_EQ(Agent(folder).status().exported_regions, 0u);
 }
 
-TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
+TEST_F(TransparentTest, DumpedRankReconnectsWhenCalled) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -233,7 +233,7 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
 
 // The rank's last message must not be lost with the connection. Otherwise the keeper would treat the rank as
 // ended and would not reattach it.
-TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
+TEST_F(TransparentTest, RankThatDisconnectsWithAnUnreadMessageCountsAsDumped) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -248,7 +248,7 @@ TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
   EXPECT_EQ(status(agent).phase, Phase::kPaused);
 }
 
-TEST_F(TransparentTest, DumpedProcessStaysStoppedWhenALeaseComes) {
+TEST_F(TransparentTest, DumpedProcessStaysStoppedAfterALeaseArrives) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -261,7 +261,7 @@ TEST_F(TransparentTest, DumpedProcessStaysStoppedWhenALeaseComes) {
   EXPECT_NE(state_of(rank), 'T');
 }
 
-TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfRunningOn) {
+TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfContinued) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   pause_and_release(agent);
@@ -302,7 +302,7 @@ class DumpingTracer {
   pid_t pid_ = 0;
 };
 
-TEST_F(TransparentTest, ProcessThatIsKilledWhileItIsDumpedEnds) {
+TEST_F(TransparentTest, ProcessKilledDuringItsDumpEnds) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -312,7 +312,7 @@ TEST_F(TransparentTest, ProcessThatIsKilledWhileItIsDumpedEnds) {
   EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
 }
 
-TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
+TEST_F(TransparentTest, JobRunsAfterWithdrawnPauses) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   for (int i = 0; i < 50; ++i) {
@@ -322,7 +322,7 @@ TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
 }
 
 // From this, the next agent decides whether an incarnation has run.
-TEST_F(TransparentTest, RankThatDiesWhileItResumesHasRunAsTheIncarnationBefore) {
+TEST_F(TransparentTest, RankKilledDuringResumeCountsAsThePreviousIncarnation) {
   const std::string folder = start_transparent({"resumes-once"});
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -336,14 +336,14 @@ TEST_F(TransparentTest, RankThatDiesWhileItResumesHasRunAsTheIncarnationBefore) 
   EXPECT_EQ(status_of(folder)["ran"], true);
 }
 
-TEST_F(TransparentTest, TransparentRequestsAreRefusedToACooperativeRank) {
+TEST_F(TransparentTest, CooperativeRankRefusesTransparentRequests) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
   agent.ask<local::Paused>(local::Pause{});
   EXPECT_NE(refusal_of(agent, local::Release{}).text.view().find("cooperative"), std::string_view::npos);
 }
 
-TEST_F(TransparentTest, KeeperDiesWhenADepositIsAnswered) {
+TEST_F(TransparentTest, CrashPointAfterADepositReplyKillsTheKeeper) {
   std::ofstream(root_ + "/keeper.j-1.fresh.505") << "kill";
   Agent agent(start_transparent());
   pause_and_release(agent);
@@ -352,7 +352,7 @@ TEST_F(TransparentTest, KeeperDiesWhenADepositIsAnswered) {
   EXPECT_TRUE(rank.ended());
 }
 
-TEST_F(TransparentTest, KeeperDiesWhenTheRankHasLeftForADump) {
+TEST_F(TransparentTest, CrashPointAfterTheRankLeavesForADumpKillsTheKeeper) {
   std::ofstream(root_ + "/keeper.j-1.fresh.506") << "kill";
   Agent agent(start_transparent());
   pause_and_release(agent);

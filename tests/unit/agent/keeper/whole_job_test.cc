@@ -79,7 +79,7 @@ class WholeJobTest : public TransparentTest, public ::testing::WithParamInterfac
   int jobs_ = 0;
 };
 
-TEST_P(WholeJobTest, EachProcessOfTheJobGetsASessionWhereverItIs) {
+TEST_P(WholeJobTest, EachProcessOfTheJobGetsASessionUnderAnyWrapper) {
   for (const Wrapper& wrapper : kWrappers) {
     SCOPED_TRACE(wrapper.name);
     const std::string folder = start_wrapped(wrapper.words, {FAKE_RANK});
@@ -99,7 +99,7 @@ TEST_P(WholeJobTest, EachProcessOfTheJobGetsASessionWhereverItIs) {
   }
 }
 
-TEST_P(WholeJobTest, EndOfTheLeaseStopsProcessesOfOtherSessions) {
+TEST_P(WholeJobTest, LeaseExpiryStopsProcessesOfOtherSessions) {
   const std::string other = unique("other");
   const std::string paused = unique("paused");
   Agent agent(
@@ -122,7 +122,7 @@ TEST_P(WholeJobTest, EndOfTheLeaseStopsProcessesOfOtherSessions) {
 }
 
 // The first process ends at once. The other process has work to do before it ends.
-TEST_P(WholeJobTest, StopGivesItsGraceToEachProcess) {
+TEST_P(WholeJobTest, StopGivesEachProcessItsGracePeriod) {
   const std::string script =
       "trap 'echo saved > saved; exit 0' TERM; echo ready > ready; while :; do sleep 0.01; done";
   const std::string folder = start_wrapped({}, {"/bin/bash", "-c", "setsid bash -c \"$0\" & wait", script});
@@ -133,7 +133,7 @@ TEST_P(WholeJobTest, StopGivesItsGraceToEachProcess) {
   EXPECT_EQ(text_of(root_ + "/saved"), "saved\n");
 }
 
-TEST_P(WholeJobTest, AProcessThatIgnoresSigtermInAnotherSessionIsKilledAfterTheGrace) {
+TEST_P(WholeJobTest, ProcessThatIgnoresSigtermInAnotherSessionIsKilled) {
   const std::string stubborn = unique("stubborn");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",
@@ -148,7 +148,7 @@ TEST_P(WholeJobTest, AProcessThatIgnoresSigtermInAnotherSessionIsKilledAfterTheG
   EXPECT_TRUE(other.ended());
 }
 
-TEST_P(WholeJobTest, ProcessesThatTheProgramLeavesInOtherSessionsEndWithIt) {
+TEST_P(WholeJobTest, ProcessesLeftInOtherSessionsEndWithTheProgram) {
   const std::string left = unique("left");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",

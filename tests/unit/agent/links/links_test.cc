@@ -62,7 +62,7 @@ TEST_F(PacketLinkTest, DescriptorsArriveWithTheirPacket) {
   EXPECT_EQ(seen, 'x');
 }
 
-TEST_F(PacketLinkTest, MorePacketsThanTheSocketTakesKeepTheirOrder) {
+TEST_F(PacketLinkTest, MorePacketsThanTheSocketBufferHoldsKeepTheirOrder) {
   constexpr int kCount = 2000;
   for (int i = 0; i < kCount; ++i) a_.link->send(packet_of(900, static_cast<std::byte>(i & 0xff)));
   run_until(io_, [&] { return b_.got.size() == kCount; });
@@ -71,7 +71,7 @@ TEST_F(PacketLinkTest, MorePacketsThanTheSocketTakesKeepTheirOrder) {
 }
 
 // An agent sends this many packets for the mappings of a program, to a mover that is busy.
-TEST_F(PacketLinkTest, TensOfThousandsOfSmallPacketsWaitForABusyPeer) {
+TEST_F(PacketLinkTest, ManySmallPacketsAreQueuedForABusyPeer) {
   constexpr std::size_t kCount = 50'000;
   for (std::size_t i = 0; i < kCount; ++i) a_.link->send(packet_of(40, static_cast<std::byte>(i & 0xff)));
   run_until(io_, [&] { return b_.got.size() == kCount || !a_.closed.empty(); });
@@ -79,7 +79,7 @@ TEST_F(PacketLinkTest, TensOfThousandsOfSmallPacketsWaitForABusyPeer) {
   for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(b_.got[i].bytes[0], static_cast<std::byte>(i & 0xff));
 }
 
-TEST_F(PacketLinkTest, PeerThatDoesNotReadIsGivenUpWithAReason) {
+TEST_F(PacketLinkTest, PeerThatDoesNotReadIsDisconnectedWithAReason) {
   for (int i = 0; i < 100'000; ++i) a_.link->send(packet_of(900));
   run_until(io_, [&] { return !a_.closed.empty(); });
   EXPECT_EQ(a_.closed[0].code(), ErrorCode::kOutOfMemory);
@@ -94,7 +94,7 @@ TEST_F(PacketLinkTest, APacketOverTheLimitEndsTheLink) {
   EXPECT_TRUE(b_.got.empty());
 }
 
-TEST_F(PacketLinkTest, MessagesSentBeforeTheEndAreReceived) {
+TEST_F(PacketLinkTest, MessagesSentBeforeTheCloseAreReceived) {
   a_.link->send(packet_of(1));
   a_.link->close();
   b_.link->send(packet_of(1));  // sent to a closed peer
@@ -147,12 +147,12 @@ TEST_F(ChildProcessTest, ChildGetsItsEnvironmentAndASingleDescriptor) {
   EXPECT_EQ(WEXITSTATUS(status), 42) << describe_wait_status(status);
 }
 
-TEST_F(ChildProcessTest, EndBySignalIsReported) {
+TEST_F(ChildProcessTest, ExitBySignalIsReported) {
   const int status = run_script("kill -TERM $$");
   EXPECT_EQ(describe_wait_status(status), "signal 15 (Terminated)");
 }
 
-TEST_F(ChildProcessTest, AProgramThatIsNotThereIsNamed) {
+TEST_F(ChildProcessTest, AMissingProgramIsReportedByName) {
   ProcessSpec spec;
   spec.argv = {"/nonexistent/mover"};
   spec.output_path = folder_ / "out";
@@ -182,7 +182,7 @@ class PeerLinksTest : public ::testing::Test {
   std::vector<wire::CommitMessage> heard_a_, heard_b_;
 };
 
-TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesBothDirections) {
+TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesMessagesInBothDirections) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   b->on_token("secret");
@@ -264,7 +264,7 @@ wire::CommitMessage of_rank(std::uint32_t rank, const gang::Body& body) {
   return {9, 4, 1, gang::Party(gang::Role::kBystander, rank), gang::Party(gang::Role::kTarget, 1), body};
 }
 
-TEST_F(CertifiedPeerLinksTest, MessageForAnotherNodesRankIsDropped) {
+TEST_F(CertifiedPeerLinksTest, MessageForARankOfAnotherNodeIsDropped) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
@@ -307,7 +307,7 @@ std::vector<wire::Body> all_bodies() {
   return bodies;
 }
 
-TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) {
+TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedPermanently) {
   using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
@@ -331,7 +331,7 @@ TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) 
   EXPECT_FALSE(b->send("lost", runs(Role::kTarget, Role::kSource, 2)));
 }
 
-TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
+TEST_F(CertifiedPeerLinksTest, MessagesOfAPeerForAnotherSideOrMigrationAreDropped) {
   using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
@@ -360,7 +360,7 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
 }
 
 // The driver of node b receives a flood from node a: about unknown migrations, and about a known migration.
-TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKnownOneGoesOn) {
+TEST_F(CertifiedPeerLinksTest, FloodForUnknownMigrationsIsIgnoredAndAKnownMigrationContinues) {
   using wire::Role;
   Quiet effects;
   asio::thread_pool disk(1);
@@ -423,7 +423,7 @@ TEST_F(CertifiedPeerLinksTest, AMessageTooLargeForAgentsEndsTheConnection) {
   for (const wire::CommitMessage& heard : heard_b_) EXPECT_EQ(std::get<wire::Ran>(heard.body).k, 3u);
 }
 
-TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
+TEST_F(CertifiedPeerLinksTest, MessagesOfAnUninvolvedNodeAreRefused) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
@@ -439,7 +439,7 @@ TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
   EXPECT_EQ(std::get<wire::Ran>(heard_b_[0].body).k, 5u);
 }
 
-TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
+TEST_F(CertifiedPeerLinksTest, HelloIsSentOnlyToTheExpectedNode) {
   auto a = make("a", "a", heard_a_);
   auto impostor = make("b", "c", heard_b_);  // listens at the former address of node b
   auto b = make("b", "b", heard_b_);
@@ -449,7 +449,7 @@ TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
   EXPECT_FALSE(impostor->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 3)));
 }
 
-TEST_F(CertifiedPeerLinksTest, ThePortStaysOverARestart) {
+TEST_F(CertifiedPeerLinksTest, ThePortIsUnchangedAfterARestart) {
   const std::string first = make("a", "a", heard_a_)->address();
   const std::string second = make("a", "a", heard_a_)->address();
   EXPECT_EQ(first, second);

@@ -118,7 +118,7 @@ class HandoverDriverTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(HandoverDriverTest, TheSourceGoesThroughToReleased) {
+TEST_F(HandoverDriverTest, TheSourcePassesAllStepsUntilReleased) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -132,7 +132,7 @@ TEST_F(HandoverDriverTest, TheSourceGoesThroughToReleased) {
               ::testing::ElementsAre(migration::RecordKind::kBarrier, migration::RecordKind::kReleased));
 }
 
-TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
+TEST(AgentSwitches, LeaseIsRenewedThreeTimesPerCoordinatorTerm) {
   migration::AgentSwitches switches{migration::Timing{}};
   switches.set_lease_term(900);
   const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Role::kTarget,
@@ -148,7 +148,7 @@ TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
   EXPECT_THAT(renewals, ::testing::ElementsAre(300U));
 }
 
-TEST_F(HandoverDriverTest, TargetReportsRunsOnceItIsRecorded) {
+TEST_F(HandoverDriverTest, TargetReportsRunsAfterTheCommitIsRecorded) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -160,7 +160,7 @@ TEST_F(HandoverDriverTest, TargetReportsRunsOnceItIsRecorded) {
   EXPECT_THAT(recorded(), ::testing::ElementsAre(migration::RecordKind::kCommitted));
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
+TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierForgetsTheMigration) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Role::kSource);
@@ -171,7 +171,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
   EXPECT_EQ(agent.driver->switches().source(kMigration), nullptr);
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRun) {
+TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierQueriesBothSidesAndDoesNotRun) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -186,7 +186,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRu
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
+TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesItsMemoryAgain) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -200,7 +200,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase + 2)) << "it came back from an image";
 }
 
-TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
+TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesPermanently) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Role::kTarget);
@@ -233,7 +233,7 @@ TEST_F(HandoverDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   agent.until("do run-instance");
 }
 
-TEST_F(HandoverDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
+TEST_F(HandoverDriverTest, UnansweredMessagesAreResentOnReconnect) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -244,7 +244,7 @@ TEST_F(HandoverDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
   run_until(agent.io, [&] { return agent.notes.count("send LeaseRequest to coordinator") == 2; });
 }
 
-TEST_F(HandoverDriverTest, ImpossibleEventChangesNothing) {
+TEST_F(HandoverDriverTest, UnexpectedEventChangesNothing) {
   Life agent(folder_ / "journal");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
   agent.hear_prepare(Role::kSource);
@@ -273,7 +273,7 @@ class FullDisk {
   sighandler_t handler_ = SIG_DFL;
 };
 
-TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
+TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnyChange) {
   Life agent(folder_ / "journal");
   const FullDisk full(1);
   agent.hear_prepare(Role::kSource);
@@ -284,7 +284,7 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
 }
 
 // A node sends as many messages as it can about migrations in which it takes part.
-TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn) {
+TEST_F(HandoverDriverTest, FloodForAKnownMigrationIsBoundedAndAnotherMigrationContinues) {
   constexpr wire::MigrationId kFlooded = 5;
   constexpr wire::JobId kOtherJob = 4;
   const auto flooded = [](wire::MigrationId id, wire::Body body) {
@@ -308,7 +308,7 @@ TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn
   EXPECT_THAT(recorded(), ::testing::IsEmpty());
 }
 
-TEST(Rarely, ReportsOnceInAWhileHowManyWereLeftOut) {
+TEST(Rarely, ReportsPeriodicallyHowManyMessagesWereOmitted) {
   Rarely rarely;
   EXPECT_EQ(rarely.turn(0), 0u);
   EXPECT_EQ(rarely.turn(1), std::nullopt);

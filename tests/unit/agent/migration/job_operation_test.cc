@@ -39,7 +39,7 @@ PauseKind kind_of(MigrationMode mode, const std::string& target_node) {
   return JobOperation::migration(info_of(mode, target_node)).pause_kind();
 }
 
-TEST(JobOperationTest, MigrationFollowsItsPlan) {
+TEST(JobOperationTest, MigrationUsesThePauseKindOfItsPlan) {
   EXPECT_EQ(kind_of(MigrationMode::kCooperative, "a"), PauseKind::kCooperative);
   EXPECT_EQ(kind_of(MigrationMode::kTransparent, "a"), PauseKind::kSwap);
   EXPECT_EQ(kind_of(MigrationMode::kTransparent, "b"), PauseKind::kProcess);
@@ -55,7 +55,7 @@ TEST(JobOperationTest, MigrationFollowsItsPlan) {
 
 // A restore that takes far longer than expected, or exceeds the pause's limit, is given up. A restore from an
 // image is not given up.
-TEST(RestoreTime, RestoreIsGivenUpAfterThePausesLimitOrFarMoreThanTheExpectedTime) {
+TEST(RestoreTime, RestoreIsAbandonedAfterThePauseLimitOrFarBeyondTheExpectedTime) {
   migration::SwitchInfo info = info_of(MigrationMode::kTransparent, "b");
   const wire::CostLine line(100 * kNanosPerMs, 10 * kNanosPerMs);
   RestoreWork work;
@@ -94,7 +94,7 @@ TEST(JobOperationTest, MigrationWithoutAPlanIsCooperativeAndHasNoGpu) {
   EXPECT_FALSE(operation.target_gpu());
 }
 
-TEST(JobOperationTest, SnapshotsOfAJobShareAName) {
+TEST(JobOperationTest, SnapshotsOfAJobShareAnOperationName) {
   const wire::JobSpec spec = spec_of(MigrationMode::kTransparent);
   const auto first = JobOperation::snapshot(spec, 8);
   const auto second = JobOperation::snapshot(spec, 9);
@@ -104,7 +104,7 @@ TEST(JobOperationTest, SnapshotsOfAJobShareAName) {
   EXPECT_EQ(first.pause_kind(), PauseKind::kProcess);
 }
 
-TEST(JobOperationTest, RestoresShareNeitherNameNorNumberWithAnything) {
+TEST(JobOperationTest, RestoresHaveUniqueNamesAndNumbers) {
   const wire::JobSpec spec = spec_of(MigrationMode::kTransparent);
   const auto first = JobOperation::restore(spec);
   const auto second = JobOperation::restore(spec);

@@ -8,7 +8,7 @@
 namespace ckpt::agent {
 namespace {
 
-TEST(LatestGrowth, OneReportWaitsHoweverManyPiecesThereAre) {
+TEST(LatestGrowth, OnlyTheLatestReportIsPending) {
   asio::io_context loop;
   std::vector<std::uint64_t> told;
   const auto grew =

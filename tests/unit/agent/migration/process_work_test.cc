@@ -19,7 +19,7 @@ host::TreeSize tree(std::uint64_t private_bytes, std::uint64_t shared_bytes) {
   return size;
 }
 
-TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndMemoryThatCannotFollow) {
+TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndForMemoryThatCannotBeLazy) {
   const auto small = host_memory_work(tree(10 * kMib, 0), 0, 0);
   EXPECT_EQ(small.read, 10 * kMib);
   EXPECT_EQ(small.restored, 10 * kMib);
@@ -33,7 +33,7 @@ TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndMemoryThatCannotFollow) {
   EXPECT_EQ(names.restored, host::kMaxEagerBytes + kGib) << "nor does what has a name";
 }
 
-TEST(HostMemoryWork, DumpDoesNotReadMemoryThatWasCopiedAhead) {
+TEST(HostMemoryWork, DumpSkipsMemoryThatWasCopiedEarly) {
   const auto whole = host_memory_work(tree(3 * kGib + 20 * kMib, 0), 0, 0);
   const auto ahead = copied_ahead(whole, 3 * kGib, 100 * kMib, true);
   EXPECT_EQ(ahead.read, 120 * kMib);
@@ -44,7 +44,7 @@ TEST(HostMemoryWork, DumpDoesNotReadMemoryThatWasCopiedAhead) {
   EXPECT_EQ(copied_ahead(whole, 9 * kGib, 10 * kGib, true).read, whole.read) << "no more than there is";
 }
 
-TEST(HostMemoryWork, TargetLearnsTheRestoreOfTheSameBytesAsTheSourceExpects) {
+TEST(HostMemoryWork, SourceAndTargetEstimateTheSameRestoreBytes) {
   for (const std::uint64_t bytes : {10 * kMib, 3 * kGib}) {
     const auto expected = host_memory_work(tree(bytes, 0), 0, 0);
     const std::uint64_t lazy = bytes > host::kMaxEagerBytes ? bytes - 2 * kMib : 0;
@@ -53,7 +53,7 @@ TEST(HostMemoryWork, TargetLearnsTheRestoreOfTheSameBytesAsTheSourceExpects) {
   EXPECT_EQ(host::restored_bytes(kGib, 0), kGib) << "a target where nothing follows";
 }
 
-TEST(ProcessWork, TermsGrowWithTheirWork) {
+TEST(ProcessWork, EstimatedPauseTermsGrowWithTheirWork) {
   const host::TreeSize size = tree(3 * kGib, 0);
   HostMemoryWork memory = copied_ahead(host_memory_work(size, 0, 0), 3 * kGib, 0, true);
   const PauseWork work = process_work(size, memory, 0, true, true);

@@ -111,7 +111,7 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
-TEST_F(TargetSessionTest, FailureOfThePreparationIsARefusal) {
+TEST_F(TargetSessionTest, FailedPreparationIsReportedAsARefusal) {
   JobTable jobs(*environment_);
   MigrationContext context = this->context(jobs);
   const auto session = this->session(context);
@@ -123,7 +123,7 @@ TEST_F(TargetSessionTest, FailureOfThePreparationIsARefusal) {
   EXPECT_EQ(events_.of_target.size(), 1u);
 }
 
-TEST_F(TargetSessionTest, RefusedComparisonIsAFailureOfTheCopy) {
+TEST_F(TargetSessionTest, RefusedComparisonIsReportedAsAFailedCopy) {
   JobTable jobs(*environment_);
   MigrationContext context = this->context(jobs);
   const auto session = this->session(context);

@@ -11,7 +11,7 @@
 namespace ckpt::agent {
 namespace {
 
-TEST(UnusedImages, FoldersOfARehearsalThatWasKilledAreRemoved) {
+TEST(UnusedImages, FoldersOfAKilledRehearsalAreRemoved) {
   std::string home = (std::filesystem::temp_directory_path() / "gm-unused-XXXXXX").string();
   ASSERT_NE(::mkdtemp(home.data()), nullptr);
   Config config;

@@ -13,14 +13,14 @@ TEST(CopyOptions, EveryCodecHasItsMode) {
   EXPECT_EQ(codec_mode(wire::CodecMode::kDifference), codec::CodecMode::kDifference);
 }
 
-TEST(CopyOptions, SlowdownSetsTheDuty) {
+TEST(CopyOptions, SlowdownSetsTheDutyCycle) {
   EXPECT_DOUBLE_EQ(duty_of(0), 1);
   EXPECT_DOUBLE_EQ(duty_of(30), 0.03);
   EXPECT_DOUBLE_EQ(duty_of(1000), 1);
   EXPECT_DOUBLE_EQ(duty_of(0xffffffff), 1);
 }
 
-TEST(CopyOptions, RoundsBeforeThePauseTakeAtMostAFifthAndNeverMoreThanTheDuty) {
+TEST(CopyOptions, RoundsBeforeThePauseUseAtMostAFifthAndNeverMoreThanTheDutyCycle) {
   constexpr Nanos kRound = 1'000'000'000;
   for (const double duty : {1.0, 0.5, 0.25, 0.2, 0.1, 0.03, 0.001}) {
     const Nanos pause = fresh_pause(kRound, duty);
@@ -34,7 +34,7 @@ TEST(CopyOptions, RoundsBeforeThePauseTakeAtMostAFifthAndNeverMoreThanTheDuty) {
   EXPECT_GT(fresh_pause(0, 1), 0);
 }
 
-TEST(CopyOptions, ShadowMemoryLeavesHalfOfTheAvailableMemory) {
+TEST(CopyOptions, ShadowMemoryUsesAtMostHalfOfTheAvailableMemory) {
   constexpr std::string_view kMeminfo =
       "MemTotal:       32000000 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n";
   EXPECT_EQ(shadow_memory(0, kMeminfo), 0U);

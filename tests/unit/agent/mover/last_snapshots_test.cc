@@ -23,7 +23,7 @@ class LastSnapshotsTest : public ::testing::Test {
   std::optional<Device> device_;
 };
 
-TEST_F(LastSnapshotsTest, SnapshotsOfManyJobsLeaveStreamsForTheNext) {
+TEST_F(LastSnapshotsTest, SnapshotsOfManyJobsLeaveStreamsForTheNextSnapshot) {
   LastSnapshots shelf;
   for (int job = 0; job < 60; ++job) {
     auto last = LastSnapshot::create(*device_);
@@ -36,7 +36,7 @@ TEST_F(LastSnapshotsTest, SnapshotsOfManyJobsLeaveStreamsForTheNext) {
   EXPECT_EQ(first->version, 1u);
 }
 
-TEST(LastSnapshots, MoreJobsThanAreKeptEvictTheOldest) {
+TEST(LastSnapshots, TheOldestSnapshotIsEvictedWhenTooManyJobsAreKept) {
   LastSnapshots shelf;
   for (int job = 999; job > 900; --job) shelf.put({"vault", name_of(job)}, std::make_unique<LastSnapshot>());
   EXPECT_EQ(shelf.take({"vault", name_of(999)}), nullptr);
@@ -44,7 +44,7 @@ TEST(LastSnapshots, MoreJobsThanAreKeptEvictTheOldest) {
   EXPECT_NE(shelf.take({"vault", name_of(920)}), nullptr);
 }
 
-TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsAnotherUnderTheSameKey) {
+TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsANewScanWithTheSameKey) {
   LastSnapshots shelf;
   const track::FingerprintParams* params = nullptr;
   for (int job = 0; job < 6; ++job) {
@@ -61,7 +61,7 @@ TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsAnotherUnderTheSameKey) {
   EXPECT_EQ(first->params.get(), params);
 }
 
-TEST(LastSnapshots, JobThatLeftIsForgottenInEveryVault) {
+TEST(LastSnapshots, RemovedJobIsForgottenInEveryVault) {
   LastSnapshots shelf;
   for (const char* vault : {"a", "b"})
     for (int job = 1; job <= 2; ++job) {

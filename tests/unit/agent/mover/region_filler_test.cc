@@ -74,7 +74,7 @@ TEST_F(RegionFillerTest, EachRegionEqualsItsSource) {
 }
 
 // The order is as in a mover: the filler is ready before a session that loads and unloads its own kernels.
-TEST_F(RegionFillerTest, MemoryIsFilledAfterOtherKernelsHaveComeAndGone) {
+TEST_F(RegionFillerTest, MemoryIsFilledAfterOtherKernelsWereLoadedAndUnloaded) {
   auto filler = *RegionFiller::create(*device_);
   DeviceMemory& from = make(6 * kMiB, 7);
   DeviceMemory& own = make(6 * kMiB, 0);
@@ -101,7 +101,7 @@ TEST_F(RegionFillerTest, MemoryIsFilledAfterOtherKernelsHaveComeAndGone) {
   }
 }
 
-TEST_F(RegionFillerTest, WrongCopyIsNoticed) {
+TEST_F(RegionFillerTest, WrongCopyIsDetected) {
   DeviceMemory& from = make(4 * kMiB, 7);
   DeviceMemory& to = make(4 * kMiB, 0);
   add(5, 4 * kMiB, from, to);
@@ -115,7 +115,7 @@ TEST_F(RegionFillerTest, WrongCopyIsNoticed) {
   EXPECT_NE(bytes.error().to_string().find("Region 5"), std::string::npos);
 }
 
-TEST_F(RegionFillerTest, DescriptorsThatAreNotOfTheRegionAreRefused) {
+TEST_F(RegionFillerTest, DescriptorsThatDoNotMatchTheRegionsAreRefused) {
   DeviceMemory& from = make(4 * kMiB, 7);
   DeviceMemory& to = make(4 * kMiB, 0);
   add(5, 4 * kMiB, from, to);

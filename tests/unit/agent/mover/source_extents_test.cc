@@ -46,7 +46,7 @@ struct SourceExtentsTest : testing::Test {
   SourceExtents extents;
 };
 
-TEST_F(SourceExtentsTest, TheFirstPlanIsMadeEvenIfItIsEmptyAndOnlyTheFirst) {
+TEST_F(SourceExtentsTest, OnlyTheFirstPlanMayBeEmpty) {
   const auto first = plan();
   ASSERT_TRUE(first);
   EXPECT_TRUE(first->extents.empty());
@@ -55,7 +55,7 @@ TEST_F(SourceExtentsTest, TheFirstPlanIsMadeEvenIfItIsEmptyAndOnlyTheFirst) {
   EXPECT_FALSE(plan(true));
 }
 
-TEST_F(SourceExtentsTest, EachPlanHasTheTensorsNamedSinceTheLastPlan) {
+TEST_F(SourceExtentsTest, EachPlanContainsTheTensorsNamedSinceThePreviousPlan) {
   extents.name({tensor("a", 1), tensor("b", 2)});
   const auto first = plan();
   ASSERT_TRUE(first);
@@ -78,7 +78,7 @@ TEST_F(SourceExtentsTest, TensorInMemoryThatCannotBeExportedIsInTheFirstPlan) {
   EXPECT_FALSE(plan(true));
 }
 
-TEST_F(SourceExtentsTest, TensorWithoutARegionWaitsUntilTheLastPlan) {
+TEST_F(SourceExtentsTest, TensorWithoutARegionIsDeferredUntilTheLastPlan) {
   extents.name({tensor("early", 3), tensor("a", 1)});
   EXPECT_EQ(next(), Names{"a"});
   EXPECT_FALSE(plan());

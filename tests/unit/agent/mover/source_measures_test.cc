@@ -19,7 +19,7 @@ engine::RoundReport round_report(std::uint32_t round, std::uint64_t dirty) {
   return report;
 }
 
-TEST(SourceMeasures, FirstRoundCountsAsStateAndNotAsDirty) {
+TEST(SourceMeasures, FirstRoundIsCountedAsStateAndNotAsDirty) {
   SourceMeasures measures;
   measures.count_round(round_report(1, 1000));
   measures.count_round(round_report(2, 70));
@@ -32,7 +32,7 @@ TEST(SourceMeasures, FirstRoundCountsAsStateAndNotAsDirty) {
   EXPECT_EQ(measures.last_round_time(), 2 * kSecond);
 }
 
-TEST(SourceMeasures, BytesOfACutRoundAreDirtyAndTheRoundIsNotCounted) {
+TEST(SourceMeasures, BytesOfAnInterruptedRoundAreDirtyAndTheRoundIsNotCounted) {
   SourceMeasures measures;
   auto cut = round_report(1, 0);
   cut.cut = true;
@@ -47,7 +47,7 @@ TEST(SourceMeasures, BytesOfACutRoundAreDirtyAndTheRoundIsNotCounted) {
   EXPECT_EQ(measures.counters({}, 0).dirty_bytes, 40U);
 }
 
-TEST(SourceMeasures, TheBestRateCounts) {
+TEST(SourceMeasures, HighestRateIsReported) {
   SourceMeasures measures;
   auto fast = round_report(1, 0);
   fast.scan_ns = kSecond / 2;
@@ -86,7 +86,7 @@ TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   EXPECT_EQ(counters.link_bytes_per_second, 0U);
 }
 
-TEST(SourceMeasures, AnswerWithoutAClockCountsFromItsArrival) {
+TEST(SourceMeasures, AnswerWithoutAClockOffsetIsTimedByItsArrival) {
   engine::Verdict verdict;
   verdict.sent_ns = kSecond;
   verdict.compared_ns = 2 * kSecond;

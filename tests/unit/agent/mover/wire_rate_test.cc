@@ -8,14 +8,14 @@ namespace {
 
 constexpr Nanos kMs = 1'000'000;
 
-TEST(WireRate, RateIsNotKnownUntilATenthOfASecondHasBeenSeen) {
+TEST(WireRate, RateIsUnknownDuringTheFirstTenthOfASecond) {
   WireRate rate;
   EXPECT_EQ(rate.observe(0, 0), 0U);
   EXPECT_EQ(rate.observe(5'000'000, 50 * kMs), 0U);
   EXPECT_EQ(rate.observe(10'000'000, 100 * kMs), 100'000'000U);
 }
 
-TEST(WireRate, RateFollowsANewLimitWithinLittleMoreThanASecond) {
+TEST(WireRate, RateReflectsANewLimitWithinAboutOneSecond) {
   WireRate rate;
   std::uint64_t bytes = 0;
   for (Nanos now = 0; now < 3000 * kMs; now += 10 * kMs) rate.observe(bytes += 3'000'000, now);

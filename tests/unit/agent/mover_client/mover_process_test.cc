@@ -46,7 +46,7 @@ class MoverProcessTest : public AgentWithMovers {
   std::string death_;
 };
 
-TEST_F(MoverProcessTest, MoverServesOnceItHasSaidThatItIsReady) {
+TEST_F(MoverProcessTest, MoverServesAfterItsReadyMessage) {
   create();
   auto waits = ready();
   auto mover = started("the mover");
@@ -58,7 +58,7 @@ TEST_F(MoverProcessTest, MoverServesOnceItHasSaidThatItIsReady) {
   EXPECT_TRUE(process_->serving());
 }
 
-TEST_F(MoverProcessTest, SeveralThatNeedTheMoverStartOne) {
+TEST_F(MoverProcessTest, ConcurrentCallersStartOneMover) {
   create();
   process_->start();
   auto first = ready();
@@ -70,7 +70,7 @@ TEST_F(MoverProcessTest, SeveralThatNeedTheMoverStartOne) {
   EXPECT_EQ(process_->starts(), 1U);
 }
 
-TEST_F(MoverProcessTest, MoverThatIsNotReadyInTimeIsAnErrorThatNamesItsLogAndServesLater) {
+TEST_F(MoverProcessTest, MoverNotReadyInTimeIsAnErrorThatNamesItsLogAndServesLater) {
   create();
   auto late = ready(Milliseconds(0));
   auto mover = started("the mover");
@@ -82,7 +82,7 @@ TEST_F(MoverProcessTest, MoverThatIsNotReadyInTimeIsAnErrorThatNamesItsLogAndSer
   EXPECT_EQ(process_->starts(), 1U);
 }
 
-TEST_F(MoverProcessTest, MoverThatFindsNoContextIsReportedWithItsReason) {
+TEST_F(MoverProcessTest, MoverWithoutAContextIsReportedWithItsReason) {
   create();
   auto waits = ready();
   auto mover = started("the mover");
@@ -103,7 +103,7 @@ TEST_F(MoverProcessTest, ProgramThatCannotBeStartedIsReportedWithItsPath) {
   EXPECT_THAT(waits.result().error().to_string(), HasSubstr("/nonexistent/mover"));
 }
 
-TEST_F(MoverProcessTest, EachSessionHearsOnceThatTheMoverHasEndedAndHow) {
+TEST_F(MoverProcessTest, EachSessionIsNotifiedOnceOfTheMoverExitAndItsReason) {
   auto mover = serve();
   subscribe(kOne, "one");
   subscribe(kOther, "other");
@@ -122,7 +122,7 @@ TEST_F(MoverProcessTest, EachSessionHearsOnceThatTheMoverHasEndedAndHow) {
   EXPECT_EQ(heard_.size(), 2U);  // sessions do not survive their mover
 }
 
-TEST_F(MoverProcessTest, MoverThatClosesItsSocketIsEnded) {
+TEST_F(MoverProcessTest, MoverThatClosesItsSocketIsKilled) {
   auto mover = serve();
   subscribe(kOne, "one");
   mover->close_socket();
@@ -130,7 +130,7 @@ TEST_F(MoverProcessTest, MoverThatClosesItsSocketIsEnded) {
   EXPECT_THAT(death_, HasSubstr("signal 9"));
 }
 
-TEST_F(MoverProcessTest, MoverThatHasEndedIsStartedAgain) {
+TEST_F(MoverProcessTest, ExitedMoverIsRestarted) {
   settings_.first_backoff = Milliseconds(1);
   auto mover = serve();
   mover->exit(1);
@@ -141,7 +141,7 @@ TEST_F(MoverProcessTest, MoverThatHasEndedIsStartedAgain) {
   EXPECT_EQ(process_->starts(), 2U);
 }
 
-TEST_F(MoverProcessTest, PauseDoublesUpToItsLimitUntilAMoverServes) {
+TEST_F(MoverProcessTest, RestartDelayDoublesUpToItsLimitUntilAMoverServes) {
   settings_.first_backoff = Milliseconds(1);
   settings_.max_backoff = Milliseconds(3);
   create().start();
@@ -159,7 +159,7 @@ TEST_F(MoverProcessTest, PauseDoublesUpToItsLimitUntilAMoverServes) {
   EXPECT_EQ(process_->next_pause(), Milliseconds(1));
 }
 
-TEST_F(MoverProcessTest, MoveDoesNotWaitForThePause) {
+TEST_F(MoverProcessTest, MoveDoesNotWaitForTheRestartDelay) {
   auto mover = serve();
   mover->exit(1);
   await_event(io_, "the mover's end is seen", [this] { return !process_->serving(); });
@@ -169,7 +169,7 @@ TEST_F(MoverProcessTest, MoveDoesNotWaitForThePause) {
   EXPECT_TRUE(waits.result());
 }
 
-TEST_F(MoverProcessTest, MessageReachesItsOwnSessionAlone) {
+TEST_F(MoverProcessTest, MessageReachesOnlyItsOwnSession) {
   auto mover = serve();
   subscribe(kOne, "one");
   subscribe(kOther, "other");
@@ -180,7 +180,7 @@ TEST_F(MoverProcessTest, MessageReachesItsOwnSessionAlone) {
   EXPECT_THAT(heard_, ElementsAre("one SessionEnded", "other SessionEnded"));
 }
 
-TEST_F(MoverProcessTest, SessionThatHasUnsubscribedHearsNothing) {
+TEST_F(MoverProcessTest, UnsubscribedSessionReceivesNoMessages) {
   auto mover = serve();
   subscribe(kOne, "one");
   subscribe(kOther, "other");
@@ -191,7 +191,7 @@ TEST_F(MoverProcessTest, SessionThatHasUnsubscribedHearsNothing) {
   EXPECT_THAT(heard_, ElementsAre("other died"));
 }
 
-TEST_F(MoverProcessTest, MoverThatSendsAMalformedPacketIsEndedAndTheReasonIsTold) {
+TEST_F(MoverProcessTest, MoverThatSendsAMalformedPacketIsKilledAndTheReasonIsReported) {
   auto mover = serve();
   subscribe(kOne, "one");
   mover->send_bytes({std::byte{1}, std::byte{2}});
@@ -208,7 +208,7 @@ TEST_F(MoverProcessTest, MessageToAMoverThatDoesNotServeIsAnError) {
   EXPECT_EQ(before.error().code(), ErrorCode::kUnavailable);
 }
 
-TEST_F(MoverProcessTest, StopEndsTheMoverForGoodAndThoseWhoWaitForIt) {
+TEST_F(MoverProcessTest, StopEndsTheMoverPermanentlyAndFailsPendingCallers) {
   create();
   auto waits = ready();
   auto mover = started("the mover");
@@ -221,7 +221,7 @@ TEST_F(MoverProcessTest, StopEndsTheMoverForGoodAndThoseWhoWaitForIt) {
   EXPECT_EQ(process_->starts(), 1U);
 }
 
-TEST_F(MoverProcessTest, MoverSeesItsSocketEndWhenTheAgentLetsGo) {
+TEST_F(MoverProcessTest, MoverDetectsAClosedSocketAfterTheAgentReleasesTheMover) {
   auto mover = serve();
   process_.reset();
   mover->await_agent_gone();

@@ -79,7 +79,7 @@ class MoverSessionTest : public AgentWithMovers {
   std::vector<ErrorCode> failures_;
 };
 
-TEST_F(MoverSessionTest, RegionIsAttachedWhenTheMoverHasAcknowledgedItsBatch) {
+TEST_F(MoverSessionTest, RegionIsAttachedAfterTheMoverAcknowledgesItsBatch) {
   open();
   auto first = attach();
   std::vector<UniqueFd> descriptors;
@@ -96,7 +96,7 @@ TEST_F(MoverSessionTest, RegionIsAttachedWhenTheMoverHasAcknowledgedItsBatch) {
   EXPECT_TRUE(second.result());
 }
 
-TEST_F(MoverSessionTest, DeathOfTheMoverEndsWhatWaitsAndIsToldOnce) {
+TEST_F(MoverSessionTest, MoverExitFailsPendingCallsAndIsReportedOnce) {
   open();
   auto attaches = attach();
   mover_->exit(4);
@@ -110,7 +110,7 @@ TEST_F(MoverSessionTest, DeathOfTheMoverEndsWhatWaitsAndIsToldOnce) {
   EXPECT_EQ(failures_.size(), 1U);
 }
 
-TEST_F(MoverSessionTest, FailureEndsWhatWaitsAndIsToldOnce) {
+TEST_F(MoverSessionTest, FailureEndsPendingCallsAndIsReportedOnce) {
   open();
   auto attaches = attach();
   say_failed();
@@ -122,7 +122,7 @@ TEST_F(MoverSessionTest, FailureEndsWhatWaitsAndIsToldOnce) {
   EXPECT_EQ(attach().result().error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverHasLetGo) {
+TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions) {
   open();
   auto drops = drop({1});
   say_failed();
@@ -138,7 +138,7 @@ TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverHasLetGo) {
   ends.finish();
 }
 
-TEST_F(MoverSessionTest, RegionsAreDroppedWhenTheLastOfThemIs) {
+TEST_F(MoverSessionTest, DropCompletesAfterItsLastRegion) {
   open();
   auto drops = drop({1, 2});
   say_dropped({2});
@@ -148,7 +148,7 @@ TEST_F(MoverSessionTest, RegionsAreDroppedWhenTheLastOfThemIs) {
   EXPECT_TRUE(drops.result());
 }
 
-TEST_F(MoverSessionTest, SilentMoverIsATimeoutThatSaysWhatItDidNotDo) {
+TEST_F(MoverSessionTest, SilentMoverCausesATimeoutThatNamesTheMissingStep) {
   open(Milliseconds(0));
   const auto text_of = [](const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimedOut);
@@ -160,7 +160,7 @@ TEST_F(MoverSessionTest, SilentMoverIsATimeoutThatSaysWhatItDidNotDo) {
   RunningVoid(io_, "end()", session_->end()).finish();
 }
 
-TEST_F(MoverSessionTest, TargetReturnsTheAddressesThatTheMoverListensOn) {
+TEST_F(MoverSessionTest, TargetReturnsTheListenAddressesOfTheMover) {
   open();
   auto listens = listen();
   mover_->take<mover::StartTarget>("the order to listen");
@@ -171,7 +171,7 @@ TEST_F(MoverSessionTest, TargetReturnsTheAddressesThatTheMoverListensOn) {
   EXPECT_THAT(*listens.result(), ElementsAre("a", "b"));
 }
 
-TEST_F(MoverSessionTest, EndOfTheSessionCancelsWhatWaitsAndIsOrderedOnce) {
+TEST_F(MoverSessionTest, EndOfTheSessionCancelsPendingCallsAndIsOrderedOnce) {
   open();
   auto listens = listen();
   mover_->take<mover::StartTarget>("the order to listen");
@@ -186,14 +186,14 @@ TEST_F(MoverSessionTest, EndOfTheSessionCancelsWhatWaitsAndIsOrderedOnce) {
   mover_->take<mover::JobLeft>("the message behind a second end(), which sends none");
 }
 
-TEST_F(MoverSessionTest, TensorsBeyondAMessageAreSentInSeveral) {
+TEST_F(MoverSessionTest, TensorsBeyondTheMessageLimitAreSentInSeveralMessages) {
   open();
   ASSERT_TRUE(session_->attach_tensors(std::vector<wire::TensorInfo>(mover::kMaxTensors + 1)));
   EXPECT_EQ(mover_->take<mover::AttachTensors>("the first tensors").tensors.size(), mover::kMaxTensors);
   EXPECT_EQ(mover_->take<mover::AttachTensors>("the last tensor").tensors.size(), 1U);
 }
 
-TEST_F(MoverSessionTest, MessageThatIsTooLongIsRefusedAndTheSessionGoesOn) {
+TEST_F(MoverSessionTest, OversizedMessageIsRefusedAndTheSessionContinues) {
   open();
   const auto sent = session_->drop_tensors({std::string(mover::kMaxPacketBytes, 'x')});
   ASSERT_FALSE(sent);
@@ -202,7 +202,7 @@ TEST_F(MoverSessionTest, MessageThatIsTooLongIsRefusedAndTheSessionGoesOn) {
   EXPECT_THAT(mover_->take<mover::DropTensors>("the next message").names, ElementsAre("weight"));
 }
 
-TEST_F(MoverSessionTest, PacketThatIsTooLongEndsTheMoverAndFailsTheSession) {
+TEST_F(MoverSessionTest, OversizedPacketEndsTheMoverAndFailsTheSession) {
   open();
   auto attaches = attach();
   mover_->send_bytes(std::vector<std::byte>(mover::kMaxPacketBytes + 1));
@@ -223,7 +223,7 @@ TEST_F(MoverSessionTest, MessageWithoutItsDescriptorsEndsTheMoverAndFailsTheSess
   EXPECT_EQ(events_.size(), 1U);
 }
 
-TEST_F(MoverSessionTest, SessionIsNotOpenedOnAMoverThatDoesNotServe) {
+TEST_F(MoverSessionTest, SessionOnAMoverThatDoesNotServeIsRefused) {
   mover_->exit(1);
   await_event(io_, "the mover's end is seen", [this] { return !process_->serving(); });
   const auto opened =

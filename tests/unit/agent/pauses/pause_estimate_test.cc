@@ -24,14 +24,14 @@ wire::PauseNumbers all_took(Nanos each) {
   return took;
 }
 
-TEST(PauseCosts, MeasurementOutweighsTheDefaults) {
+TEST(PauseCosts, MeasurementOverridesTheDefaults) {
   PauseCosts costs;
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 100 * kMiB, 900 * kMs);
   const auto at = costs.line(PauseKind::kProcess, PauseTerm::kDump).at(100 * kMiB);
   EXPECT_NEAR(static_cast<double>(at), 900.0 * kMs, 100.0 * kMs);
 }
 
-TEST(PauseCosts, TwoSizesGiveBaseAndRate) {
+TEST(PauseCosts, TwoSizesDetermineBaseAndRate) {
   PauseCosts costs;
   for (int i = 0; i < 5; ++i) {
     costs.learn(PauseKind::kProcess, PauseTerm::kDump, 20 * kMiB, 70 * kMs);
@@ -49,14 +49,14 @@ TEST(PauseCosts, ManySmallPausesDoNotOutweighALargePause) {
   EXPECT_NEAR(static_cast<double>(at), 5000.0 * kMs, 500.0 * kMs);
 }
 
-TEST(PauseCosts, OutlierAmongManyCountsLittle) {
+TEST(PauseCosts, OutlierAmongManyMeasurementsHasLittleWeight) {
   PauseCosts costs;
   for (int i = 0; i < 4; ++i) costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 20 * kMs);
   costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 900 * kMs);
   EXPECT_LT(costs.line(PauseKind::kSwap, PauseTerm::kContextSave).at(0), 30 * kMs);
 }
 
-TEST(PauseCosts, CostsAreReadBackAsTheyWereWritten) {
+TEST(PauseCosts, CostsAreDecodedAsEncoded) {
   PauseCosts costs;
   costs.learn(PauseKind::kSwap, PauseTerm::kCommit, 0, 33 * kMs);
   const auto again = PauseCosts::decode(costs.encode());
@@ -68,7 +68,7 @@ TEST(PauseCosts, CostsAreReadBackAsTheyWereWritten) {
   EXPECT_FALSE(PauseCosts::decode(cut));
 }
 
-TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
+TEST(PauseCosts, MeasurementsOfOneSizeChangeTheRateByItsShare) {
   PauseCosts costs;
   costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 1 * kMiB, 400 * kMs);
@@ -80,7 +80,7 @@ TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
 }
 
 // With 1,500 threads, the node takes three times as long per thread as a common server.
-TEST(PauseCosts, ThreadsCountByTheNodesOwnRate) {
+TEST(PauseCosts, ThreadCostsUseTheMeasuredRateOfTheNode) {
   PauseCosts costs;
   costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
   const Nanos items = 750 * kMs;
@@ -119,7 +119,7 @@ RehearsalFacts rehearsal() {
   return facts;
 }
 
-TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
+TEST(PauseCosts, RehearsedCostsApplyUntilMovesProvideMoreMeasurements) {
   PauseCosts costs;
   keep_rehearsal(costs, rehearsal());
   const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
@@ -134,7 +134,7 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
               1000.0 * kMs, 60.0 * kMs);
 }
 
-TEST(PauseCosts, RehearsedThreadsGiveTheNodesRate) {
+TEST(PauseCosts, RehearsedThreadsDetermineTheRateOfTheNode) {
   RehearsalFacts facts = rehearsal();
   RehearsedProcess many = facts.processes.front();
   many.dump_items = 200 * kMs;
@@ -151,7 +151,7 @@ TEST(PauseCosts, RehearsedThreadsGiveTheNodesRate) {
   EXPECT_NEAR(costs.line(PauseKind::kAdoptedProcess, PauseTerm::kHostRestore).items_permille, 4000, 200);
 }
 
-TEST(PauseCosts, RehearsalIsReadBack) {
+TEST(PauseCosts, RehearsalIsDecodedAsEncoded) {
   PauseCosts costs;
   keep_rehearsal(costs, rehearsal());
   costs.learn_rehearsal("1.0, CRIU 4", "none");
@@ -164,7 +164,7 @@ TEST(PauseCosts, RehearsalIsReadBack) {
   EXPECT_EQ(again->problem(), "none");
 }
 
-TEST(Rehearsal, HelpersReportIsCheckedAndTaken) {
+TEST(Rehearsal, ReportOfTheHelperIsValidatedAndParsed) {
   const auto json = to_json(rehearsal());
   const auto same = parse_rehearsal(json);
   ASSERT_TRUE(same);
@@ -179,7 +179,7 @@ TEST(Rehearsal, HelpersReportIsCheckedAndTaken) {
   EXPECT_FALSE(parse_rehearsal(bad));
 }
 
-TEST(Rehearsal, ProcessesOfEqualSizeGiveNoRate) {
+TEST(Rehearsal, ProcessesOfEqualSizeDetermineNoRate) {
   RehearsalFacts facts = rehearsal();
   facts.processes.back() = facts.processes.front();
   PauseCosts costs;
@@ -188,13 +188,13 @@ TEST(Rehearsal, ProcessesOfEqualSizeGiveNoRate) {
             PauseCosts().line(PauseKind::kProcess, PauseTerm::kDump).base_ns);
 }
 
-TEST(PauseCosts, BoundUsesNoRateBelowTheMeasuredRate) {
+TEST(PauseCosts, UpperBoundUsesNoRateBelowTheMeasuredRate) {
   EXPECT_EQ(faster(1000, 5000, 1'000'000'000), 5000U);
   EXPECT_EQ(faster(9000, 5000, 1'000'000'000), 9000U);
   EXPECT_EQ(faster(0, 5000, 1'000'000'000), 0U) << "nothing to compare with";
 }
 
-TEST(PauseEstimate, HostMemoryAndContextOfAFirstMoveArePartOfIt) {
+TEST(PauseEstimate, EstimateIncludesHostMemoryAndTheContextOfAFirstMove) {
   const PauseCosts costs;
   const PauseLines lines = costs.lines(PauseKind::kProcess);
   const auto small = estimate_pause(process(20 * kMiB), lines, lines, std::nullopt);
@@ -205,7 +205,7 @@ TEST(PauseEstimate, HostMemoryAndContextOfAFirstMoveArePartOfIt) {
   EXPECT_EQ(small.facts.ns[PauseTerm::kFill], 0) << "not part of this way";
 }
 
-TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
+TEST(PauseEstimate, LastPauseOfTheJobOverridesTheRatesOfTheNode) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
   wire::PauseFacts last;
   last.kind = PauseKind::kProcess;
@@ -220,7 +220,7 @@ TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
             estimate_pause(process(kMiB), lines, lines, std::nullopt).total());
 }
 
-TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
+TEST(PauseEstimate, LastPauseWithAFarLargerDumpWeighsLessThanTheRates) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
   wire::PauseFacts last;  // the last pause was a stop-copy
   last.kind = PauseKind::kProcess;
@@ -231,7 +231,7 @@ TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
   EXPECT_EQ(live.facts.ns[PauseTerm::kQuiesce], 14'000 * kMs) << "its size is the same";
 }
 
-TEST(PauseEstimate, CommunicatorsTakeAsLongAsInTheLastMoveOfTheirRanks) {
+TEST(PauseEstimate, CommunicatorEstimateUsesTheLastMoveOfTheRanks) {
   PauseCosts costs;
   PauseWork work(PauseKind::kCooperative);
   work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 0, 1500 * kMs);
@@ -243,7 +243,7 @@ TEST(PauseEstimate, CommunicatorsTakeAsLongAsInTheLastMoveOfTheirRanks) {
   EXPECT_EQ(estimate_pause(work, lines, lines, {}).facts.ns[PauseTerm::kCommunicators], 1500 * kMs);
 }
 
-TEST(PauseEstimate, TargetsRatesCountForItsTerms) {
+TEST(PauseEstimate, TargetRatesApplyToTheTermsOfTheTarget) {
   const PauseLines source = PauseCosts().lines(PauseKind::kProcess);
   PauseLines target = source;
   target[static_cast<std::size_t>(PauseTerm::kHostRestore)] = {1000 * kMs, 0};
@@ -253,7 +253,7 @@ TEST(PauseEstimate, TargetsRatesCountForItsTerms) {
   EXPECT_LT(estimate.facts.ns[PauseTerm::kDump], 1000 * kMs);
 }
 
-TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
+TEST(PauseEstimate, CopyLongerThanTheConcurrentSaveCountsAsFinal) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
   const auto estimate = estimate_pause(process(kMiB), lines, lines, std::nullopt);
   EXPECT_EQ(estimate.beside,
@@ -262,7 +262,7 @@ TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
   EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs, estimate).ns[PauseTerm::kFinal], 9 * kMs);
 }
 
-TEST(PauseEstimate, CopyIsAddedToAnEstimateThatIsNewerThanTheMovers) {
+TEST(PauseEstimate, CopyIsAddedToAnEstimateNewerThanTheMoverEstimate) {
   PauseCosts costs;
   const PauseLines lines = costs.lines(PauseKind::kProcess);
   const auto told = estimate_pause(process(512 * kMiB), lines, lines, std::nullopt);
@@ -278,7 +278,7 @@ TEST(PauseEstimate, CopyIsAddedToAnEstimateThatIsNewerThanTheMovers) {
   EXPECT_EQ(longer.ns[PauseTerm::kDump], revised.facts.ns[PauseTerm::kDump]);
 }
 
-TEST(PauseEstimate, PauseOverTheLimitNamesTheLongestTermAndARemedy) {
+TEST(PauseEstimate, PauseOverTheLimitReportsTheLongestTermAndARemedy) {
   wire::PauseFacts pause;
   pause.ns = all_took(2 * kMs);
   pause.ns[PauseTerm::kDump] = 60 * kMs;
@@ -290,7 +290,7 @@ TEST(PauseEstimate, PauseOverTheLimitNamesTheLongestTermAndARemedy) {
   EXPECT_NE(text.find("host memory"), std::string::npos) << text;
 }
 
-TEST(PauseEstimate, EachSideLearnsItsOwnTerms) {
+TEST(PauseEstimate, EachSideLearnsOnlyItsOwnTerms) {
   PauseCosts costs;
   const PauseWork work = process(0);
   const auto before = costs.lines(PauseKind::kProcess);

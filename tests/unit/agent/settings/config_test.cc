@@ -13,7 +13,7 @@ std::string error_of(const std::string& text) {
   return config ? "" : config.error().to_string();
 }
 
-TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
+TEST(AgentConfig, MissingSettingsUseTheDefaultsOfTheHeader) {
   auto config = parse_config(kMin, "agent.toml");
   ASSERT_TRUE(config) << config.error().to_string();
   EXPECT_EQ(config->peer_listen, "unix:/h/peer.sock");
@@ -22,7 +22,7 @@ TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
   EXPECT_EQ(config->jobs_folder(), "/h/jobs");
 }
 
-TEST(AgentConfig, SectionsAreRead) {
+TEST(AgentConfig, SectionsAreParsed) {
   auto config = parse_config(
       kMin + "job_environment = ['A=1']\n[timeouts]\npause_ms = 7\n[mover]\nstaging_mib = 16\n", "f");
   ASSERT_TRUE(config) << config.error().to_string();
@@ -36,14 +36,14 @@ TEST(AgentConfig, UnknownKeysAreRefused) {
   EXPECT_NE(error_of(kMin + "[timeouts]\npause = 1\n").find("timeouts.pause"), std::string::npos);
 }
 
-TEST(AgentConfig, ErrorNamesTheWrongKey) {
+TEST(AgentConfig, ErrorNamesTheInvalidKey) {
   EXPECT_NE(error_of("node = 'a'\n").find("\"home\" is required"), std::string::npos);
   EXPECT_NE(error_of(kMin + "[mover]\nstaging_mib = 1\n").find("mover.staging_mib"), std::string::npos);
   EXPECT_NE(error_of(kMin + "job_environment = ['NOTHING']\n").find("NOTHING"), std::string::npos);
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
-TEST(AgentConfig, CertificatesAreNamedTogether) {
+TEST(AgentConfig, CertificateFilesMustBeSetTogether) {
   const std::string open = kMin + "peer_listen = '0.0.0.0:0'\nmetrics_address = '0.0.0.0:9402'\n";
   const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
   EXPECT_EQ(error_of(open + whole), "");
@@ -55,7 +55,7 @@ TEST(AgentConfig, CertificatesAreNamedTogether) {
   EXPECT_TRUE(parse_config(kMin, "agent.toml").value().tls.empty());
 }
 
-TEST(AgentConfig, TcpNeedsACertificate) {
+TEST(AgentConfig, TcpRequiresACertificate) {
   const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
   for (const char* setting : {"peer_listen = '127.0.0.1:0'\n", "metrics_address = '0.0.0.0:9402'\n"}) {
     EXPECT_NE(error_of(kMin + setting).find("certificate"), std::string::npos) << setting;
@@ -66,12 +66,12 @@ TEST(AgentConfig, TcpNeedsACertificate) {
   EXPECT_EQ(error_of(by_tcp + whole), "");
 }
 
-TEST(AgentConfig, RemapIsOneOfThree) {
+TEST(AgentConfig, RemapAcceptsOnlyItsThreeValues) {
   EXPECT_NE(error_of(kMin + "remap = 'copy'\n").find("import or own"), std::string::npos);
   EXPECT_EQ(error_of(kMin + "remap = 'own'\n"), "");
 }
 
-TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
+TEST(AgentConfig, ImagesFromOtherNodesMayBeStoredInMemory) {
   EXPECT_EQ(parse_config(kMin, "x").value().vault_memory_folder(), "");
   const auto config = parse_config(kMin + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
@@ -80,7 +80,7 @@ TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
   EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }
 
-TEST(AgentConfig, RackAndLabelsAreRead) {
+TEST(AgentConfig, RackAndLabelsAreParsed) {
   const Result<Config> config = parse_config(kMin + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
   EXPECT_EQ(config->rack, "r7");
@@ -90,7 +90,7 @@ TEST(AgentConfig, RackAndLabelsAreRead) {
   EXPECT_NE(error_of(kMin + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
 }
 
-TEST(AgentConfig, NetworksAreReadInTheirOrder) {
+TEST(AgentConfig, NetworksAreParsedInOrder) {
   const auto config =
       parse_config(kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
                        "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n" +
@@ -133,7 +133,7 @@ TEST(AgentConfig, InvalidListsOfAddressesAreRefused) {
   EXPECT_NE(with(nine + "]\n").find("at most 8"), std::string::npos);
 }
 
-TEST(AgentConfig, AddressThatItsTransportCannotUseIsRefused) {
+TEST(AgentConfig, AddressUnsupportedByItsTransportIsRefused) {
   const auto with = [](const std::string& transport, const std::string& address) {
     return error_of(kMin + "[[network]]\nname = 'data'\ntransport = '" + transport + "'\naddress = '" +
                     address + "'\n");
@@ -162,7 +162,7 @@ TEST(AgentConfig, InvalidNetworkIsRefused) {
   EXPECT_NE(error_of(kMin + one + one).find("two [[network]]"), std::string::npos);
 }
 
-TEST(Networks, EachNetworkGetsAnAddressOfThisMachine) {
+TEST(Networks, EachNetworkResolvesToAnAddressOfThisMachine) {
   const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
   EXPECT_EQ(resolve_networks({}).value(), std::vector{by_address});
   const auto found =
@@ -176,7 +176,7 @@ TEST(Networks, EachNetworkGetsAnAddressOfThisMachine) {
   EXPECT_NE(no_device.error().message().find("no device nope0"), std::string::npos);
 }
 
-TEST(Networks, EachOfSeveralAddressesIsOfThisMachineAndNamedOnce) {
+TEST(Networks, EachNetworkAddressMustBeLocalAndListedOnce) {
   wire::DataNetwork several("data", "127.0.0.1", wire::LaneTransport::kTls);
   several.more_addresses = {"::1"};
   const auto found = resolve_networks({{several, {}}});
@@ -191,7 +191,7 @@ TEST(Networks, EachOfSeveralAddressesIsOfThisMachineAndNamedOnce) {
             std::string::npos);
 }
 
-TEST(AgentConfig, MoversHaveTheirRangeOfPorts) {
+TEST(AgentConfig, MoverPortRangeIsParsed) {
   const auto with = [](const std::string& lines) { return error_of(kMin + lines); };
   const auto config = parse_config(kMin + "vault_port = 7072\n[mover]\nports = '7100-7199'\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
@@ -211,7 +211,7 @@ TEST(AgentConfig, MoversHaveTheirRangeOfPorts) {
             std::string::npos);
 }
 
-TEST(AgentConfig, CoordinatorIsGivenByAddressOrByFileButNotBoth) {
+TEST(AgentConfig, CoordinatorAddressAndCoordinatorFileAreMutuallyExclusive) {
   EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");
   EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = 'unix:/c'\n"), "");
@@ -229,7 +229,7 @@ TEST(AgentConfig, VisibleGpusAreParsed) {
   EXPECT_EQ(config.machine_gpu(0), 3u);
 }
 
-TEST(AgentConfig, NamesThatAreNotFolderNamesAreRefused) {
+TEST(AgentConfig, NamesUnsafeAsFolderNamesAreRefused) {
   for (const char* name : {"", ".", "..", "a/b", ".hidden", "a b", "ä"})
     EXPECT_FALSE(is_safe_name(name)) << name;
   EXPECT_FALSE(is_safe_name(std::string(64, 'a')));

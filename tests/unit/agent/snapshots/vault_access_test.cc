@@ -51,7 +51,7 @@ class VaultAccessTest : public ::testing::Test {
   std::unique_ptr<vault::Vault> vault_;
 };
 
-TEST_F(VaultAccessTest, ParkedJobsImageIsListedBesideThousandsOfNewerOnes) {
+TEST_F(VaultAccessTest, ImageOfAParkedJobIsListedAmongThousandsOfNewerImages) {
   write("rests", 7);
   for (int i = 0; i < 2100; ++i) ASSERT_NO_FATAL_FAILURE(write("busy", 8));
   std::size_t rows = 0;
@@ -69,7 +69,7 @@ TEST_F(VaultAccessTest, ParkedJobsImageIsListedBesideThousandsOfNewerOnes) {
   EXPECT_EQ(resting, 1U);
 }
 
-TEST_F(VaultAccessTest, ListOfAJobHasNoOtherJob) {
+TEST_F(VaultAccessTest, ListOfAJobContainsNoOtherJob) {
   write("a", 1);
   write("b", 2);
   const auto one = parts("b");
@@ -82,14 +82,14 @@ TEST_F(VaultAccessTest, ListOfAJobHasNoOtherJob) {
 }
 
 // A list opens no pack, so damage to a pack does not hide the versions.
-TEST_F(VaultAccessTest, ListReadsNoPack) {
+TEST_F(VaultAccessTest, ListDoesNotReadPacks) {
   write("a", 1);
   vault_.reset();
   std::filesystem::create_directories(folder_ + "/jobs/a/packs/0000000009.pack");
   EXPECT_EQ(parts()[0].images.size(), 1U);
 }
 
-TEST(MemoryFolderOfAVault, FolderIsNotUsedIfOthersCouldHaveMadeIt) {
+TEST(MemoryFolderOfAVault, FolderThatAnotherUserCouldHaveCreatedIsRefused) {
   std::string pattern = "/dev/shm/claimXXXXXX";
   const std::string place = ::mkdtemp(pattern.data());
   const auto claims = [&](const std::string& folder) {

@@ -11,7 +11,7 @@
 namespace ckpt::coordinator::test {
 namespace {
 
-TEST_F(ApiTest, WantsTheToken) {
+TEST_F(ApiTest, RequiresTheToken) {
   expect_error(request(cluster_.api_address(), "none", "GET", "/v1/status"), 401, "unauthorized", 64);
   expect_error(request(cluster_.api_address(), std::string(64, 'a'), "GET", "/v1/status"), 401,
                "unauthorized", 64);
@@ -44,7 +44,7 @@ TEST_F(ApiTest, ShowsNodesAndGpus) {
   EXPECT_EQ(cluster_.get("/v1/nodes").json()[1]["state"], "unreachable");
 }
 
-TEST_F(ApiTest, RunsAJobToItsEnd) {
+TEST_F(ApiTest, RunsAJobUntilTheJobExits) {
   two_nodes();
   start_nodes();
   const json job = run_job();
@@ -66,7 +66,7 @@ TEST_F(ApiTest, RunsAJobToItsEnd) {
   run_job();  // the name is free again
 }
 
-TEST_F(ApiTest, NodeWithoutGpusShowsWhy) {
+TEST_F(ApiTest, NodeWithoutGpusShowsTheReason) {
   two_nodes();
   b_->inventory.gpus.clear();
   b_->inventory.gpu_reason = "libnvidia-ml.so.1 cannot be loaded";
@@ -77,7 +77,7 @@ TEST_F(ApiTest, NodeWithoutGpusShowsWhy) {
   EXPECT_EQ(nodes[1]["gpu_reason"], "libnvidia-ml.so.1 cannot be loaded");
 }
 
-TEST_F(ApiTest, RefusesBadSubmissions) {
+TEST_F(ApiTest, RefusesInvalidSubmissions) {
   two_nodes();
   a_->refuse_starts = true;
   start_nodes();
@@ -97,7 +97,7 @@ TEST_F(ApiTest, RefusesBadSubmissions) {
   EXPECT_EQ(cluster_.get("/v1/jobs").json()[0]["state"], "failed");
 }
 
-TEST_F(ApiTest, ProgramThatCannotBeStartedHasItsStatus) {
+TEST_F(ApiTest, ProgramThatCannotBeStartedIsReportedWithItsStatus) {
   two_nodes();
   a_->refuse_starts = true;
   a_->refused_program_status = 127;
@@ -109,7 +109,7 @@ TEST_F(ApiTest, ProgramThatCannotBeStartedHasItsStatus) {
   EXPECT_EQ(job["exit_code"], 127);
 }
 
-TEST_F(ApiTest, EndedJobIsRemovedAndALiveOneIsNot) {
+TEST_F(ApiTest, AnEndedJobCanBeRemovedButARunningJobCannot) {
   two_nodes();
   start_nodes();
   run_job();
@@ -126,7 +126,7 @@ TEST_F(ApiTest, EndedJobIsRemovedAndALiveOneIsNot) {
   cluster_.wait_for_event("job-removed");
 }
 
-TEST_F(ApiTest, AnEventIsOneLineWhateverItsReasonIs) {
+TEST_F(ApiTest, AnEventFitsOnOneLineForAnyReasonText) {
   two_nodes();
   start_nodes();
   run_job();
@@ -142,7 +142,7 @@ TEST_F(ApiTest, AnEventIsOneLineWhateverItsReasonIs) {
   EXPECT_TRUE(found) << events.dump(1);
 }
 
-TEST_F(ApiTest, EventsAreFilteredAndTheCursorPassesWhatIsLeftOut) {
+TEST_F(ApiTest, EventsAreFilteredAndTheCursorSkipsOmittedEvents) {
   two_nodes();
   start_nodes();
   run_job("one");
@@ -201,7 +201,7 @@ TEST_F(ApiTest, JobsAndMigrationsSurviveARestart) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/wait").json()["exit_code"], 0);
 }
 
-TEST_F(ApiTest, AJobThatVanishedIsLost) {
+TEST_F(ApiTest, AVanishedJobIsReportedAsLost) {
   two_nodes();
   start_nodes();
   run_job();
@@ -237,7 +237,7 @@ TEST_F(ApiTest, DamagedFramesOnTheControlPortAreDropped) {
   EXPECT_EQ(cluster_.get("/v1/nodes").json().size(), 2U);
 }
 
-TEST_F(ApiTest, WrongTokenIsAnsweredWithTheReason) {
+TEST_F(ApiTest, WrongTokenIsRefusedWithTheReason) {
   wire::Hello hello;
   hello.name = "node-c";
   hello.token = "wrong";
@@ -248,7 +248,7 @@ TEST_F(ApiTest, WrongTokenIsAnsweredWithTheReason) {
   EXPECT_TRUE(cluster_.get("/v1/nodes").json().empty());
 }
 
-TEST_F(ApiTest, SecretFilesAreReadableByTheOwnerOnly) {
+TEST_F(ApiTest, SecretFilesAreReadableOnlyByTheOwner) {
   for (const char* name : {"token", "agent-token", "peer-token", "api.json", "state.db", "journal"}) {
     const auto path = std::filesystem::path(cluster_.folder()) / "coordinator" / name;
     EXPECT_EQ(std::filesystem::status(path).permissions() & std::filesystem::perms(0077),

@@ -91,7 +91,7 @@ class HistoryTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeAgent>> agents_;
 };
 
-TEST_F(HistoryTest, CostOfAnOperationDoesNotGrowWithTheHistory) {
+TEST_F(HistoryTest, CostOfAnOperationIsIndependentOfTheHistorySize) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
   config.history_kept_days = 0;
@@ -118,7 +118,7 @@ TEST_F(HistoryTest, CostOfAnOperationDoesNotGrowWithTheHistory) {
 }
 
 // The same cost in processor time is reported by tools/measure-scale.
-TEST_F(HistoryTest, InventoryVisitsLiveJobsOnlyAndReadsNoStore) {
+TEST_F(HistoryTest, InventoryVisitsOnlyLiveJobsAndReadsNoStore) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
   config.history_kept_days = 0;
@@ -156,7 +156,7 @@ TEST_F(HistoryTest, HistoryIsTrimmedAndItsIdsAreNotReused) {
 
 // The migration's record shows the job at the target, and its journal shows the migration as over. The job's
 // own record has not been updated yet.
-TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords) {
+TEST_F(HistoryTest, JobMatchesItsMigrationAfterACrashBetweenTheirRecords) {
   start();
   const std::string job = run_job();
   migrate(job);
@@ -182,7 +182,7 @@ TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords)
   EXPECT_EQ(after["node"], moved["node"]) << after;
 }
 
-TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
+TEST_F(HistoryTest, APrunedMigrationIsNotRestoredFromTheJournal) {
   start();
   const std::string job = run_job();
   for (int i = 0; i < 3; ++i) migrate(job);
@@ -209,7 +209,7 @@ TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
   EXPECT_EQ(cluster_.get("/v1/jobs/" + job).json()["migrations"], json::array({"m3"}));
 }
 
-TEST_F(HistoryTest, ListsAreReadByPages) {
+TEST_F(HistoryTest, ListsAreReadPageByPage) {
   start();
   std::vector<std::string> jobs;
   for (int i = 0; i < 3; ++i) jobs.push_back(run_job());

@@ -53,7 +53,7 @@ void expect_short_calls(Cluster& cluster) {
   EXPECT_EQ(cluster.post("/v1/drains", R"({"place":"node-b"})").status, 202U);
 }
 
-TEST_F(LongPollTest, ShortCallsAreAnsweredBesideThreeHundredLongPolls) {
+TEST_F(LongPollTest, ShortCallsAreAnsweredDuringThreeHundredLongPolls) {
   auto a = agent("node-a");
   auto b = agent("node-b");
   a->silent_prepare = b->silent_prepare = true;
@@ -69,7 +69,7 @@ TEST_F(LongPollTest, ShortCallsAreAnsweredBesideThreeHundredLongPolls) {
   EXPECT_LT(std::chrono::steady_clock::now(), polls_end) << "short calls waited for long polls to end";
 }
 
-TEST_F(LongPollTest, AThousandLongPollsAreAnsweredByOneEvent) {
+TEST_F(LongPollTest, OneEventAnswersAThousandLongPolls) {
   wait_on("/v1/events?follow_ms=60000&since=" + std::to_string(newest_event()), 1000);
   wait_until_waiting(1000);
   EXPECT_EQ(cluster_.get("/v1/jobs").status, 200U);
@@ -83,7 +83,7 @@ TEST_F(LongPollTest, AThousandLongPollsAreAnsweredByOneEvent) {
   }
 }
 
-TEST_F(LongPollTest, AClientThatHasGoneHoldsNothing) {
+TEST_F(LongPollTest, ADisconnectedClientHoldsNoResources) {
   auto a = agent("node-a");
   a->start();
   cluster_.wait_for_event("node-ready");
@@ -98,7 +98,7 @@ TEST_F(LongPollTest, AClientThatHasGoneHoldsNothing) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=4").body, "two\n");
 }
 
-TEST_F(LongPollTest, ClosedMigrationIsShownAtOnceForAnyRevision) {
+TEST_F(LongPollTest, ClosedMigrationIsReturnedImmediatelyForAnyRevision) {
   auto a = agent("node-a");
   auto b = agent("node-b");
   a->start();

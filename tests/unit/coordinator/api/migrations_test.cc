@@ -46,7 +46,7 @@ TEST_F(ApiTest, MovesAJob) {
   expect_error(cluster_.post("/v1/migrations/" + m["id"].get<std::string>() + "/abort"), 409, "refused", 5);
 }
 
-TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
+TEST_F(ApiTest, AFailedMigrationEndsOnceItsJobRunsAgain) {
   two_nodes();
   a_->pauses = true;
   b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
@@ -65,7 +65,7 @@ TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
 }
 
-TEST_F(ApiTest, MigrationEndsWhenItsSourceEndsBeforeTheJobRunsAgain) {
+TEST_F(ApiTest, MigrationEndsIfItsSourceExitsBeforeTheJobRunsAgain) {
   two_nodes();
   a_->pauses = true;
   b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
@@ -77,7 +77,7 @@ TEST_F(ApiTest, MigrationEndsWhenItsSourceEndsBeforeTheJobRunsAgain) {
   EXPECT_EQ(finished(id)["result"], "failed");
 }
 
-TEST_F(ApiTest, MigrationAbortedByItsSourceHasTheReason) {
+TEST_F(ApiTest, MigrationAbortedByItsSourceReportsTheReason) {
   two_nodes();
   a_->leaves = wire::Reason(ErrorCode::kAborted, "the job's process has ended");
   start_nodes();
@@ -88,7 +88,7 @@ TEST_F(ApiTest, MigrationAbortedByItsSourceHasTheReason) {
   EXPECT_EQ(m["error"], "the job's process has ended") << m;
 }
 
-TEST_F(ApiTest, DryRunTouchesNothing) {
+TEST_F(ApiTest, DryRunChangesNothing) {
   two_nodes();
   b_->inventory.gpus[0].free_bytes = 1024;
   start_nodes();
@@ -101,7 +101,7 @@ TEST_F(ApiTest, DryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
-TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
+TEST_F(ApiTest, ObstaclesAreReportedSeparatelyWithinAndBetweenNodes) {
   two_nodes();
   a_->refuse_leaving = true;
   start_nodes();
@@ -134,7 +134,7 @@ class LooksTest : public ApiTest {
   }
 };
 
-TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
+TEST_F(LooksTest, EveryDryRunOfAMoveQueriesItsTarget) {
   constexpr const char* kMissing = "/root/gpu.log does not exist at the target";
   two_nodes();
   b_->refuse_arrivals = true;
@@ -152,7 +152,7 @@ TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
             (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
 }
 
-TEST_F(LooksTest, AMoveThatItsTargetTakesIsPossible) {
+TEST_F(LooksTest, AMoveAcceptedByItsTargetIsPossible) {
   two_nodes();
   start_with_program();
   EXPECT_EQ(dry_run()["to"], "node-b:0");
@@ -160,7 +160,7 @@ TEST_F(LooksTest, AMoveThatItsTargetTakesIsPossible) {
   EXPECT_EQ(b_->arrivals_asked, 2U);
 }
 
-TEST_F(LooksTest, ATargetThatDoesNotAnswerWasNotAsked) {
+TEST_F(LooksTest, ATargetThatDoesNotAnswerIsReportedAsNotQueried) {
   two_nodes();
   b_->silent_arrivals = true;
   start_with_program();
@@ -175,7 +175,7 @@ TEST_F(LooksTest, ATargetThatDoesNotAnswerWasNotAsked) {
       << plan;
 }
 
-TEST_F(LooksTest, TargetsOfACooperativeJobAreNotAsked) {
+TEST_F(LooksTest, TargetsOfACooperativeJobAreNotQueried) {
   two_nodes();
   b_->refuse_arrivals = true;
   start_nodes();
@@ -184,7 +184,7 @@ TEST_F(LooksTest, TargetsOfACooperativeJobAreNotAsked) {
   EXPECT_EQ(b_->arrivals_asked, 0U);
 }
 
-TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
+TEST_F(ApiTest, AJobThatNeverMovedShowsTheEstimateOfItsNode) {
   two_nodes();
   a_->pause_within_node_ns = 7'000'000;
   a_->pause_between_nodes_ns = 9'500'000;
@@ -202,7 +202,7 @@ TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
   EXPECT_EQ(drain["jobs"][0]["expected_pause_from"], "estimate") << drain;
 }
 
-TEST_F(ApiTest, ALimitThatIsNamedBinds) {
+TEST_F(ApiTest, AnExplicitPauseLimitIsEnforced) {
   two_nodes();
   a_->leaves = wire::Reason(ErrorCode::kRefused, "The limit cannot be met: a pause of 2.7 s is expected");
   a_->pause_between_nodes_ns = 2'700'000'000;
@@ -227,7 +227,7 @@ TEST_F(ApiTest, ALimitThatIsNamedBinds) {
   EXPECT_EQ(refused["expected_pause_ms"], 2700.0) << refused;
 }
 
-TEST_F(ApiTest, AnAgentThatDoesNotKnowAPauseShowsNone) {
+TEST_F(ApiTest, AnAgentWithoutAPauseEstimateShowsNoEstimate) {
   two_nodes();
   start_nodes();
   run_job();
@@ -236,7 +236,7 @@ TEST_F(ApiTest, AnAgentThatDoesNotKnowAPauseShowsNone) {
   EXPECT_EQ(job["expected_pause_from"]["between_nodes"], nullptr) << job;
 }
 
-TEST_F(ApiTest, OptionsOfCopyingReachTheSourceAndAreShown) {
+TEST_F(ApiTest, CopyOptionsReachTheSourceAndAreShown) {
   two_nodes();
   a_->silent_prepare = true;
   start_nodes();
@@ -265,7 +265,7 @@ TEST_F(ApiTest, OptionsOfCopyingReachTheSourceAndAreShown) {
   cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
 }
 
-TEST_F(ApiTest, RefusesOptionsOfCopyingThatMakeNoSense) {
+TEST_F(ApiTest, RefusesInvalidCopyOptions) {
   two_nodes();
   start_nodes();
   run_job();
@@ -366,7 +366,7 @@ TEST_F(ApiTest, UnknownProgressIsNull) {
   EXPECT_EQ(late["wire_bytes_per_second"], 41'943'040);
 }
 
-TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
+TEST_F(ApiTest, ReportFieldsHaveAFixedOrder) {
   two_nodes();
   start_nodes();
   run_job();
@@ -421,7 +421,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
   EXPECT_EQ(report["limit_kept"], report["downtime_ms"].get<double>() <= 200.0);
 }
 
-TEST_F(ApiTest, ATargetThatRefusesLeavesTheJobAlone) {
+TEST_F(ApiTest, ARefusalByTheTargetLeavesTheJobRunning) {
   two_nodes();
   b_->refuse_prepare = true;
   start_nodes();

@@ -13,7 +13,7 @@
 namespace ckpt::coordinator::test {
 namespace {
 
-TEST_F(ApiTest, LogGoesOnBehindAnInstanceThatIsNotFreedYet) {
+TEST_F(ApiTest, LogContinuesAfterAnInstanceThatIsNotYetFreed) {
   two_nodes();
   a_->log = "before\n";
   a_->reads_until_freed = 3;
@@ -25,7 +25,7 @@ TEST_F(ApiTest, LogGoesOnBehindAnInstanceThatIsNotFreedYet) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
 }
 
-TEST_F(ApiTest, LogOfAJobWhoseFormerNodeIsAwayHasWhatIsReachable) {
+TEST_F(ApiTest, LogContainsTheReachablePartsIfAFormerNodeIsDisconnected) {
   two_nodes();
   a_->log = "before\n";
   b_->log = "after\n";
@@ -81,7 +81,7 @@ class CopiedOutputTest : public ApiTest {
   }
 };
 
-TEST_F(CopiedOutputTest, AnswersForANodeThatHasLostTheLog) {
+TEST_F(CopiedOutputTest, CopyIsReturnedIfANodeLostTheLog) {
   move();
   wait_for_copy("0000000000000001-1", 7);
   a_->has_lost_logs = true;
@@ -89,7 +89,7 @@ TEST_F(CopiedOutputTest, AnswersForANodeThatHasLostTheLog) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
 }
 
-TEST_F(CopiedOutputTest, AnswersForAFormerNodeThatIsAwayOrRemoved) {
+TEST_F(CopiedOutputTest, CopyIsReturnedIfAFormerNodeIsDisconnectedOrRemoved) {
   move();
   wait_for_copy("0000000000000001-1", 7);
   a_->stop();
@@ -113,13 +113,13 @@ TEST_F(CopiedOutputTest, AnswersForAFormerNodeThatIsAwayOrRemoved) {
   expect_all();
 }
 
-TEST_F(CopiedOutputTest, IsWholeBeforeANodeIsRemoved) {
+TEST_F(CopiedOutputTest, CopyIsCompleteBeforeANodeIsRemoved) {
   move();
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove").status, 200U);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
 }
 
-TEST_F(CopiedOutputTest, HasTheEndOfTheLogOfALostNode) {
+TEST_F(CopiedOutputTest, CopyContainsTheEndOfTheLogOfALostNode) {
   a_->post([this] { a_->change(1, 1, wire::JobPhase::kRunning); });
   wait_for_copy("0000000000000001-1", 7);
   a_->stop();
@@ -128,7 +128,7 @@ TEST_F(CopiedOutputTest, HasTheEndOfTheLogOfALostNode) {
   expect_error(cluster_.get("/v1/jobs/train/logs?offset=7"), 503, "unavailable", 5);
 }
 
-TEST_F(CopiedOutputTest, ThatIsDamagedIsAnError) {
+TEST_F(CopiedOutputTest, DamagedCopyIsAnError) {
   move();
   wait_for_copy("0000000000000001-1", 7);
   a_->stop();
@@ -138,14 +138,14 @@ TEST_F(CopiedOutputTest, ThatIsDamagedIsAnError) {
   expect_error(cluster_.get("/v1/jobs/train/logs?offset=3"), 500, "internal", 6);
 }
 
-TEST_F(CopiedOutputTest, GoesWithItsJob) {
+TEST_F(CopiedOutputTest, CopyIsRemovedWithItsJob) {
   a_->post([this] { a_->change(1, 1, wire::JobPhase::kExited, 0); });
   wait_for_copy("0000000000000001-1", 7);
   EXPECT_EQ(request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train").status, 200U);
   wait_for_file("the copy stays", [this] { return !std::filesystem::exists(copy_of("0000000000000001-1")); });
 }
 
-TEST_F(CopiedOutputTest, IsNotMadeOfAJobThatTheNodeWasNotGiven) {
+TEST_F(CopiedOutputTest, CopyIsNotMadeForAJobThatWasNotPlacedOnTheNode) {
   b_->post([this] { b_->change(1, 1, wire::JobPhase::kExited, 0); });
   b_->post([this] { b_->change(99, 1, wire::JobPhase::kExited, 0); });
   move();

@@ -61,7 +61,7 @@ class PlacingTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(PlacingTest, DryRunStartsNothingAndExplainsThePlace) {
+TEST_F(PlacingTest, DryRunStartsNoJobAndExplainsThePlacement) {
   a_->inventory.gpus[0].mig = true;
   b_->inventory.rack = "r7";
   start_nodes();
@@ -84,7 +84,7 @@ TEST_F(PlacingTest, DryRunStartsNothingAndExplainsThePlace) {
   EXPECT_EQ(cluster_.get("/v1/nodes").json()[1]["rack"], "r7");
 }
 
-TEST_F(PlacingTest, TopologyIsShownAndDecides) {
+TEST_F(PlacingTest, TopologyIsShownAndAffectsPlacement) {
   a_->inventory.gpus.resize(3, a_->inventory.gpus[0]);
   for (std::uint32_t i = 0; i < 3; ++i) a_->inventory.gpus[i].index = i;
   wire::GpuPeer near;
@@ -104,7 +104,7 @@ TEST_F(PlacingTest, TopologyIsShownAndDecides) {
   EXPECT_EQ(shown["numa_node"], nullptr);
 }
 
-TEST_F(PlacingTest, AJobIsExpectedToNeedItsPeakAgain) {
+TEST_F(PlacingTest, ExpectedMemoryOfAJobIsItsPeakMemory) {
   b_->inventory.gpus[0].free_bytes = 2 * kGiB;
   start_nodes();
   run("train", "node-a");
@@ -132,7 +132,7 @@ TEST_F(PlacingTest, AJobIsExpectedToNeedItsPeakAgain) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["memory"]["peak_bytes"], 5 * kGiB);
 }
 
-TEST_F(PlacingTest, PrioritiesAreKept) {
+TEST_F(PlacingTest, PrioritiesAreStored) {
   start_nodes();
   EXPECT_EQ(submit({{"name", "urgent"}, {"node", "node-a"}, {"priority", 7}}).json()["priority"], 7);
   EXPECT_EQ(run("plain", "node-a")["priority"], 0);
@@ -153,7 +153,7 @@ class MoveThatWaits : public PlacingTest {
   }
 };
 
-TEST_F(MoveThatWaits, ForAnAgentThatIsAway) {
+TEST_F(MoveThatWaits, WaitsForADisconnectedAgent) {
   start_nodes();
   run("one", "node-a");
   b_.reset();
@@ -165,7 +165,7 @@ TEST_F(MoveThatWaits, ForAnAgentThatIsAway) {
   EXPECT_EQ(answer.status, 202U) << answer.body;
 }
 
-TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
+TEST_F(MoveThatWaits, WaitsForADriverThatDidNotAnswer) {
   b_->inventory.gpus[0].healthy = false;
   b_->inventory.gpus[0].health_reason = "The GPU driver did not answer within 2000 ms";
   start_nodes();
@@ -184,7 +184,7 @@ TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
   EXPECT_EQ(answer.status, 202U) << answer.body;
 }
 
-TEST_F(MoveThatWaits, NotForAGpuThatIsLost) {
+TEST_F(MoveThatWaits, DoesNotWaitForALostGpu) {
   b_->inventory.gpus[0].healthy = false;
   start_nodes();
   run("one", "node-a");
@@ -218,7 +218,7 @@ TEST_F(PlacingTest, RebalancePacksTwoGpusIntoOne) {
   EXPECT_TRUE(cluster_.post("/v1/rebalance").json()["moves"].empty());
 }
 
-TEST_F(PlacingTest, RebalanceStopsAtTheFirstMoveThatFails) {
+TEST_F(PlacingTest, RebalanceStopsAtTheFirstFailedMove) {
   a_->refuse_prepare = b_->refuse_prepare = true;
   start_nodes();
   run("one", "node-a");
@@ -233,7 +233,7 @@ TEST_F(PlacingTest, RebalanceStopsAtTheFirstMoveThatFails) {
   EXPECT_EQ(cluster_.get("/v1/jobs/one").json()["node"], "node-a");
 }
 
-TEST_F(PlacingTest, RebalanceKnowsItsCalls) {
+TEST_F(PlacingTest, RebalanceRefusesInvalidRequests) {
   start_nodes();
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"apply":1})").status, 400U);
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"parallel":0})").status, 400U);

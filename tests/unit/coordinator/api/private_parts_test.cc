@@ -87,7 +87,7 @@ class PrivatePartsTest : public ApiTest {
   std::string migration_;
 };
 
-TEST_F(PrivatePartsTest, NoCallShowsAReaderMoreThanItsRole) {
+TEST_F(PrivatePartsTest, NoCallShowsAReaderMoreThanTheReaderRoleAllows) {
   make_secrets();
   const std::string viewed = all_answers(token("viewer-token"));
   EXPECT_FALSE(has(viewed, kCommandSecret)) << viewed;

@@ -77,7 +77,7 @@ TEST_F(RolesTest, EachRouteIsDocumentedWithItsRole) {
   EXPECT_EQ(routes, documented_calls());
 }
 
-TEST_F(RolesTest, EachRoleMayMakeItsCallsAndNoOthers) {
+TEST_F(RolesTest, EachRoleMayMakeOnlyItsPermittedCalls) {
   for (const Route& route : all_routes()) {
     EXPECT_EQ(ask("no-such-token", route.method, route.path).status, 401U);
     for (const Role role : kRoles) {
@@ -89,7 +89,7 @@ TEST_F(RolesTest, EachRoleMayMakeItsCallsAndNoOthers) {
   }
 }
 
-TEST_F(RolesTest, RefusalNamesBothRoles) {
+TEST_F(RolesTest, RefusalNamesTheRequiredAndTheActualRole) {
   const HttpAnswer answer = ask(token(Role::kViewer), "POST", "cordon");
   expect_error(answer, 403, "forbidden", 5);
   EXPECT_NE(answer.body.find("needs the role operator, and yours is viewer"), std::string::npos)
@@ -103,7 +103,7 @@ TEST_F(RolesTest, EachFieldIsDocumentedWithItsRole) {
   EXPECT_EQ(fields, documented_fields());
 }
 
-TEST(AuthorizeTest, EachFieldNeedsItsRoleInEachCall) {
+TEST(AuthorizeTest, EachFieldRequiresItsRoleInEachCall) {
   for (const Route& route : all_routes()) {
     for (const Field& field : kFields) {
       const std::string name(field.name);
@@ -120,14 +120,14 @@ TEST(AuthorizeTest, EachFieldNeedsItsRoleInEachCall) {
   }
 }
 
-TEST(AuthorizeTest, NodesNameAsADestinationIsForOperators) {
+TEST(AuthorizeTest, OperatorsMayNameANodeAsADestination) {
   const Route route{"POST", "jobs/JOB/suspend", Role::kOperator};
   EXPECT_FALSE(refusal_of(request_of(route, R"({"to":"node-a"})"), route, Role::kOperator).value());
   EXPECT_FALSE(refusal_of(request_of(route, ""), route, Role::kOperator).value());
   EXPECT_FALSE(refusal_of(request_of(route, "[1]"), route, Role::kOperator));
 }
 
-TEST_F(RolesTest, OperatorsMoveStartsNoProgramOfTheirs) {
+TEST_F(RolesTest, MoveByAnOperatorCannotStartAnotherProgram) {
   two_nodes();
   start_nodes();
   run_job();
@@ -140,7 +140,7 @@ TEST_F(RolesTest, OperatorsMoveStartsNoProgramOfTheirs) {
   EXPECT_EQ(ask(token(Role::kOperator), "POST", "jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
 }
 
-TEST_F(RolesTest, OperatorsImagesGoToNoFolderOfTheirs) {
+TEST_F(RolesTest, OperatorsCannotChooseAFolderForImages) {
   two_nodes();
   start_nodes();
   run_job();
@@ -161,7 +161,7 @@ TEST_F(RolesTest, ViewersSeeNoCommands) {
   EXPECT_EQ(ask(token(Role::kOperator), "GET", "jobs/train").json()["argv"][0], "./train");
 }
 
-TEST(RoleTest, CertificateStandsForItsRoleAlone) {
+TEST(RoleTest, CertificateGrantsOnlyItsRole) {
   EXPECT_EQ(role_of(tls::Peer::coordinator()), Role::kAdmin);
   EXPECT_EQ(role_of(tls::Peer::client("operator")), Role::kOperator);
   EXPECT_EQ(role_of(tls::Peer::client("root")), std::nullopt);

@@ -71,7 +71,7 @@ class DeniedCertificatesTest : public ::testing::Test {
   std::optional<DeniedCertificates> denied_;
 };
 
-TEST_F(DeniedCertificatesTest, DenialLastsOverARestartUntilItIsTakenBack) {
+TEST_F(DeniedCertificatesTest, DenialSurvivesARestartUntilItsWithdrawal) {
   ASSERT_TRUE(denied_->deny("ab", entry()));
   EXPECT_TRUE(is_denied("ab"));
   reopen();
@@ -84,7 +84,7 @@ TEST_F(DeniedCertificatesTest, DenialLastsOverARestartUntilItIsTakenBack) {
   EXPECT_FALSE(is_denied("ab"));
 }
 
-TEST_F(DeniedCertificatesTest, OpenConnectionsAreLookedAtAtEachChange) {
+TEST_F(DeniedCertificatesTest, EachChangeRechecksOpenConnections) {
   const unsigned before = changes_;
   ASSERT_TRUE(denied_->deny("ab", entry()));
   EXPECT_EQ(changes_, before + 1);
@@ -92,7 +92,7 @@ TEST_F(DeniedCertificatesTest, OpenConnectionsAreLookedAtAtEachChange) {
   EXPECT_EQ(changes_, before + 2);
 }
 
-TEST_F(DeniedCertificatesTest, EntryLeavesOnceItsCertificateHasEnded) {
+TEST_F(DeniedCertificatesTest, EntryIsRemovedAfterItsCertificateExpires) {
   constexpr std::int64_t kDayS = 24 * 3600;
   ASSERT_TRUE(denied_->deny("ab", entry(now_s() + kDayS)));
   ASSERT_TRUE(denied_->deny("cd", entry()));
@@ -106,7 +106,7 @@ TEST_F(DeniedCertificatesTest, EntryLeavesOnceItsCertificateHasEnded) {
   EXPECT_EQ(denied_->deny("ab", entry(1)).error().code(), ErrorCode::kInvalidArgument);
 }
 
-TEST_F(DeniedCertificatesTest, ListIsBounded) {
+TEST_F(DeniedCertificatesTest, DenyListIsBounded) {
   static_assert(tls::DeniedSerials::kMax == 4096);
   ASSERT_TRUE(store_->database().execute(
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4096) "
@@ -117,12 +117,12 @@ TEST_F(DeniedCertificatesTest, ListIsBounded) {
   EXPECT_FALSE(is_denied("abcdef"));
 }
 
-TEST_F(DeniedCertificatesTest, OwnCertificateIsNotDenied) {
+TEST_F(DeniedCertificatesTest, OwnCertificateCannotBeDenied) {
   EXPECT_EQ(denied_->deny(own_->subject().serial, entry()).error().code(), ErrorCode::kRefused);
   EXPECT_TRUE(denied_->all().empty());
 }
 
-TEST_F(DeniedCertificatesTest, AllThatWasRenewedOverADeniedOneIsDenied) {
+TEST_F(DeniedCertificatesTest, RenewalsOfADeniedCertificateAreDenied) {
   constexpr std::int64_t kDayS = 24 * 3600;
   const auto peer = [](const std::string& serial) {
     tls::Peer peer = tls::Peer::node("a");
@@ -147,7 +147,7 @@ TEST_F(DeniedCertificatesTest, AllThatWasRenewedOverADeniedOneIsDenied) {
   EXPECT_TRUE(is_denied(late_serial));
 }
 
-TEST_F(DeniedCertificatesTest, OldCertificateStillTakesItsRenewalsAlong) {
+TEST_F(DeniedCertificatesTest, DenyingAnExpiredCertificateDeniesItsRenewals) {
   tls::Peer old = tls::Peer::node("a");
   old.serial = "01d";
   const auto [child, child_serial] = certificate_of("a");
@@ -176,7 +176,7 @@ TEST_F(DeniedCertificatesTest, CertificateIsRenewedOnceInTheLastThirdOfItsTerm) 
   EXPECT_FALSE(denied_->renewed().is_due(tls::Peer::node("a"), now).value()) << "no certificate was shown";
 }
 
-TEST_F(DeniedCertificatesTest, DeniedNameRefusesAllButWhatItIsGivenSince) {
+TEST_F(DeniedCertificatesTest, DeniedNameAdmitsOnlyCertificatesIssuedAfterTheDenial) {
   const auto peer_of = [](const std::string& node, const std::string& serial) {
     tls::Peer peer = tls::Peer::node(node);
     peer.serial = serial;
@@ -204,7 +204,7 @@ TEST_F(DeniedCertificatesTest, DeniedNameRefusesAllButWhatItIsGivenSince) {
   EXPECT_EQ(denied_->allow_name("a").error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(DeniedCertificatesTest, AllThatARemovedNodeWasGivenIsDeniedAndNothingOfOthers) {
+TEST_F(DeniedCertificatesTest, AllCertificatesOfARemovedNodeAreDeniedAndNoOtherCertificate) {
   const auto [first, first_serial] = certificate_of("a");
   const auto [second, second_serial] = certificate_of("a");
   const auto [other, other_serial] = certificate_of("b");

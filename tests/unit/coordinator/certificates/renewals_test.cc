@@ -82,7 +82,7 @@ class RenewalsTest : public ::testing::Test {
   unsigned made_ = 0;
 };
 
-TEST_F(RenewalsTest, NodesWordGetsItNoCertificate) {
+TEST_F(RenewalsTest, RenewalDependsOnTheCertificateAndNotOnTheReportedExpiry) {
   const std::int64_t over = wall_clock_ms() / 1000 + 60;
   auto liar = agent("liar", 29 * tls::kDay, over);
   auto honest = agent("honest", 5 * tls::kDay, over + 3600 * 24 * 29);
@@ -102,7 +102,7 @@ TEST_F(RenewalsTest, NodesWordGetsItNoCertificate) {
   EXPECT_EQ(given("liar").size(), 0U);
 }
 
-TEST_F(RenewalsTest, DeniedCertificateTakesItsRenewalsAlong) {
+TEST_F(RenewalsTest, DenyingACertificateDeniesItsRenewals) {
   auto stolen = agent("stolen", 5 * tls::kDay, 0);
   stolen->start();
   cluster_.wait_for_event("certificate-renewed");
@@ -114,7 +114,7 @@ TEST_F(RenewalsTest, DeniedCertificateTakesItsRenewalsAlong) {
   cluster_.wait_for_event("node-lost");  // the coordinator closed the node's connection
 }
 
-TEST_F(RenewalsTest, DeniedNameIsRefusedUntilItIsAllowed) {
+TEST_F(RenewalsTest, DeniedNameIsRefusedUntilAllowed) {
   auto node = agent("gone", 29 * tls::kDay, 0);
   node->start();
   cluster_.wait_for_event("node-ready");

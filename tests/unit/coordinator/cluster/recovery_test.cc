@@ -141,7 +141,7 @@ TEST_F(RecoveryTest, UnknownRunningJobIsRecoveredWithItsCommand) {
   EXPECT_EQ(next.json()["id"].get<std::string>().substr(0, 3), "j7-");
 }
 
-TEST_F(RecoveryTest, NodesWordMakesNoJobOutsideOfTheWindow) {
+TEST_F(RecoveryTest, NodeReportOutsideTheRecoveryWindowCreatesNoJob) {
   start_closed();
   open_switch_at_both();
   unsigned described = 0;
@@ -167,7 +167,7 @@ TEST_F(RecoveryTest, NodesWordMakesNoJobOutsideOfTheWindow) {
   EXPECT_EQ(described, 0U);
 }
 
-TEST_F(RecoveryTest, WindowThatOpensLaterTakesInWhatIsThere) {
+TEST_F(RecoveryTest, RecoveryWindowOpenedLaterAdoptsExistingJobs) {
   start_closed();
   a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
   a_->start();
@@ -184,13 +184,13 @@ TEST_F(RecoveryTest, WindowThatOpensLaterTakesInWhatIsThere) {
   EXPECT_EQ(cluster_.get("/v1/jobs").json().size(), 1U);
 }
 
-TEST_F(RecoveryTest, WindowClosesByItself) {
+TEST_F(RecoveryTest, RecoveryWindowClosesAutomatically) {
   start_closed();
   ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":1000})").status, 200U);
   cluster_.wait_for_event("recovery-closed");
 }
 
-TEST_F(RecoveryTest, TakenInJobMovesByNothingButOrders) {
+TEST_F(RecoveryTest, RecoveredJobMovesOnlyByOrder) {
   start();
   a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
   a_->start();
@@ -230,7 +230,7 @@ TEST_F(RecoveryTest, TakenInJobMovesByNothingButOrders) {
   EXPECT_EQ(cluster_.post("/v1/jobs/train/confirm").status, 409U);
 }
 
-TEST_F(RecoveryTest, MoveThatAUserOrdersConfirms) {
+TEST_F(RecoveryTest, MoveOrderedByAUserConfirmsARecoveredJob) {
   start();
   a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
   a_->start();
@@ -243,7 +243,7 @@ TEST_F(RecoveryTest, MoveThatAUserOrdersConfirms) {
   EXPECT_FALSE(job("train")["unconfirmed"].get<bool>());
 }
 
-TEST_F(RecoveryTest, LaterIncarnationIsFollowedInTheWindowAlone) {
+TEST_F(RecoveryTest, LaterIncarnationIsAdoptedOnlyInTheRecoveryWindow) {
   start_closed();
   a_->start();
   cluster_.wait_for_event("node-ready");
@@ -262,7 +262,7 @@ TEST_F(RecoveryTest, LaterIncarnationIsFollowedInTheWindowAlone) {
   EXPECT_TRUE(job("train")["unconfirmed"].get<bool>());
 }
 
-TEST_F(RecoveryTest, RecoveredJobWithATakenNameGetsALongerName) {
+TEST_F(RecoveryTest, RecoveredJobWithANameInUseGetsALongerName) {
   start();
   b_->start();
   cluster_.wait_for_event("node-ready");
@@ -284,7 +284,7 @@ TEST_F(RecoveryTest, JobWithoutACommandIsNotRecovered) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train").status, 404U);
 }
 
-TEST_F(RecoveryTest, LaterIncarnationThanTheStoreKnowsIsFollowed) {
+TEST_F(RecoveryTest, IncarnationNewerThanTheStoreIsAdopted) {
   start();
   a_->start();
   cluster_.wait_for_event("node-ready");
@@ -324,7 +324,7 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
 }
 
 // The target has committed, and the source waits at its barrier. After the term the target is granted again.
-TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATerm) {
+TEST_F(RecoveryTest, SwitchOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
   start();
   open_switch_at_both();
   std::atomic<bool> granted{false};
@@ -356,7 +356,7 @@ TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATer
 }
 
 // One record that ends the switch is enough, but only after the term.
-TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
+TEST_F(RecoveryTest, SwitchAbandonedByItsTargetEndsAtTheSource) {
   start();
   open_switch_at_both();
   b_->inventory.jobs.clear();
@@ -383,7 +383,7 @@ TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
   EXPECT_EQ(job("train")["node"], "node-a");
 }
 
-TEST_F(RecoveryTest, SwitchKnownToASingleSideStaysOpenUntilResolved) {
+TEST_F(RecoveryTest, SwitchKnownToOnlyOneSideStaysOpenUntilResolved) {
   start();
   open_switch_at_both();
   a_->instead = [this](const wire::CommitMessage& m) {

@@ -44,7 +44,7 @@ class CordonTableTest : public ::testing::Test {
   std::optional<CordonTable> cordons_;
 };
 
-TEST_F(CordonTableTest, LastOverARestart) {
+TEST_F(CordonTableTest, CordonSurvivesARestart) {
   ASSERT_TRUE(cordons_->set(kGpu, CordonOwner::kHealth, "Xid 79"));
   const std::int64_t since = cordons_->all().at(0).since_ms;
   reopen();
@@ -54,7 +54,7 @@ TEST_F(CordonTableTest, LastOverARestart) {
   EXPECT_EQ(cordons_->why_closed(Place("a", 0)), "");
 }
 
-TEST_F(CordonTableTest, AskedForAgainChangeNothingButAReason) {
+TEST_F(CordonTableTest, RepeatedCordonChangesOnlyTheReason) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
   const std::int64_t since = cordons_->all().at(0).since_ms;
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, ""));
@@ -66,7 +66,7 @@ TEST_F(CordonTableTest, AskedForAgainChangeNothingButAReason) {
   EXPECT_EQ(cordons_->all().at(0).since_ms, since);
 }
 
-TEST_F(CordonTableTest, AWholeNodesLastsOverARestart) {
+TEST_F(CordonTableTest, CordonOfAWholeNodeSurvivesARestart) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
   reopen();
   EXPECT_EQ(cordons_->all().at(0).scope, kNode);
@@ -75,7 +75,7 @@ TEST_F(CordonTableTest, AWholeNodesLastsOverARestart) {
 
 // The cordon was set a day ago, according to the store. An existing time is retained, without reading the
 // clock.
-TEST_F(CordonTableTest, ANewReasonKeepsTheTime) {
+TEST_F(CordonTableTest, NewReasonKeepsTheTimeOfTheCordon) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
   ASSERT_TRUE(store_->database().execute("UPDATE cordons SET since_ms = 5"));
   reopen();
@@ -88,7 +88,7 @@ TEST_F(CordonTableTest, ANewReasonKeepsTheTime) {
   EXPECT_EQ(cordons_->all().at(0).reason, "fan");
 }
 
-TEST_F(CordonTableTest, EveryChangeWakesAndNothingElseDoes) {
+TEST_F(CordonTableTest, OnlyChangesNotifyTheObserver) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
   EXPECT_EQ(wakes_, 1U);
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, "driver"));
@@ -101,7 +101,7 @@ TEST_F(CordonTableTest, EveryChangeWakesAndNothingElseDoes) {
   EXPECT_EQ(wakes_, 3U);
 }
 
-TEST_F(CordonTableTest, AreFoundByOwnerAndByNode) {
+TEST_F(CordonTableTest, CordonsAreFoundByOwnerAndByNode) {
   ASSERT_TRUE(cordons_->set(kGpu, CordonOwner::kHealth, "Xid 79"));
   ASSERT_TRUE(cordons_->set(Scope("b", 1), CordonOwner::kOperator, "fan"));
   EXPECT_EQ(cordons_->find(kGpu, CordonOwner::kOperator), nullptr);
@@ -111,7 +111,7 @@ TEST_F(CordonTableTest, AreFoundByOwnerAndByNode) {
   EXPECT_EQ(cordons_->of_node("a").at(0).reason, "Xid 79");
 }
 
-TEST_F(CordonTableTest, OwnersStandSideBySide) {
+TEST_F(CordonTableTest, CordonsOfDifferentOwnersCoexist) {
   ASSERT_TRUE(cordons_->set(kGpu, CordonOwner::kOperator, "fan"));
   ASSERT_TRUE(cordons_->set(kGpu, CordonOwner::kHealth, "Xid 79"));
   EXPECT_EQ(cordons_->why_closed(Place("a", 1)), "cordoned by operator: fan; cordoned by health: Xid 79");
@@ -123,7 +123,7 @@ TEST_F(CordonTableTest, OwnersStandSideBySide) {
   EXPECT_TRUE(cordons_->all().empty());
 }
 
-TEST_F(CordonTableTest, AGpusCordonOutlivesItsNodes) {
+TEST_F(CordonTableTest, CordonOfAGpuOutlivesTheCordonOfItsNode) {
   ASSERT_TRUE(cordons_->set(kNode, CordonOwner::kOperator, ""));
   ASSERT_TRUE(cordons_->set(kGpu, CordonOwner::kHealth, "Xid 79"));
   EXPECT_EQ(cordons_->over(Place("a", 1)).size(), 2U);

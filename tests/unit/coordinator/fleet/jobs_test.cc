@@ -37,7 +37,7 @@ class JobTableTest : public JobTableFixture {
 
 // The source's report that the job has moved may arrive before the inventory that the target sent while the
 // instance was being moved.
-TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
+TEST_F(JobTableTest, InventoryOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
   const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
@@ -52,12 +52,12 @@ TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   EXPECT_EQ(job.state, JobState::kLost);
 }
 
-TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
+TEST_F(JobTableTest, DerivesANameFromTheCommand) {
   EXPECT_EQ(create("").spec.name, "train-1");
   EXPECT_EQ(create("").spec.name, "train-2");
 }
 
-TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
+TEST_F(JobTableTest, JobWithASpecAboveTheMessageLimitIsRefusedAtItsStart) {
   wire::JobSpec spec;
   spec.argv = {"/bin/train"};
   spec.ranks.resize(1);
@@ -70,7 +70,7 @@ TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
   EXPECT_TRUE(admission_->create(spec, Place("a", 0), ""));
 }
 
-TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
+TEST_F(JobTableTest, ExitOfAnInstanceIsHandledAfterTheMigration) {
   Job& job = create("x");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
   view_.open.emplace();
@@ -85,7 +85,7 @@ TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   EXPECT_EQ(job.exit_code, 7);
 }
 
-TEST_F(JobTableTest, OtherInstancesDoNotCount) {
+TEST_F(JobTableTest, OtherInstancesAreIgnored) {
   Job& job = create("x");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
   job_runner_->on_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
@@ -94,13 +94,13 @@ TEST_F(JobTableTest, OtherInstancesDoNotCount) {
   EXPECT_EQ(job.state, JobState::kRunning);
 }
 
-TEST_F(JobTableTest, AStartingJobThatIsMissingIsStartedAgain) {
+TEST_F(JobTableTest, AMissingStartingJobIsStartedAgain) {
   const Job& job = create("x");
   EXPECT_EQ(job_runner_->on_inventory(node("a", {})), std::vector<JobId>{job.id});
   EXPECT_EQ(job.state, JobState::kStarting);
 }
 
-TEST_F(JobTableTest, FollowsAMoveAndBack) {
+TEST_F(JobTableTest, RecordsAMoveInBothDirections) {
   Job& job = create("x");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
   job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
@@ -121,7 +121,7 @@ TEST_F(JobTableTest, FollowsAMoveAndBack) {
   EXPECT_EQ(job.incarnation, 3U);
 }
 
-TEST_F(JobTableTest, AShortIdMeansTheOnlyJobOfThatNumber) {
+TEST_F(JobTableTest, AShortIdSelectsTheOnlyJobWithThatNumber) {
   ASSERT_TRUE(store_->draw_id_tag());
   const JobId id = create("").id;
   const std::string text = job_text(id);
@@ -133,14 +133,14 @@ TEST_F(JobTableTest, AShortIdMeansTheOnlyJobOfThatNumber) {
   EXPECT_EQ(jobs_->not_found("j2").message(), "There is no job \"j2\"");
 }
 
-TEST_F(JobTableTest, AMadeUpNameThatIsTakenGetsTheWholeId) {
+TEST_F(JobTableTest, ADerivedNameInUseIsExtendedByTheJobId) {
   ASSERT_TRUE(store_->draw_id_tag());
   create("train-2");
   const Job& job = create("");
   EXPECT_EQ(job.spec.name, "train-" + job_text(job.id).substr(1));
 }
 
-TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
+TEST_F(JobTableTest, PrunesTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
     job_runner_->fact(create("x").id, lifecycle::StartAnswered{Error(ErrorCode::kNotFound, "no such file")});
   const Job& live = create("live");
@@ -155,7 +155,7 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   EXPECT_EQ(create("new").id, 6U);
 }
 
-TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
+TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInOneTransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {
     Job& job = create("");
@@ -176,7 +176,7 @@ TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
   EXPECT_EQ(jobs_->find(last)->memory.peak(), 1U << 20);
 }
 
-TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
+TEST_F(JobTableTest, ANameSelectsTheLiveJobOrElseTheNewestEndedJob) {
   const auto end = [&](Job& job) {
     job_runner_->fact(job.id, lifecycle::StartAnswered());
     job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
@@ -199,7 +199,7 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   EXPECT_GT(create("train2").id, oldest + 1);
 }
 
-TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
+TEST_F(JobTableTest, EndedJobsArePrunedByNumberOrByAge) {
   for (int i = 0; i < 5; ++i) {
     Job& job = create("");
     job_runner_->fact(job.id, lifecycle::StartAnswered());
@@ -216,7 +216,7 @@ TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
 
 // A fact counts although the store refuses it, and is stored later. An order does not count until it is
 // stored.
-TEST_F(JobTableTest, StoreThatRefusesKeepsNoOrderAndNoFactBack) {
+TEST_F(JobTableTest, FailedStoreWriteRefusesOrdersAndStoresFactsLater) {
   Job& job = create("x");
   job_runner_->fact(job.id, lifecycle::StartAnswered());
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 1"));
@@ -246,7 +246,7 @@ TEST_F(JobTableTest, StopOfAParkedJobThatCannotBeStoredIsAnError) {
 }
 
 // If a coordinator ended between two writes, the next one would start the job's program from the command.
-TEST_F(JobTableTest, JobThatIsRevivedIsParkedFromItsFirstWrite) {
+TEST_F(JobTableTest, RevivedJobIsParkedFromItsFirstWrite) {
   wire::JobSpec spec;
   spec.name = "back";
   spec.argv = {"/bin/train"};

@@ -15,7 +15,7 @@ wire::JobInstance instance(JobId job, std::size_t reason_bytes = 0) {
   return instance;
 }
 
-TEST(Node, ChangesOfJobsAreBoundedByNumber) {
+TEST(Node, JobUpdatesAreBoundedByNumber) {
   Node node;
   JobId job = 0;
   while (node.update(instance(++job))) ASSERT_LE(job, kMaxNodeInstances);
@@ -24,7 +24,7 @@ TEST(Node, ChangesOfJobsAreBoundedByNumber) {
   EXPECT_EQ(node.update(instance(job + 1)).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(Node, ChangesOfJobsAreBoundedByBytes) {
+TEST(Node, JobUpdatesAreBoundedByBytes) {
   constexpr std::size_t kReason = 100'000;
   Node node;
   JobId job = 0;
@@ -36,7 +36,7 @@ TEST(Node, ChangesOfJobsAreBoundedByBytes) {
   EXPECT_TRUE(node.update(instance(job, kReason / 2)));
 }
 
-TEST(Node, InventoryIsBoundedAndReplacesWhatWasThere) {
+TEST(Node, InventoryIsBoundedAndReplacesPreviousInstances) {
   Node node;
   ASSERT_TRUE(node.update(instance(1, 1000)));
   wire::NodeInventory inventory;
@@ -63,7 +63,7 @@ TEST(Node, InventoryIsBoundedByBytes) {
   EXPECT_EQ(node.instances.front().job, 1U);
 }
 
-TEST(Node, ReasonForNoGpusIsCut) {
+TEST(Node, ReasonForMissingGpusIsTruncated) {
   Node node;
   wire::NodeInventory inventory;
   inventory.gpu_reason = std::string(2 * kMaxNodeReason, 'x');
@@ -71,7 +71,7 @@ TEST(Node, ReasonForNoGpusIsCut) {
   EXPECT_EQ(node.gpu_reason.size(), kMaxNodeReason);
 }
 
-TEST(Node, MemoryOfGpusThatAreGoneIsForgotten) {
+TEST(Node, MemoryOfRemovedGpusIsForgotten) {
   Node node;
   for (std::uint32_t index = 0; index < 1000; ++index) {
     wire::NodeInventory inventory;

@@ -46,7 +46,7 @@ class GangMovesTest : public NodesTest {
 
 // Each node answers only once all nodes were queried. If they were queried one after the other, none would
 // answer in time.
-TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
+TEST_F(GangMovesTest, AllRanksAreQueriedConcurrently) {
   waits_for = 2;
   node("node-c").silent_prepare = true;
   start_ranks();
@@ -55,7 +55,7 @@ TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
 }
 
 // The dry run queries the nodes as the move does.
-TEST_F(GangMovesTest, ADryRunIsRefusedAsTheMoveWouldBe) {
+TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
   for (const char* name : {"node-a", "node-b", "node-c", "node-d"})
     node(name).inventory.networks = {wire::DataNetwork("fast", "10.0.0.1", wire::LaneTransport::kTls)};
   start_ranks();
@@ -74,7 +74,7 @@ TEST_F(GangMovesTest, ADryRunIsRefusedAsTheMoveWouldBe) {
   EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
 }
 
-TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNothingOpen) {
+TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   start_ranks();
   const auto only_one_row = [](Coordinator& coordinator, const control::asio::any_io_executor&) {
     const auto made = coordinator.store().database().execute(

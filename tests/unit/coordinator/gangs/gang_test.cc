@@ -34,7 +34,7 @@ class GangTest : public JobTableFixture {
   }
 };
 
-TEST_F(GangTest, RanksAreJobsThatAreFoundByTheirGang) {
+TEST_F(GangTest, RanksAreJobsFoundByTheirGang) {
   const Gang gang = create("train", 2);
   ASSERT_EQ(gang.ranks.size(), 2U);
   EXPECT_EQ(gang.ranks[1]->spec.name, "train.1");
@@ -56,7 +56,7 @@ TEST_F(GangTest, RanksAreFoundAfterARestart) {
   EXPECT_EQ(gang->ranks.size(), 3U);
 }
 
-TEST_F(GangTest, RankThatItsNodeEndedIsNotTheOneThatFailed) {
+TEST_F(GangTest, RankEndedOnRequestIsNotReportedAsTheFailedRank) {
   const Gang gang = create("train", 3);
   gang.ranks[2]->ended_on_request = true;
   end(*gang.ranks[2], JobState::kExited, 137, 1000);
@@ -68,7 +68,7 @@ TEST_F(GangTest, RankThatItsNodeEndedIsNotTheOneThatFailed) {
   EXPECT_THAT(reason_of(find_gang(*jobs_, "train").value()), HasSubstr("rank 0 "));
 }
 
-TEST_F(GangTest, NameOfALiveGangIsTakenForJobsAndGangs) {
+TEST_F(GangTest, NameOfALiveGangIsRefusedForJobsAndGangs) {
   const Gang gang = create("train", 2);
   wire::JobSpec one = spec("train");
   one.ranks.resize(1);
@@ -80,7 +80,7 @@ TEST_F(GangTest, NameOfALiveGangIsTakenForJobsAndGangs) {
   EXPECT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
 }
 
-TEST_F(GangTest, GangWhoseNameIsTakenLeavesNoRank) {
+TEST_F(GangTest, GangWithANameInUseLeavesNoRank) {
   wire::JobSpec one = spec("train.1");
   one.ranks.resize(1);
   ASSERT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
@@ -89,7 +89,7 @@ TEST_F(GangTest, GangWhoseNameIsTakenLeavesNoRank) {
   EXPECT_EQ(jobs_->find("train.0"), nullptr);
 }
 
-TEST_F(GangTest, EndsOnceAllRanksHaveAndAsTheFirstThatFailed) {
+TEST_F(GangTest, GangEndsAfterAllRanksAndReportsTheFirstFailedRank) {
   const Gang gang = create("train", 3);
   EXPECT_EQ(state_of(gang), JobState::kStarting);
   for (const Job* rank : gang.ranks) job_runner_->fact(rank->id, lifecycle::StartAnswered());
@@ -104,7 +104,7 @@ TEST_F(GangTest, EndsOnceAllRanksHaveAndAsTheFirstThatFailed) {
   EXPECT_THAT(reason_of(gang), HasSubstr("rank 2 ended with exit code 3"));
 }
 
-TEST_F(GangTest, EndsWellIfAllRanksDo) {
+TEST_F(GangTest, GangExitsSuccessfullyIfAllRanksExitSuccessfully) {
   const Gang gang = create("train", 2);
   for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
   EXPECT_EQ(state_of(gang), JobState::kExited);
@@ -112,7 +112,7 @@ TEST_F(GangTest, EndsWellIfAllRanksDo) {
   EXPECT_EQ(reason_of(gang), "");
 }
 
-TEST_F(GangTest, IsGoneWithItsLastRank) {
+TEST_F(GangTest, GangIsRemovedWithItsLastRank) {
   const Gang gang = create("train", 2);
   for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
   ASSERT_TRUE(jobs_->remove(gang.ranks[0]->id));

@@ -84,7 +84,7 @@ class World {
   std::size_t orders_ = 0;
 };
 
-TEST(Gather, RanksThatAreEquallyFarTakeTwoRounds) {
+TEST(Gather, RanksWithEqualCountsNeedTwoRounds) {
   Gather gather(2);
   EXPECT_EQ(gather.barrier(), 1u);
   gather.counted(0, 1, 40);
@@ -97,7 +97,7 @@ TEST(Gather, RanksThatAreEquallyFarTakeTwoRounds) {
   EXPECT_EQ(gather.barrier(), 41u);
 }
 
-TEST(Gather, RankThatGotBeyondRaisesTheBarrierForAll) {
+TEST(Gather, RankBeyondTheBarrierRaisesTheBarrierForAllRanks) {
   Gather gather(2);
   gather.counted(0, 1, 40);
   gather.counted(0, 41, 40);
@@ -110,7 +110,7 @@ TEST(Gather, RankThatGotBeyondRaisesTheBarrierForAll) {
   EXPECT_TRUE(gather.is_agreed());
 }
 
-TEST(Gather, RanksUnderAnySkewStandAtOneBarrier) {
+TEST(Gather, RanksUnderAnySkewStopAtTheSameBarrier) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     World world(1 + seed % 5, seed, 1 + seed % 3);
     ASSERT_TRUE(world.run()) << "seed " << seed << ": " << world.text();

@@ -43,7 +43,7 @@ class EvacuationsTest : public NodesTest {
   }
 };
 
-TEST_F(EvacuationsTest, FindingsAreKeptOnceAndAcknowledged) {
+TEST_F(EvacuationsTest, FindingsAreStoredOnceAndAcknowledged) {
   two_nodes(0);
   report("node-a", {finding(1, 63, "rows remapped"), finding(2, 64, "remapping failed")});
   node("node-a").wait_for_settings(2, false);
@@ -65,7 +65,7 @@ TEST_F(EvacuationsTest, FindingsAreKeptOnceAndAcknowledged) {
   EXPECT_EQ(health()["findings"].size(), 4U);
 }
 
-TEST_F(EvacuationsTest, ReadableMemoryMovesLive) {
+TEST_F(EvacuationsTest, JobWithReadableMemoryMovesLive) {
   two_nodes(2);
   report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
   for (const char* name : {"job-a", "job-b"}) {
@@ -86,7 +86,7 @@ TEST_F(EvacuationsTest, ReadableMemoryMovesLive) {
   EXPECT_EQ(cleared["cleared"][0]["owner"], "health");
 }
 
-TEST_F(EvacuationsTest, LostMemoryComesFromTheImage) {
+TEST_F(EvacuationsTest, JobWithLostMemoryIsRestoredFromItsImage) {
   images_.jobs = {1};
   two_nodes(2);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
@@ -102,7 +102,7 @@ TEST_F(EvacuationsTest, LostMemoryComesFromTheImage) {
   EXPECT_EQ(job("job-b")["state"], "running");
 }
 
-TEST_F(EvacuationsTest, DecidesForEachProcess) {
+TEST_F(EvacuationsTest, OutcomeIsDecidedPerProcess) {
   images_.jobs = {1, 2};
   two_nodes(2);
   report("node-a", {against(1, 1, HealthOutcome::kRestore)});  // the outcome of the other jobs is none
@@ -125,7 +125,7 @@ TEST_F(EvacuationsTest, JobKilledByAFaultIsRestoredFromItsImage) {
   EXPECT_EQ(health()["evacuations"].size(), 1U);
 }
 
-TEST_F(EvacuationsTest, ALiveMoveThatFailsFallsBackOnTheImage) {
+TEST_F(EvacuationsTest, AFailedLiveMoveFallsBackToTheImage) {
   images_.jobs = {1};
   node("node-b").refuse_prepare = true;
   two_nodes(1);
@@ -135,7 +135,7 @@ TEST_F(EvacuationsTest, ALiveMoveThatFailsFallsBackOnTheImage) {
   EXPECT_EQ(e["attempts"], 2);
 }
 
-TEST_F(EvacuationsTest, EveryTargetThatIsLeftIsTriedBeforeTheImage) {
+TEST_F(EvacuationsTest, EveryRemainingTargetIsTriedBeforeTheImage) {
   images_.jobs = {1};
   node("node-b").refuse_prepare = true;
   node("node-c");
@@ -148,7 +148,7 @@ TEST_F(EvacuationsTest, EveryTargetThatIsLeftIsTriedBeforeTheImage) {
   EXPECT_TRUE(images_.calls().empty());
 }
 
-TEST_F(EvacuationsTest, WithoutATargetAndAnImageItRestsInAnImageThatIsMade) {
+TEST_F(EvacuationsTest, JobWithoutATargetOrImageIsParkedInANewImage) {
   node("node-b").refuse_prepare = true;
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
@@ -165,7 +165,7 @@ TEST_F(EvacuationsTest, WithoutATargetAndAnImageItRestsInAnImageThatIsMade) {
   EXPECT_TRUE(is_told) << all;
 }
 
-TEST_F(EvacuationsTest, TheTrueReasonIsToldWhereNothingIsPossible) {
+TEST_F(EvacuationsTest, TheActualReasonIsReportedIfNoActionIsPossible) {
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   const std::string note = wait_for_evacuation("job-a", "left")["note"];
@@ -173,7 +173,7 @@ TEST_F(EvacuationsTest, TheTrueReasonIsToldWhereNothingIsPossible) {
       << note;
 }
 
-TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
+TEST_F(EvacuationsTest, AMoveToAFailingGpuIsAborted) {
   node("node-b").silent_prepare = true;
   two_nodes(1);
   const std::string id =
@@ -188,7 +188,7 @@ TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
 }
 
 // The finding arrives when the job is about to run there. It is too late to give the move up.
-TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
+TEST_F(EvacuationsTest, AJobThatArrivedOnAFailingGpuIsMovedAgain) {
   FakeAgent& b = node("node-b");
   wire::CommitMessage held;
   std::promise<void> committed;
@@ -222,7 +222,7 @@ TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
   EXPECT_EQ(cluster_.get("/v1/migrations/" + id).json()["result"], "done");
 }
 
-TEST_F(EvacuationsTest, AJobThatWasLeftWhereItIsIsDecidedOnce) {
+TEST_F(EvacuationsTest, AJobLeftInPlaceIsDecidedOnce) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
@@ -233,7 +233,7 @@ TEST_F(EvacuationsTest, AJobThatWasLeftWhereItIsIsDecidedOnce) {
   EXPECT_EQ(health()["evacuations"].size(), 1U) << health();
 }
 
-TEST_F(EvacuationsTest, TroubleIsShownWherePeopleLook) {
+TEST_F(EvacuationsTest, FindingIsShownInTheGpuListTheJobAndTheMetrics) {
   two_nodes(1);
   EXPECT_EQ(cluster_.get("/v1/gpus").json()[0]["finding"], nullptr);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
@@ -253,7 +253,7 @@ TEST_F(EvacuationsTest, TroubleIsShownWherePeopleLook) {
   EXPECT_NE(cluster_.get("/metrics").body.find("gpumigrate_jobs_left_on_bad_gpu 0\n"), std::string::npos);
 }
 
-TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobSoonAfterItsFinding) {
+TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobShortlyAfterItsFinding) {
   two_nodes(0);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   cluster_.wait_for_event("cordoned");
@@ -283,7 +283,7 @@ TEST_F(EvacuationsTest, ALiveMoveHasAShortDeadline) {
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["result"], "timed-out");
 }
 
-TEST_F(EvacuationsTest, WithoutATargetItIsParked) {
+TEST_F(EvacuationsTest, JobWithAnImageButNoTargetIsParked) {
   images_.jobs = {1};
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
@@ -292,7 +292,7 @@ TEST_F(EvacuationsTest, WithoutATargetItIsParked) {
   EXPECT_EQ(images_.calls().at(0).what, "snapshot+park");  // the job runs, and its memory can be read
 }
 
-TEST_F(EvacuationsTest, NeverOntoASuspectGpu) {
+TEST_F(EvacuationsTest, JobIsNeverMovedToASuspectGpu) {
   images_.jobs = {1};
   two_nodes(1);
   auto suspicion = finding(1, 94, "another's contained error");
@@ -305,7 +305,7 @@ TEST_F(EvacuationsTest, NeverOntoASuspectGpu) {
   EXPECT_EQ(images_.calls().at(0).what, "park");
 }
 
-TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndKeepsTheWork) {
+TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndLosesNoWork) {
   images_.jobs = {1, 2};
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(2);
@@ -323,7 +323,7 @@ TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndKeepsTheWork) {
   EXPECT_LE(migrations[1]["ended"].get<std::string>(), migrations[0]["started"].get<std::string>());
 }
 
-TEST_F(EvacuationsTest, APausedNodeIsLeftAlone) {
+TEST_F(EvacuationsTest, NoJobIsEvacuatedFromAPausedNode) {
   two_nodes(1);
   EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-z"})").status, 404U);
   EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a","reason":"driver"})").status, 200U);
@@ -347,7 +347,7 @@ TEST_F(EvacuationsTest, APausedNodeIsLeftAlone) {
   wait_for_evacuation("job-a", "moved");
 }
 
-TEST_F(EvacuationsTest, TheBreakerStopsTheAutomatism) {
+TEST_F(EvacuationsTest, AnOpenBreakerStopsAutomaticEvacuation) {
   cluster_.config().evacuation_breaker_count = 2;
   cluster_.config().evacuation_parallel = 1;
   two_nodes(4);
@@ -364,7 +364,7 @@ TEST_F(EvacuationsTest, TheBreakerStopsTheAutomatism) {
   wait_for_evacuation("job-d", "moved");
 }
 
-TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
+TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgetsAnEvacuation) {
   images_.jobs = {1};
   images_.restore_fails = Error(ErrorCode::kIo, "the vault's disk is broken");
   two_nodes(1);

@@ -41,7 +41,7 @@ class PolicyTest : public ::testing::Test {
   std::optional<PolicyTable> policy_;
 };
 
-TEST_F(PolicyTest, PausesLastOverARestart) {
+TEST_F(PolicyTest, PauseSurvivesARestart) {
   EXPECT_STREQ(policy_->evacuation_of("a"), "on");
   ASSERT_TRUE(policy_->pause("a", "driver"));
   reopen();
@@ -54,7 +54,7 @@ TEST_F(PolicyTest, PausesLastOverARestart) {
   EXPECT_TRUE(policy_->was_named("a"));  // node a's agent may not have been running at the resume
 }
 
-TEST_F(PolicyTest, AnOpenBreakerStaysOpenUntilItIsReset) {
+TEST_F(PolicyTest, AnOpenBreakerStaysOpenUntilTheReset) {
   ASSERT_TRUE(policy_->open_breaker("20 evacuations"));
   reopen();
   EXPECT_TRUE(policy_->breaker().open);
@@ -68,7 +68,7 @@ TEST_F(PolicyTest, AnOpenBreakerStaysOpenUntilItIsReset) {
   EXPECT_GT(forgiven, 0);
 }
 
-TEST_F(PolicyTest, SinceWhenTheBreakerIsOpenLastsOverARestart) {
+TEST_F(PolicyTest, OpenTimeOfTheBreakerSurvivesARestart) {
   ASSERT_TRUE(policy_->open_breaker("20 evacuations"));
   const std::int64_t since = policy_->breaker().since_ms;
   EXPECT_GT(since, 0);
@@ -76,7 +76,7 @@ TEST_F(PolicyTest, SinceWhenTheBreakerIsOpenLastsOverARestart) {
   EXPECT_EQ(policy_->breaker().since_ms, since);
 }
 
-TEST_F(PolicyTest, ChangeToThePresentStateMakesNoEvent) {
+TEST_F(PolicyTest, ChangeToTheCurrentStateRecordsNoEvent) {
   ASSERT_TRUE(policy_->resume("a"));
   ASSERT_TRUE(policy_->reset_breaker());
   EXPECT_EQ(events(), 0U);
@@ -89,7 +89,7 @@ TEST_F(PolicyTest, ChangeToThePresentStateMakesNoEvent) {
   EXPECT_EQ(events(), 2U);
 }
 
-TEST_F(PolicyTest, EveryChangeWakes) {
+TEST_F(PolicyTest, EveryChangeNotifiesTheObserver) {
   ASSERT_TRUE(policy_->pause("a", ""));
   EXPECT_EQ(wakes_, 1U);
   ASSERT_TRUE(policy_->resume("a"));
@@ -100,7 +100,7 @@ TEST_F(PolicyTest, EveryChangeWakes) {
   EXPECT_EQ(wakes_, 4U);
 }
 
-TEST_F(PolicyTest, APausedNodeIsPausedAlsoWhileTheBreakerIsOpen) {
+TEST_F(PolicyTest, APausedNodeStaysPausedWhileTheBreakerIsOpen) {
   ASSERT_TRUE(policy_->pause("a", ""));
   ASSERT_TRUE(policy_->open_breaker("20 evacuations"));
   EXPECT_STREQ(policy_->evacuation_of("a"), "paused");
@@ -108,7 +108,7 @@ TEST_F(PolicyTest, APausedNodeIsPausedAlsoWhileTheBreakerIsOpen) {
 }
 
 // A breaker that cannot be read must not count as closed.
-TEST_F(PolicyTest, ABreakerThatDoesNotDecodeIsAnError) {
+TEST_F(PolicyTest, AnUndecodableBreakerStateIsAnError) {
   ASSERT_TRUE(policy_->open_breaker("20 evacuations"));
   for (const char* value : {"{", "{}", R"({"open":1,"since_ms":0,"reason":"","forgiven_ms":0})"}) {
     ASSERT_TRUE(store_->database().execute(

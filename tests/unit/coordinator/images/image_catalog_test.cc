@@ -57,7 +57,7 @@ class CatalogTest : public ::testing::Test {
 };
 
 // An agent lists an image that it cannot read by its name and number only.
-TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
+TEST_F(CatalogTest, AnUnreadableVersionBelongsToTheJobInItsName) {
   wire::ImageRow unreadable;
   unreadable.vault_job = catalog_->vault_job_of(job_);
   unreadable.version = 2;
@@ -72,14 +72,14 @@ TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
   EXPECT_EQ(newest(), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, TheNewestByItsBarrierOverAllVaults) {
+TEST_F(CatalogTest, NewestImageIsChosenByBarrierTimeAcrossVaults) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   catalog_->take("b", contents("", {row(1, 300)}));
   EXPECT_EQ(newest(), "j3.v1@b");
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
 }
 
-TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerAlthoughItsClockWentBack) {
+TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerDespiteAnEarlierTime) {
   catalog_->take("a", contents("", {row(2, 1000), row(1, 2000)}));
   EXPECT_EQ(newest(), "j3.v2@a");
 }
@@ -98,7 +98,7 @@ TEST_F(CatalogTest, HigherSequenceIsNewerInAnyVaultAtAnyTime) {
   EXPECT_EQ(catalog_->last_sequence(), 5U);
 }
 
-TEST_F(CatalogTest, ImpossibleSequenceCountsAsNone) {
+TEST_F(CatalogTest, InvalidSequenceIsIgnored) {
   auto wrong = row(1, 100);
   wrong.sequence = ~std::uint64_t{0};
   catalog_->take("a", contents("", {wrong}));
@@ -106,7 +106,7 @@ TEST_F(CatalogTest, ImpossibleSequenceCountsAsNone) {
   EXPECT_EQ(newest(), "j3.v1@b");
 }
 
-TEST_F(CatalogTest, NumbersGrowAfterARestartAndBeyondThoseOfVaults) {
+TEST_F(CatalogTest, ImageNumbersIncreaseAfterARestartAndAboveVaultNumbers) {
   ImageNumbers numbers(*store_);
   const std::uint64_t first = numbers.next().value();
   EXPECT_GT(numbers.next().value(), first);
@@ -117,7 +117,7 @@ TEST_F(CatalogTest, NumbersGrowAfterARestartAndBeyondThoseOfVaults) {
   EXPECT_GT(after.next().value(), second + 100'000);
 }
 
-TEST_F(CatalogTest, NumbersLostInAPowerCutAreNotReused) {
+TEST_F(CatalogTest, NumbersIssuedBeforeAPowerCutAreNotReused) {
   ImageNumbers numbers(*store_);
   std::uint64_t given = numbers.next().value();
   constexpr const char* kDurable = "CREATE TABLE kept AS SELECT * FROM counters";
@@ -128,7 +128,7 @@ TEST_F(CatalogTest, NumbersLostInAPowerCutAreNotReused) {
   EXPECT_GT(after.next().value(), given);
 }
 
-TEST_F(CatalogTest, ListOfAJobLeavesOtherJobsAlone) {
+TEST_F(CatalogTest, ListOfAJobDoesNotAffectOtherJobs) {
   Job other;
   other.id = 4;
   other.spec.name = "other";
@@ -145,7 +145,7 @@ TEST_F(CatalogTest, ListOfAJobLeavesOtherJobsAlone) {
 }
 
 // The newest list of a folder is determined for each job separately.
-TEST_F(CatalogTest, ListOfAJobIsNoNewerListOfOtherJobs) {
+TEST_F(CatalogTest, ListOfAJobDoesNotUpdateTheListsOfOtherJobs) {
   Job other;
   other.id = 4;
   other.spec.name = "other";
@@ -186,7 +186,7 @@ TEST_F(CatalogTest, UnchangedListIsNotStored) {
   EXPECT_EQ(commits(), again) << "it is as it was stored";
 }
 
-TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainIfALaterOneContradictsIt) {
+TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainAfterAContradiction) {
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100)}));
   const auto before = store_->database().commits();
@@ -199,7 +199,7 @@ TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainIfALaterOneContradictsIt) {
   EXPECT_EQ(newest(), "j3.v1@/vault");
 }
 
-TEST_F(CatalogTest, ListThatCouldNotBeStoredIsStoredWithTheNext) {
+TEST_F(CatalogTest, ListWithAFailedWriteIsStoredWithTheNextList) {
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only=ON"));
   catalog_->take("a", contents("", {row(1, 100)}));
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only=OFF"));
@@ -208,7 +208,7 @@ TEST_F(CatalogTest, ListThatCouldNotBeStoredIsStoredWithTheNext) {
   EXPECT_EQ(newest(), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, PagesHaveEveryImageOnceInTheListsOrder) {
+TEST_F(CatalogTest, PagesContainEveryImageOnceInListOrder) {
   Job other;
   other.id = 4;
   other.spec.name = "other";
@@ -240,7 +240,7 @@ TEST_F(CatalogTest, PagesHaveEveryImageOnceInTheListsOrder) {
   }
 }
 
-TEST_F(CatalogTest, PageGoesOnBehindAnImageThatHasGone) {
+TEST_F(CatalogTest, PageContinuesAfterARemovedImage) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200), row(3, 300)}));
   const auto first = catalog_->page(std::nullopt, 2);
   catalog_->take("a", contents("", {row(1, 100), row(3, 300)}));
@@ -250,14 +250,14 @@ TEST_F(CatalogTest, PageGoesOnBehindAnImageThatHasGone) {
   EXPECT_FALSE(rest.more);
 }
 
-TEST(ImageCursorTest, TextOfNoCursorIsRefused) {
+TEST(ImageCursorTest, InvalidCursorTextIsRefused) {
   for (const char* text : {"", "j3", "j3.v1@a", "j3.1.1.1.1@", "j3.1.1.1@a", "j3.1.1.1.1.1@a", "j3.1.1.x.1@a",
                            "j3.-1.1.1.1@a", "x.1.1.1.1@a", "@a.b", "j3.1.1.1.1"})
     EXPECT_FALSE(parse_image_cursor(text)) << text;
   EXPECT_TRUE(parse_image_cursor("j3.1.1.-5.1@/vault/a@b.c"));
 }
 
-TEST(ContentsPartsTest, ListInPartsCountsWithItsLast) {
+TEST(ContentsPartsTest, ListInPartsIsCompleteWithItsLastPart) {
   ContentsParts lists;
   wire::VaultContents part;
   part.images.resize(2);
@@ -304,13 +304,13 @@ TEST_F(RetentionTest, ImagesOfEndedJobsExpire) {
   EXPECT_EQ(collected(), "j3.v1 j2.v1 j2.v2 ");
 }
 
-TEST_F(RetentionTest, SurplusImagesOfTheFirstEndedJobsAreRemoved) {
+TEST_F(RetentionTest, SurplusImagesOfTheEarliestEndedJobsAreRemoved) {
   limits_.max_age_ms = 100'000;
   limits_.max_images = 1;
   EXPECT_EQ(collected(), "j3.v1 j2.v1 ");
 }
 
-TEST_F(CatalogTest, EndOfAJobThatIsForgottenHolds) {
+TEST_F(CatalogTest, EndTimeOfAForgottenJobIsKept) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->note_ends([](JobId) { return 500; });
   reopen();
@@ -330,7 +330,7 @@ TEST_F(CatalogTest, DamagedImagesAreSkippedAndReportedOnce) {
   EXPECT_EQ(newest(), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
+TEST_F(CatalogTest, CatalogSurvivesARestartWithItsPauses) {
   wire::SnapshotReport report;
   report.vault_job = catalog_->vault_job_of(job_);
   report.version = 1;
@@ -343,7 +343,7 @@ TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
 }
 
-TEST_F(CatalogTest, PauseOfAnImageOutlastsTheNextList) {
+TEST_F(CatalogTest, PauseOfAnImageIsKeptAfterTheNextList) {
   wire::SnapshotReport report;
   report.vault_job = catalog_->vault_job_of(job_);
   report.version = 1;
@@ -355,7 +355,7 @@ TEST_F(CatalogTest, PauseOfAnImageOutlastsTheNextList) {
   EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
 }
 
-TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInEachNodesList) {
+TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInTheListOfEachNode) {
   wire::SnapshotReport report;
   report.vault_job = catalog_->vault_job_of(job_);
   report.version = 1;
@@ -369,7 +369,7 @@ TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInEachNodesList) {
   EXPECT_LT(catalog_->list()[1].pause_ns, 0);
 }
 
-TEST_F(CatalogTest, DamageAndModelLastOverARestart) {
+TEST_F(CatalogTest, DamageAndGpuModelSurviveARestart) {
   auto of_model = row(1, 100);
   of_model.gpu_model = "H200";
   catalog_->take("a", contents("", {of_model, row(2, 200, true)}));
@@ -388,7 +388,7 @@ TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
 }
 
 // A removal also changes the list where the newer list is of the node whose name sorts first.
-TEST_F(CatalogTest, RemovalFromASharedFolderChangesEveryNodesList) {
+TEST_F(CatalogTest, RemovalFromASharedFolderChangesTheListsOfAllNodes) {
   const std::string name = catalog_->vault_job_of(job_);
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100)}));
@@ -399,14 +399,14 @@ TEST_F(CatalogTest, RemovalFromASharedFolderChangesEveryNodesList) {
   EXPECT_TRUE(catalog_->list().empty());
 }
 
-TEST_F(CatalogTest, RemovalFromANodesVaultLeavesOtherVaults) {
+TEST_F(CatalogTest, RemovalFromANodeVaultDoesNotAffectOtherVaults) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->take("b", contents("", {row(1, 200)}));
   catalog_->removed("b", "", catalog_->vault_job_of(job_));
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, RowWithoutJobOrVersionIsIgnored) {
+TEST_F(CatalogTest, RowWithoutAVersionIsIgnored) {
   catalog_->take("a", contents("", {row(0, 100)}));
   EXPECT_TRUE(catalog_->list().empty());
 }
@@ -418,7 +418,7 @@ TEST_F(CatalogTest, JobsOfOtherClustersInASharedFolderAreIgnored) {
   EXPECT_EQ(newest(), "j3.v1@/vault");
 }
 
-TEST_F(CatalogTest, NewestListOfASharedFolderCounts) {
+TEST_F(CatalogTest, NewestListOfASharedFolderIsUsed) {
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
   ASSERT_EQ(catalog_->list().size(), 2U);
@@ -426,7 +426,7 @@ TEST_F(CatalogTest, NewestListOfASharedFolderCounts) {
   EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list()[1].image));
 }
 
-TEST_F(CatalogTest, IdThatFitsTwoImagesIsRefused) {
+TEST_F(CatalogTest, AmbiguousImageIdIsRefused) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->take("b", contents("", {row(1, 200), row(2, 300)}));
   const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };

@@ -13,7 +13,7 @@ ImageOperation at(OperationStage stage, bool instance_ended = false) {
   return operation;
 }
 
-TEST(ImageOperation, AnImageIsTakenUntilItIsThere) {
+TEST(ImageOperation, SnapshotIsOrderedUntilItsImageExists) {
   const ImageOperation taking = at(OperationStage::kTaking);
   OperationView view;
   EXPECT_EQ(next_step(taking, view), OperationStep::kWait);
@@ -29,7 +29,7 @@ TEST(ImageOperation, AnImageIsTakenUntilItIsThere) {
   EXPECT_EQ(next_step(taking, view), OperationStep::kAbandon);
 }
 
-TEST(ImageOperation, SnapshotIsGivenUpWhereItIsCancelledOrItsTimeIsOver) {
+TEST(ImageOperation, CancelledOrExpiredSnapshotIsAbandoned) {
   ImageOperation taking = at(OperationStage::kTaking);
   OperationView view;
   view.expired = true;
@@ -54,7 +54,7 @@ TEST(ImageOperation, StopEndsAnOperationAtEachStage) {
   }
 }
 
-TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
+TEST(ImageOperation, NoInstanceStartsBeforeTheOldInstanceHasExited) {
   const ImageOperation ending = at(OperationStage::kEnding);
   OperationView view;
   view.target_connected = true;
@@ -66,7 +66,7 @@ TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
 }
 
-TEST(ImageOperation, NothingStartsWhileAnInstanceThatWasGivenUpMayLive) {
+TEST(ImageOperation, NoInstanceStartsWhileAnAbandonedInstanceMayRun) {
   const ImageOperation ending = at(OperationStage::kEnding, true);
   OperationView view;
   view.source_connected = view.may_live_away = true;
@@ -75,7 +75,7 @@ TEST(ImageOperation, NothingStartsWhileAnInstanceThatWasGivenUpMayLive) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
 }
 
-TEST(ImageOperation, ForceDoesNotReplaceTheEndOfAVisibleInstance) {
+TEST(ImageOperation, ForceDoesNotReplaceTheExitOfAVisibleInstance) {
   const ImageOperation ending = at(OperationStage::kEnding, true);
   OperationView view;
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
@@ -83,7 +83,7 @@ TEST(ImageOperation, ForceDoesNotReplaceTheEndOfAVisibleInstance) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnd);
 }
 
-TEST(ImageOperation, AStartIsOrderedUntilItRuns) {
+TEST(ImageOperation, StartIsOrderedUntilTheInstanceRuns) {
   const ImageOperation starting = at(OperationStage::kStarting);
   OperationView view;
   view.source_connected = true;

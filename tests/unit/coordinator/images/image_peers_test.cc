@@ -71,7 +71,7 @@ class ImagePeers : public ::testing::Test {
   TestNode a_, b_, c_;
 };
 
-TEST_F(ImagePeers, ASnapshotGoesIntoTheVaultThatWasGranted) {
+TEST_F(ImagePeers, ASnapshotIsWrittenToTheGrantedVault) {
   const json task = order("snapshot", R"({"to":"node-b"})");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(task["image"], "j1.v1@node-b");
@@ -86,7 +86,7 @@ TEST_F(ImagePeers, ASnapshotGoesIntoTheVaultThatWasGranted) {
   EXPECT_EQ(job()["last_snapshot"]["image"], "j1.v1@node-b");
 }
 
-TEST_F(ImagePeers, EveryVaultCountsItsOwnVersions) {
+TEST_F(ImagePeers, EachVaultNumbersItsOwnVersions) {
   order("snapshot");
   order("snapshot", R"({"to":"node-b"})");
   const json images = cluster_.get("/v1/images").json();
@@ -96,7 +96,7 @@ TEST_F(ImagePeers, EveryVaultCountsItsOwnVersions) {
   EXPECT_EQ(images[1]["pause_ms"], 3.0) << "its report was taken for one of another vault";
 }
 
-TEST_F(ImagePeers, RefusedGrantFailsTheSnapshotAndTheJobRunsOn) {
+TEST_F(ImagePeers, RefusedGrantFailsTheSnapshotAndTheJobContinues) {
   b_.vault->refuse_grants = true;
   const json task = order("snapshot", R"({"to":"node-b"})");
   EXPECT_NE(task["exit_code"], 0);
@@ -105,13 +105,13 @@ TEST_F(ImagePeers, RefusedGrantFailsTheSnapshotAndTheJobRunsOn) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagePeers, AFailedSnapshotGivesItsGrantBack) {
+TEST_F(ImagePeers, AFailedSnapshotRevokesItsGrant) {
   a_.vault->refuse_snapshots = true;
   EXPECT_EQ(order("snapshot", R"({"to":"node-b"})")["exit_code"], 1);
   EXPECT_EQ(b_.vault->revoked, 1U);
 }
 
-TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
+TEST_F(ImagePeers, ProtectionUsesItsVaultAndSnapshotsDefaultToThatVault) {
   const json protection =
       cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-b"})").json();
   EXPECT_EQ(protection["to"], "node-b");
@@ -123,7 +123,7 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
   EXPECT_NE(own["note"].get<std::string>().find("are lost with that node"), std::string::npos) << own;
 }
 
-TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
+TEST_F(ImagePeers, JobRestoresOnTheNodeThatStoresItsImage) {
   order("snapshot", R"({"to":"node-c"})");
   go_away(a_);
   const json task = order("restore", R"({"accept_loss":true,"force":true})");
@@ -132,7 +132,7 @@ TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagePeers, AThirdNodeReadsItByAGrant) {
+TEST_F(ImagePeers, AThirdNodeReadsTheImageThroughAGrant) {
   order("snapshot", R"({"to":"node-b"})");
   const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
@@ -143,7 +143,7 @@ TEST_F(ImagePeers, AThirdNodeReadsItByAGrant) {
 }
 
 // The job's own node has to be left, but its checkpoint store can still be read.
-TEST_F(ImagePeers, VaultOfAFullNodeIsReadByOtherNodes) {
+TEST_F(ImagePeers, OtherNodesReadTheVaultOfAFullNode) {
   order("suspend");
   a_.agent->set_free(0);
   wait_until([this] { return cluster_.get("/v1/gpus").json()[0]["free_bytes"] == 0; });
@@ -164,7 +164,7 @@ TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
+TEST_F(ImagePeers, JobWithAnUnavailableVaultStaysParked) {
   order("snapshot", R"({"to":"node-b"})");
   b_.vault->refuse_grants = true;
   const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
@@ -180,7 +180,7 @@ TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
 
 // The coordinator ends after its order and before the answer. The next coordinator can no longer read the
 // image, but the job runs.
-TEST_F(ImagePeers, VaultThatGoesAwayAfterTheStartDoesNotParkTheJob) {
+TEST_F(ImagePeers, VaultThatDisconnectsAfterTheStartDoesNotParkTheJob) {
   order("suspend", R"({"to":"node-b"})");
   c_.vault->lose_restored = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/resume", R"({"to":"node-c"})").status, 202U);
@@ -215,7 +215,7 @@ TEST_F(ImagePeers, ForgottenJobIsRestoredFromItsImageAsANewJob) {
   EXPECT_EQ(order("snapshot", R"({"to":"node-b"})")["image"].get<std::string>().substr(0, 3), "j2.");
 }
 
-TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJobBehind) {
+TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJob) {
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);
   cluster_.wait_for_event("job-ended");
@@ -229,7 +229,7 @@ TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJobBehind) {
 }
 
 // The job's name may belong to another job by now.
-TEST_F(ImagePeers, AForgottenJobDoesNotTakeALiveJobsName) {
+TEST_F(ImagePeers, AForgottenJobDoesNotTakeTheNameOfALiveJob) {
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);
   cluster_.wait_for_event("job-ended");

@@ -5,7 +5,7 @@
 namespace ckpt::coordinator::test {
 namespace {
 
-TEST_F(ImagesTest, ASnapshotIsListedAsItWas) {
+TEST_F(ImagesTest, ASnapshotIsListedWithItsFacts) {
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(task["image"], "j1.v1@node-a");
@@ -22,7 +22,7 @@ TEST_F(ImagesTest, ASnapshotIsListedAsItWas) {
   EXPECT_EQ(cluster_.get("/v1/images").json()[0]["pause_ms"], 3.0);
 }
 
-TEST_F(ImagesTest, ImagesAreReadByPages) {
+TEST_F(ImagesTest, ImagesAreReadPageByPage) {
   for (int i = 0; i < 3; ++i) order("snapshot");
   const json first = cluster_.get("/v1/images?limit=2").json();
   ASSERT_EQ(first["images"].size(), 2U);
@@ -37,7 +37,7 @@ TEST_F(ImagesTest, ImagesAreReadByPages) {
   EXPECT_EQ(cluster_.get("/v1/images?limit=1001").status, 400U);
 }
 
-TEST_F(ImagesTest, APauseOfNothingIsNoForecast) {
+TEST_F(ImagesTest, AnUnmeasuredPauseIsNotUsedAsAForecast) {
   a_.vault->pause_ns = 0;
   EXPECT_EQ(order("snapshot")["exit_code"], 0);
   const auto plan = [this] {
@@ -49,7 +49,7 @@ TEST_F(ImagesTest, APauseOfNothingIsNoForecast) {
   EXPECT_EQ(plan()["expected_pause_ms"], 7.0) << plan();
 }
 
-TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobAlone) {
+TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobRunning) {
   a_.vault->refuse_snapshots = true;
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 1);
@@ -58,13 +58,13 @@ TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobAlone) {
   cluster_.wait_for_event("snapshot-failed");
 }
 
-TEST_F(ImagesTest, SnapshotToAnUnknownNodeOrUncleanPathIsRefused) {
+TEST_F(ImagesTest, SnapshotToAnUnknownNodeOrInvalidPathIsRefused) {
   expect_refused(cluster_.post("/v1/jobs/train/snapshot", R"({"to":"nowhere"})"), 404, "no node");
   expect_refused(cluster_.post("/v1/jobs/train/snapshot", R"({"to":"/vault/../etc"})"), 400, "absolute path");
   EXPECT_EQ(order("snapshot", R"({"to":"/vault"})")["image"], "j1.v1@/vault");
 }
 
-TEST_F(ImagesTest, NoMoveBeginsOnceAJobIsBeingSuspended) {
+TEST_F(ImagesTest, NoMoveStartsDuringASuspend) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   const auto plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true})").json();
@@ -72,7 +72,7 @@ TEST_F(ImagesTest, NoMoveBeginsOnceAJobIsBeingSuspended) {
   EXPECT_NE(plan["reason"].get<std::string>().find("suspending"), std::string::npos) << plan;
 }
 
-TEST_F(ImagesTest, DryRunOfAMoveAsksTheJobsNode) {
+TEST_F(ImagesTest, DryRunOfAMoveQueriesTheNodeOfTheJob) {
   const std::string body = R"({"to":"node-b","dry_run":true})";
   EXPECT_TRUE(cluster_.post("/v1/jobs/train/migrate", body).json()["possible"].get<bool>());
   std::promise<void> refuses;
@@ -86,7 +86,7 @@ TEST_F(ImagesTest, DryRunOfAMoveAsksTheJobsNode) {
   EXPECT_NE(plan["reason"].get<std::string>().find("Descriptor 3 is a pipe"), std::string::npos) << plan;
 }
 
-TEST_F(ImagesTest, SuspendAndResume) {
+TEST_F(ImagesTest, SuspendParksAJobAndResumeRestoresTheJob) {
   const json task = order("suspend");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(task["image"], "j1.v1@node-a");
@@ -104,7 +104,7 @@ TEST_F(ImagesTest, SuspendAndResume) {
   expect_refused(cluster_.post("/v1/jobs/train/resume"), 409, "not parked");
 }
 
-TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
+TEST_F(ImagesTest, AFailedSuspendLeavesTheJobRunning) {
   a_.vault->refuse_snapshots = true;
   EXPECT_EQ(order("suspend")["exit_code"], 1);
   EXPECT_EQ(job()["state"], "running");
@@ -113,7 +113,7 @@ TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
 
 // A restarted coordinator orders the snapshot again. Meanwhile the job leaves for the image of the earlier
 // order.
-TEST_F(ImagesTest, SuspendIsDoneByTheImageOfAnEarlierOrder) {
+TEST_F(ImagesTest, SuspendCompletesWithTheImageOfAnEarlierOrder) {
   a_.vault->ended_before = true;
   const json task = order("suspend");
   EXPECT_EQ(task["exit_code"], 0) << task;
@@ -122,7 +122,7 @@ TEST_F(ImagesTest, SuspendIsDoneByTheImageOfAnEarlierOrder) {
   EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
 }
 
-TEST_F(ImagesTest, StopOfAJobThatLeavesForItsImageEndsIt) {
+TEST_F(ImagesTest, StopDuringTheLastSnapshotEndsTheJob) {
   a_.vault->hold_snapshots = true;
   a_.vault->ignore_cancels = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
@@ -134,7 +134,7 @@ TEST_F(ImagesTest, StopOfAJobThatLeavesForItsImageEndsIt) {
   EXPECT_EQ(job()["exit_code"], 143);
 }
 
-TEST_F(ImagesTest, JobThatLeftForAnImageThatIsNotThereIsLost) {
+TEST_F(ImagesTest, JobWithAMissingLastImageIsLost) {
   a_.vault->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
@@ -145,7 +145,7 @@ TEST_F(ImagesTest, JobThatLeftForAnImageThatIsNotThereIsLost) {
   wait_until([this] { return job()["state"] == "lost"; });
 }
 
-TEST_F(ImagesTest, SuspendOfAJobThatEndedBeforeItEndsWithTheJob) {
+TEST_F(ImagesTest, SuspendEndsIfTheJobExitsFirst) {
   a_.vault->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
@@ -162,7 +162,7 @@ TEST_F(ImagesTest, AParkedJobCanBeStopped) {
   EXPECT_EQ(job()["exit_code"], 143);
 }
 
-TEST_F(ImagesTest, ImageOfAParkedJobIsNotRemovedWithoutForce) {
+TEST_F(ImagesTest, ImageOfAParkedJobIsRemovedOnlyByForce) {
   order("snapshot");
   order("suspend");
   expect_refused(cluster_.post("/v1/images/j1.v2@node-a/remove"), 409, "rests in");
@@ -174,7 +174,7 @@ TEST_F(ImagesTest, ImageOfAParkedJobIsNotRemovedWithoutForce) {
 
 // ---- a snapshot during a move ----
 
-TEST_F(ImagesTest, SnapshotThatYieldsEndsAsFailed) {
+TEST_F(ImagesTest, SnapshotThatYieldsIsReportedAsFailed) {
   a_.vault->gives_way = true;
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 1) << task;
@@ -182,7 +182,7 @@ TEST_F(ImagesTest, SnapshotThatYieldsEndsAsFailed) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
+TEST_F(ImagesTest, MigrateStartsWhileASnapshotPausesTheJob) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/snapshot").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -193,7 +193,7 @@ TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
 }
 
 // The job's migration is closed, and its node reports a moment later that the job continues.
-TEST_F(ImagesTest, SnapshotWaitsForAJobThatIsAboutToGoOn) {
+TEST_F(ImagesTest, SnapshotWaitsForAPausedJobToContinue) {
   a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
   wait_until([this] { return job()["state"] == "paused"; });
   auto ordered = std::async(std::launch::async, [this] { return order("snapshot"); });
@@ -203,7 +203,7 @@ TEST_F(ImagesTest, SnapshotWaitsForAJobThatIsAboutToGoOn) {
   EXPECT_EQ(task["exit_code"], 0) << task;
 }
 
-TEST_F(ImagesTest, SnapshotOfAJobThatLeftItsNodeMeanwhileNamesItsImage) {
+TEST_F(ImagesTest, SnapshotOfAJobThatMovedMeanwhileReportsItsImage) {
   a_.vault->hold_snapshots = true;
   const auto begun = cluster_.post("/v1/jobs/train/snapshot");
   wait_for_snapshots(a_, 1);
@@ -254,7 +254,7 @@ TEST_F(SuspendedFarAway, DrainCancelsTheSuspend) {
   EXPECT_EQ(finished(suspend_)["exit_code"], 2);
 }
 
-TEST_F(ImagesTest, MigrateHasASnapshotGivenUpThatASuspendWaitsFor) {
+TEST_F(ImagesTest, MigrateCancelsTheSnapshotOfASuspend) {
   a_.vault->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
@@ -267,7 +267,7 @@ TEST_F(ImagesTest, MigrateHasASnapshotGivenUpThatASuspendWaitsFor) {
   EXPECT_EQ(finished(suspend)["exit_code"], 2);
 }
 
-TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
+TEST_F(ImagesTest, StopDuringASuspendContinuesAfterARestart) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -288,7 +288,7 @@ TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
   EXPECT_EQ(cluster_.get("/v1/images").json().size(), 0U);
 }
 
-TEST_F(ImagesTest, RestoreByForceCancelsASuspend) {
+TEST_F(ImagesTest, ForcedRestoreCancelsASuspend) {
   order("snapshot", R"({"to":"/vault"})");
   a_.vault->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
@@ -300,7 +300,7 @@ TEST_F(ImagesTest, RestoreByForceCancelsASuspend) {
   EXPECT_TRUE(alive(a_).empty());
 }
 
-TEST_F(ImagesTest, StopOfAJobThatIsBeingResumedEndsItAlthoughItsNodeDoesNotAnswer) {
+TEST_F(ImagesTest, StopDuringAResumeEndsTheJobEvenIfItsNodeDoesNotAnswer) {
   order("suspend", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
   const json resume = cluster_.post("/v1/jobs/train/resume", R"({"to":"node-b"})").json();
@@ -319,7 +319,7 @@ class VaultAwayForLong : public SuspendedFarAway {
   }
 };
 
-TEST_F(VaultAwayForLong, SuspendFailsAndTheJobRunsOn) {
+TEST_F(VaultAwayForLong, SuspendFailsAndTheJobContinues) {
   const json task = finished(suspend_);
   EXPECT_EQ(task["exit_code"], 2) << task;
   EXPECT_NE(task["error"].get<std::string>().find("did not answer"), std::string::npos) << task;
@@ -335,14 +335,14 @@ class ShortOfTime : public ImagesTest {
   }
 };
 
-TEST_F(ShortOfTime, SuspendThatTakesTooLongIsGivenUpAndTheJobRunsOn) {
+TEST_F(ShortOfTime, SuspendThatTimesOutIsAbandonedAndTheJobContinues) {
   a_.vault->hold_snapshots = true;
   EXPECT_EQ(order("suspend")["exit_code"], 2);
   EXPECT_EQ(job()["state"], "running");
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForAnAbsentNode) {
+TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForADisconnectedNode) {
   a_.vault->lose_answers = true;
   a_.vault->hold_lists = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
@@ -352,7 +352,7 @@ TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForAnAbsentNode) {
 
 // ---- which image is the newest, and which images are removed ----
 
-TEST_F(ImagesTest, NewestImageIsTheLastOrderedWhenAClockWasAhead) {
+TEST_F(ImagesTest, NewestImageIsTheLastOrderedDespiteAFastClock) {
   a_.vault->age_ms = -60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -375,7 +375,7 @@ class ImagesForAMoment : public ImagesTest {
   }
 };
 
-TEST_F(ImagesForAMoment, ImagesOfAJobThatEndedAreCollected) {
+TEST_F(ImagesForAMoment, ImagesOfEndedJobsAreRemoved) {
   order("snapshot");
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);
@@ -415,7 +415,7 @@ TEST_F(ImagesTest, ParkingInAnOldImageEndsTheInstance) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagesTest, TheNewestThatANodeCanRead) {
+TEST_F(ImagesTest, NewestImageIsChosenFromReadableVaults) {
   order("snapshot");
   EXPECT_EQ(ask_newest(), "node-a");
   go_away(a_);
@@ -428,7 +428,7 @@ TEST_F(ImagesTest, TheNewestThatANodeCanRead) {
 
 // ---- the coordinator is killed at each record ----
 
-TEST_F(ImagesTest, RestartWhileTheLastImageIsTaken) {
+TEST_F(ImagesTest, SuspendContinuesAfterARestartDuringTheLastSnapshot) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -439,7 +439,7 @@ TEST_F(ImagesTest, RestartWhileTheLastImageIsTaken) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagesTest, RestartAfterTheLastImageWasTaken) {
+TEST_F(ImagesTest, SuspendContinuesAfterARestartFollowingTheLastSnapshot) {
   a_.vault->lose_answers = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -450,7 +450,7 @@ TEST_F(ImagesTest, RestartAfterTheLastImageWasTaken) {
   EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
 }
 
-TEST_F(ImagesTest, AJobThatEndsByItselfWhileItIsSuspendedHasEnded) {
+TEST_F(ImagesTest, AJobThatExitsDuringASuspendIsReportedAsExited) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);

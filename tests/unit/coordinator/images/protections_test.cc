@@ -5,7 +5,7 @@
 namespace ckpt::coordinator::test {
 namespace {
 
-TEST_F(ImagesTest, AProtectedJobHasImages) {
+TEST_F(ImagesTest, AProtectedJobGetsImages) {
   const auto answer = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"/vault","keep":3})");
   ASSERT_EQ(answer.status, 200U) << answer.body;
   cluster_.wait_for_event("job-protected");
@@ -31,7 +31,7 @@ TEST_F(ImagesTest, FailingProtectionIsReported) {
   EXPECT_NE(job()["protection"]["last_error"].get<std::string>().find("The disk is full"), std::string::npos);
 }
 
-TEST_F(ImagesTest, ProtectionThatWorksIsNotReplacedByOneThatCannotBeWritten) {
+TEST_F(ImagesTest, WorkingProtectionIsNotReplacedByAProtectionThatCannotWrite) {
   ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"node-b"})").status, 200U);
   const json before = job()["protection"];
   a_.vault->refuse_checks = true;
@@ -46,7 +46,7 @@ TEST_F(ImagesTest, ProtectionThatWorksIsNotReplacedByOneThatCannotBeWritten) {
                  "not protected at node-b");
 }
 
-TEST_F(ImagesTest, SuspendLeavesAProtectionThatFailsForItsOwnNode) {
+TEST_F(ImagesTest, SuspendIgnoresAFailingProtectionAndUsesItsOwnNode) {
   ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"/vault"})").status, 200U);
   a_.vault->refuse_checks = true;
   const json task = order("suspend");
@@ -55,7 +55,7 @@ TEST_F(ImagesTest, SuspendLeavesAProtectionThatFailsForItsOwnNode) {
   EXPECT_NE(job()["reason"].get<std::string>().find("protection fails: "), std::string::npos) << job();
 }
 
-TEST_F(ImagesTest, ATransparentJobIsProtectedEveryFiveMinutesAtMost) {
+TEST_F(ImagesTest, ATransparentJobIsProtectedAtMostEveryFiveMinutes) {
   ASSERT_EQ(
       cluster_
           .post("/v1/jobs",

@@ -30,7 +30,7 @@ TEST_F(ImagesTest, ARunningJobIsRolledBack) {
 }
 
 // The store is lost, and the job with it. A node still lists the job's image.
-TEST_F(ImagesTest, UnknownJobIsResumedFromItsImageByAnAdminAlone) {
+TEST_F(ImagesTest, OnlyAnAdminResumesAnUnknownJobFromItsImage) {
   order("suspend");
   cluster_.stop();
   for (const auto& entry : std::filesystem::directory_iterator(cluster_.config().folder())) {
@@ -52,7 +52,7 @@ TEST_F(ImagesTest, UnknownJobIsResumedFromItsImageByAnAdminAlone) {
   EXPECT_EQ(task["exit_code"], 0) << task;
 }
 
-TEST_F(ImagesTest, RestoreOfARunningJobIsRefusedUnlessTheLossIsAccepted) {
+TEST_F(ImagesTest, RestoreOfARunningJobRequiresAcceptedLoss) {
   a_.vault->age_ms = 5'000;
   order("snapshot", R"({"to":"/vault"})");
   expect_refused(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})"), 409, "--accept-loss");
@@ -65,7 +65,7 @@ TEST_F(ImagesTest, RestoreOfARunningJobIsRefusedUnlessTheLossIsAccepted) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-TEST_F(ImagesTest, RestoreFromAnImageThatIsOlderThanTheLastWorkIsRefusedUnlessTheLossIsAccepted) {
+TEST_F(ImagesTest, RestoreFromAnOlderImageRequiresAcceptedLoss) {
   a_.vault->age_ms = 5'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -76,7 +76,7 @@ TEST_F(ImagesTest, RestoreFromAnImageThatIsOlderThanTheLastWorkIsRefusedUnlessTh
   EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
 }
 
-TEST_F(ImagesTest, RestoreOfAParkedJobThatWasStoppedLosesNothing) {
+TEST_F(ImagesTest, RestoreOfAStoppedParkedJobLosesNoWork) {
   a_.vault->age_ms = 5'000;
   order("suspend");
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
@@ -87,7 +87,7 @@ TEST_F(ImagesTest, RestoreOfAParkedJobThatWasStoppedLosesNothing) {
   EXPECT_EQ(task["restored"]["lost_ms"], 0);
 }
 
-TEST_F(ImagesTest, ADryRunNamesTheImageThatTheRestoreTakes) {
+TEST_F(ImagesTest, ADryRunReportsTheImageOfTheRestore) {
   a_.vault->age_ms = 60'000;
   order("snapshot", R"({"to":"/vault"})");
   {
@@ -104,7 +104,7 @@ TEST_F(ImagesTest, ADryRunNamesTheImageThatTheRestoreTakes) {
   EXPECT_EQ(task["restored"]["image"], dry["image"]) << dry << task;
 }
 
-TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
+TEST_F(ImagesTest, NoInstanceIsEndedForAnUnreadableImage) {
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
@@ -115,7 +115,7 @@ TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
+TEST_F(ImagesTest, RestoreOfAJobOnALostNodeRequiresForceAndFencesTheNode) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "--force");
@@ -130,7 +130,7 @@ TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
+TEST_F(ImagesTest, RestoreOfAJobStoppedOnALostNodeRequiresForce) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "stopping");
@@ -147,7 +147,7 @@ TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
   EXPECT_EQ(job()["incarnation"], 2);
 }
 
-TEST_F(ImagesTest, ForceRestoresAJobThatWasStoppedWhileItsNodeWasAway) {
+TEST_F(ImagesTest, ForceRestoresAJobStoppedOnALostNode) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "stopping");
@@ -160,7 +160,7 @@ TEST_F(ImagesTest, ForceRestoresAJobThatWasStoppedWhileItsNodeWasAway) {
 
 // The policy is paused, so that nothing is done to the job. The state of its images is determined
 // nevertheless.
-TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
+TEST_F(ImagesTest, ImagesTakenAfterAFaultAreSuspectAndNotTheDefault) {
   order("snapshot", R"({"to":"/vault"})");
   ASSERT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a"})").status, 200U);
   wire::HealthReport report;
@@ -200,7 +200,7 @@ TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
 }
 
 // The job's node reports no instance, although it is carrying out the order to start one.
-TEST_F(ImagesTest, NothingIsStartedWhileAStartThatWasStoppedIsUnderWay) {
+TEST_F(ImagesTest, NoInstanceStartsWhileAStoppedStartIsInProgress) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -221,7 +221,7 @@ TEST_F(ImagesTest, NothingIsStartedWhileAStartThatWasStoppedIsUnderWay) {
   EXPECT_TRUE(alive(b_).empty());
 }
 
-TEST_F(ImagesTest, StartThatWasStoppedOnANodeThatWentAwayNeedsForce) {
+TEST_F(ImagesTest, RestoreAfterAStoppedStartOnALostNodeRequiresForce) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -231,7 +231,7 @@ TEST_F(ImagesTest, StartThatWasStoppedOnANodeThatWentAwayNeedsForce) {
   expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still run on node node-b");
 }
 
-TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
+TEST_F(ImagesTest, JobStoppedDuringAPendingRestoreMayStillRunOnItsNode) {
   order("snapshot", R"({"to":"/vault"})");
   a_.agent->post([this] { a_.agent->ignore_stops = true; });
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -253,7 +253,7 @@ TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
   EXPECT_EQ(log.headers.at("X-Missing"), "node-a");
 }
 
-TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
+TEST_F(ImagesTest, LogsAreReadInNodeOrder) {
   a_.agent->post([this] { a_.agent->log = "at a\n"; });
   b_.agent->post([this] { b_.agent->log = "at b\n"; });
   order("snapshot", R"({"to":"/vault"})");
@@ -262,7 +262,7 @@ TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=5").body, "at b\n");
 }
 
-TEST_F(ImagesTest, ALostJobComesBack) {
+TEST_F(ImagesTest, ALostJobIsRestored) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   a_.agent->inventory.jobs.clear();
@@ -282,7 +282,7 @@ void expect_the_older(const json& restored) {
   EXPECT_NE(note.find("half of a pack is gone"), std::string::npos) << note;
 }
 
-TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsIt) {
+TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsTheDamage) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -310,7 +310,7 @@ TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
 
 // Neither the answer nor the report was received. When the order is repeated, the node reports the image of
 // the instance and starts nothing.
-TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
+TEST_F(ImagesTest, OlderImageOfARestoreIsKnownAfterACoordinatorRestart) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -328,7 +328,7 @@ TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
 }
 
-TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
+TEST_F(ImagesTest, JobWithAFailedRestoreStaysParked) {
   order("snapshot");
   a_.vault->refuse_restores = true;
   const json task = order("restore", kAccept);
@@ -340,7 +340,7 @@ TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
   EXPECT_EQ(alive(a_), Incarnations{3});
 }
 
-TEST_F(ImagesTest, RestartWhileTheOldInstanceIsToEnd) {
+TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheOldInstanceEnds) {
   order("snapshot", R"({"to":"/vault"})");
   a_.agent->post([this] { a_.agent->ignore_stops = true; });
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -354,7 +354,7 @@ TEST_F(ImagesTest, RestartWhileTheOldInstanceIsToEnd) {
   EXPECT_EQ(alive(b_), Incarnations{2});
 }
 
-TEST_F(ImagesTest, RestartWhileTheNextInstanceStarts) {
+TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheNewInstanceStarts) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -367,7 +367,7 @@ TEST_F(ImagesTest, RestartWhileTheNextInstanceStarts) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, RestartAfterTheNextInstanceStarted) {
+TEST_F(ImagesTest, RestoreContinuesAfterARestartOnceTheNewInstanceRuns) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);

@@ -91,14 +91,14 @@ class JobMachineTest : public ::testing::Test {
   std::vector<std::pair<JobId, JobAction>> actions_;
 };
 
-TEST_F(JobMachineTest, ReportOfAnExitEndsTheJobWithItsCode) {
+TEST_F(JobMachineTest, ExitReportEndsTheJobWithItsExitCode) {
   ASSERT_TRUE(make(0, Reported{.phase = wire::JobPhase::kExited, .exit_code = 7}));
   EXPECT_EQ(state_of(only()), RankState::kExited);
   EXPECT_EQ(only().exit_code, 7);
   EXPECT_THAT(logged(), ElementsAre("job-ended"));
 }
 
-TEST_F(JobMachineTest, LateDuplicateChangesNothing) {
+TEST_F(JobMachineTest, LateDuplicateReportChangesNothing) {
   only().state = JobState::kExited;
   ASSERT_TRUE(make(0, StartAnswered()));
   ASSERT_TRUE(make(0, Reported{.phase = wire::JobPhase::kExited}));
@@ -107,14 +107,14 @@ TEST_F(JobMachineTest, LateDuplicateChangesNothing) {
   EXPECT_TRUE(actions_.empty());
 }
 
-TEST_F(JobMachineTest, OrderThatTheStateDoesNotAllowIsRefused) {
+TEST_F(JobMachineTest, OrderNotAllowedInTheStateIsRefused) {
   const auto refused = make(0, InstancesEnded());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
   EXPECT_THAT(refused.error().to_string(), HasSubstr("train.0 (j1) is Running"));
 }
 
-TEST_F(JobMachineTest, StepThatTheTableDoesNotHaveIsAnError) {
+TEST_F(JobMachineTest, TransitionMissingFromTheTableIsAnError) {
   only() = job_in(JobState::kStarting);
   ImageOperation operation;
   operation.stage = OperationStage::kTaking;
@@ -126,7 +126,7 @@ TEST_F(JobMachineTest, StepThatTheTableDoesNotHaveIsAnError) {
 
 // ---- stops ----
 
-TEST_F(JobMachineTest, StopThatWaitsForAnOperationIsCarriedOutInTheSameWrite) {
+TEST_F(JobMachineTest, StopPendingBehindAnOperationIsAppliedInTheSameWrite) {
   only() = with_operation(only(), OperationStage::kEnding, OperationGoal::kParked);
   only().operation->stops = only().stop_requested = true;
   ASSERT_TRUE(make(0, InstancesEnded()));
@@ -135,7 +135,7 @@ TEST_F(JobMachineTest, StopThatWaitsForAnOperationIsCarriedOutInTheSameWrite) {
   EXPECT_THAT(logged(), ElementsAre("job-parked", "job-ended"));
 }
 
-TEST_F(JobMachineTest, ParkedRankWhoseStopWasForgottenEnds) {
+TEST_F(JobMachineTest, ParkedRankWithAForgottenStopEnds) {
   only().state = JobState::kParked;
   only().stop_requested = true;
   std::vector<const Job*> ranks{&only()};
@@ -145,7 +145,7 @@ TEST_F(JobMachineTest, ParkedRankWhoseStopWasForgottenEnds) {
   EXPECT_EQ(state_of(made->changed.front()), RankState::kExited);
 }
 
-TEST_F(JobMachineTest, StopReachesARankInEachOfItsStates) {
+TEST_F(JobMachineTest, StopAppliesToARankInEachState) {
   const Job running = job_in(JobState::kRunning);
   const std::vector<std::pair<Job, RankState>> cases = {
       {job_in(JobState::kStarting), RankState::kStarting},
@@ -163,14 +163,14 @@ TEST_F(JobMachineTest, StopReachesARankInEachOfItsStates) {
   }
 }
 
-TEST_F(JobMachineTest, StopOfAParkingRankGivesItsSnapshotUp) {
+TEST_F(JobMachineTest, StopOfAParkingRankCancelsItsSnapshot) {
   only() = with_operation(only(), OperationStage::kTaking, OperationGoal::kParked);
   ASSERT_TRUE(make(0, Stop{5}));
   ASSERT_EQ(performed<SnapshotCancelled>().size(), 1U);
   EXPECT_EQ(performed<SnapshotCancelled>().front().node, "a");
 }
 
-TEST_F(JobMachineTest, SecondStopBringsANewGrace) {
+TEST_F(JobMachineTest, SecondStopSetsANewGracePeriod) {
   only() = with_operation(only(), OperationStage::kTaking, OperationGoal::kParked);
   ASSERT_TRUE(make(0, Stop{60'000}));
   ASSERT_TRUE(make(0, Stop{0}));
@@ -181,7 +181,7 @@ TEST_F(JobMachineTest, SecondStopBringsANewGrace) {
   EXPECT_EQ(only().stop_grace_ms, 0);
 }
 
-TEST_F(JobMachineTest, OnlyAUsersRestoreLiftsAStop) {
+TEST_F(JobMachineTest, OnlyARestoreByAUserWithdrawsAStop) {
   only().stop_requested = true;
   ImageOperation restore;
   restore.by_user = false;
@@ -196,7 +196,7 @@ TEST_F(JobMachineTest, OnlyAUsersRestoreLiftsAStop) {
   EXPECT_FALSE(only().stop_requested);
 }
 
-TEST_F(JobMachineTest, RankThatGoesToRestEndsWhereItWasToStop) {
+TEST_F(JobMachineTest, RankBeingParkedEndsInsteadIfAStopIsPending) {
   only().stop_requested = true;
   ImageOperation rest;
   rest.goal = OperationGoal::kParked;
@@ -208,7 +208,7 @@ TEST_F(JobMachineTest, RankThatGoesToRestEndsWhereItWasToStop) {
   EXPECT_EQ(state_of(only()), RankState::kExited);
 }
 
-TEST_F(JobMachineTest, StopOfARankThatLeftForItsImageEndsItAsStopped) {
+TEST_F(JobMachineTest, StopOfARankThatExitedForItsImageEndsTheRankAsStopped) {
   only().stop_requested = true;
   ASSERT_TRUE(make(0, LeftBehind()));
   EXPECT_EQ(only().exit_code, kExitOfStopped);
@@ -217,7 +217,7 @@ TEST_F(JobMachineTest, StopOfARankThatLeftForItsImageEndsItAsStopped) {
   EXPECT_EQ(state_of(only()), RankState::kLost);
 }
 
-TEST_F(JobMachineTest, RestOfADeadJobIsStoppedToo) {
+TEST_F(JobMachineTest, ParkingOfALostJobIsStoppedToo) {
   only().state = JobState::kLost;
   only() = with_operation(only(), OperationStage::kEnding, OperationGoal::kParked);
   only().operation->instance_ended = true;
@@ -228,7 +228,7 @@ TEST_F(JobMachineTest, RestOfADeadJobIsStoppedToo) {
 
 // ---- proofs ----
 
-TEST_F(JobMachineTest, ListWithoutAStartingInstanceIsNoProof) {
+TEST_F(JobMachineTest, InventoryWithoutAStartingInstanceDoesNotProveItsEnd) {
   only() = job_in(JobState::kStarting);
   only().stop_requested = true;
   ASSERT_TRUE(make(0, Missing()));
@@ -239,7 +239,7 @@ TEST_F(JobMachineTest, ListWithoutAStartingInstanceIsNoProof) {
   EXPECT_TRUE(check_removable(only(), view_));
 }
 
-TEST_F(JobMachineTest, AnswerOfANodeThatShowsAnInstanceProvesNothing) {
+TEST_F(JobMachineTest, AnswerOfANodeWithALiveInstanceIsNoProofOfTheEnd) {
   only().state = JobState::kExited;
   only().unfenced_nodes = {"a"};
   view_.instances["a"] = {instance_of(only(), wire::JobPhase::kRunning)};
@@ -260,7 +260,7 @@ TEST_F(JobMachineTest, JobThatMayRunOnARemovedNodeIsKept) {
   EXPECT_TRUE(check_removable(only(), view_));
 }
 
-TEST_F(JobMachineTest, NodeThatComesBackWithoutTheLostInstanceProvesIt) {
+TEST_F(JobMachineTest, ReturningNodeWithoutTheLostInstanceProvesItsEnd) {
   only().state = JobState::kLost;
   only().unfenced = true;
   view_.away = {"a"};
@@ -276,7 +276,7 @@ TEST_F(JobMachineTest, NodeThatComesBackWithoutTheLostInstanceProvesIt) {
 
 // ---- images ----
 
-TEST_F(JobMachineTest, NextInstanceIsAboveAllThatAnyoneKnows) {
+TEST_F(JobMachineTest, NextIncarnationExceedsAllKnownIncarnations) {
   only().state = JobState::kParked;
   wire::JobInstance stray = instance_of(only(), wire::JobPhase::kRunning);
   stray.incarnation = 8;
@@ -291,7 +291,7 @@ TEST_F(JobMachineTest, NextInstanceIsAboveAllThatAnyoneKnows) {
   EXPECT_EQ(only().segments.back(), Segment("b", 9));
 }
 
-TEST_F(JobMachineTest, StartThatIsGivenUpLeavesItsNodeInDoubt) {
+TEST_F(JobMachineTest, AbandonedStartLeavesItsNodeUnfenced) {
   only() = with_operation(only(), OperationStage::kStarting);
   ImageOperation other;
   other.by_user = true;
@@ -301,7 +301,7 @@ TEST_F(JobMachineTest, StartThatIsGivenUpLeavesItsNodeInDoubt) {
   EXPECT_EQ(performed<TaskEnded>().front().error->message(), "Another order replaced this one");
 }
 
-TEST_F(JobMachineTest, RestoredRankThatIsLostLaterWasNotEndedByItsNode) {
+TEST_F(JobMachineTest, RestoredRankLostLaterIsNotReportedAsEndedOnRequest) {
   only().ended_on_request = true;
   only() = with_operation(only(), OperationStage::kStarting);
   ASSERT_TRUE(make(0, RunsFromImage()));
@@ -312,7 +312,7 @@ TEST_F(JobMachineTest, RestoredRankThatIsLostLaterWasNotEndedByItsNode) {
 
 // ---- orders that are due ----
 
-TEST_F(JobMachineTest, InstanceBelowTheFenceMustEndAtOnce) {
+TEST_F(JobMachineTest, InstanceBelowTheFenceMustEndImmediately) {
   only().fenced = 3;
   wire::JobInstance stray = instance_of(only(), wire::JobPhase::kRunning);
   stray.incarnation = 3;
@@ -325,7 +325,7 @@ TEST_F(JobMachineTest, InstanceBelowTheFenceMustEndAtOnce) {
   EXPECT_FALSE(fence_order(only(), "c", stray));
 }
 
-TEST_F(JobMachineTest, StopEndsEveryLivingInstanceOnAConnectedNode) {
+TEST_F(JobMachineTest, StopEndsEveryRunningInstanceOnAConnectedNode) {
   only().stop_requested = true;
   only().stop_grace_ms = 7;
   wire::JobInstance stray = instance_of(only(), wire::JobPhase::kRunning);
@@ -342,7 +342,7 @@ TEST_F(JobMachineTest, StopEndsEveryLivingInstanceOnAConnectedNode) {
   EXPECT_TRUE(due_orders(only(), nullptr, view_).empty());
 }
 
-TEST_F(JobMachineTest, StopOfAMoveTellsTheSideThatRunsAloneAndNoOther) {
+TEST_F(JobMachineTest, StopDuringAMoveIsSentOnlyToTheRunningSide) {
   only().stop_requested = true;
   Migration open;
   open.id = 5;
@@ -364,7 +364,7 @@ TEST_F(JobMachineTest, StopOfAMoveTellsTheSideThatRunsAloneAndNoOther) {
   EXPECT_EQ(due_orders(only(), &open, view_).size(), 1U);
 }
 
-TEST_F(JobMachineTest, NodeThatShowsAnInstanceIsNotAskedForAProof) {
+TEST_F(JobMachineTest, NodeWithALiveInstanceIsNotQueriedForProof) {
   only().state = JobState::kExited;
   only().unfenced_nodes = {"a", "b", "c"};
   view_.instances["a"] = {instance_of(only(), wire::JobPhase::kRunning)};
@@ -374,7 +374,7 @@ TEST_F(JobMachineTest, NodeThatShowsAnInstanceIsNotAskedForAProof) {
   EXPECT_EQ(std::get<ProofOrder>(due[0]).node, "b");
 }
 
-TEST_F(JobMachineTest, OperationJudgesItsInstancesItself) {
+TEST_F(JobMachineTest, OperationHandlesItsOwnInstances) {
   only() = with_operation(only(), OperationStage::kEnding);
   only().stop_requested = true;
   only().unfenced_nodes = {"b"};
@@ -383,7 +383,7 @@ TEST_F(JobMachineTest, OperationJudgesItsInstancesItself) {
 
 // ---- ranks ----
 
-TEST_F(JobMachineTest, RulesWaitWhereTheStoreRefusesAFact) {
+TEST_F(JobMachineTest, RulesWaitWhileAFactIsNotStored) {
   jobs_ = {job_in(JobState::kRunning, 0), job_in(JobState::kRunning, 1)};
   std::vector<const Job*> ranks{&jobs_[0], &jobs_[1]};
   const RankEvent events[] = {{0, Reported{.phase = wire::JobPhase::kExited, .exit_code = 3}}};
@@ -391,7 +391,7 @@ TEST_F(JobMachineTest, RulesWaitWhereTheStoreRefusesAFact) {
   EXPECT_EQ(step(ranks, events, view_, kNow)->changed.size(), 2U);
 }
 
-TEST_F(JobMachineTest, StopOfAllRanksIsNoFailureOfOne) {
+TEST_F(JobMachineTest, StopOfAllRanksIsNotReportedAsAFailureOfARank) {
   jobs_ = {job_in(JobState::kParked, 0), job_in(JobState::kRunning, 1)};
   std::vector<const Job*> ranks{&jobs_[0], &jobs_[1]};
   const RankEvent events[] = {{0, Stop{60'000}}, {1, Stop{60'000}}};
@@ -402,7 +402,7 @@ TEST_F(JobMachineTest, StopOfAllRanksIsNoFailureOfOne) {
   for (const auto& [id, action] : made->actions) EXPECT_NE(std::get<LogEntry>(action).kind, "gang-ends");
 }
 
-TEST_F(JobMachineTest, RankThatMovesRestsOnceItsMoveHasEnded) {
+TEST_F(JobMachineTest, MovingRankIsParkedAfterItsMove) {
   view_.images["j1.v1@b"] = Image();
   view_.open.emplace();
   jobs_ = {job_in(JobState::kParked, 0), job_in(JobState::kRunning, 1)};
@@ -412,7 +412,7 @@ TEST_F(JobMachineTest, RankThatMovesRestsOnceItsMoveHasEnded) {
   EXPECT_EQ(settle(ranks, view_, kNow)->changed.size(), 1U);
 }
 
-TEST_F(JobMachineTest, RankThatFailsStopsTheOthersInTheSameWrite) {
+TEST_F(JobMachineTest, FailedRankStopsTheOtherRanksInTheSameWrite) {
   jobs_ = {
       job_in(JobState::kRunning, 0), with_operation(job_in(JobState::kRunning, 1), OperationStage::kTaking),
       job_in(JobState::kParked, 2), with_operation(job_in(JobState::kRunning, 3), OperationStage::kStarting)};
@@ -424,13 +424,13 @@ TEST_F(JobMachineTest, RankThatFailsStopsTheOthersInTheSameWrite) {
   EXPECT_EQ(std::ranges::count(logged(), "gang-ends"), 1);
 }
 
-TEST_F(JobMachineTest, RankThatEndsWellStopsNobody) {
+TEST_F(JobMachineTest, SuccessfulExitOfARankStopsNoOtherRank) {
   jobs_ = {job_in(JobState::kRunning, 0), job_in(JobState::kRunning, 1)};
   ASSERT_TRUE(make(0, Reported{.phase = wire::JobPhase::kExited, .exit_code = 0}));
   EXPECT_EQ(changed_, 1U);
 }
 
-TEST_F(JobMachineTest, RanksRestAgainWhereOneDidNotStart) {
+TEST_F(JobMachineTest, RanksAreParkedAgainIfARankDidNotStart) {
   Image image;
   image.job = 3;
   view_.images["j1.v1@b"] = image;
@@ -446,7 +446,7 @@ TEST_F(JobMachineTest, RanksRestAgainWhereOneDidNotStart) {
   EXPECT_EQ(state_of(jobs_[3]), RankState::kEndingRest);
 }
 
-TEST_F(JobMachineTest, RankWhoseImageIsNotKnownIsReported) {
+TEST_F(JobMachineTest, RankWithAnUnknownImageIsReported) {
   jobs_ = {with_operation(job_in(JobState::kRunning, 0), OperationStage::kStarting),
            job_in(JobState::kRunning, 1)};
   ASSERT_TRUE(make(0, NotStarted{Error(ErrorCode::kNotFound, "no such file")}));

@@ -42,7 +42,7 @@ class DrainTableTest : public ::testing::Test {
   std::optional<DrainTable> drains_;
 };
 
-TEST_F(DrainTableTest, DrainsOutliveARestart) {
+TEST_F(DrainTableTest, DrainsSurviveARestart) {
   const DrainId first = add("a");
   const DrainId second = add("b");
   end(first, 5);
@@ -54,7 +54,7 @@ TEST_F(DrainTableTest, DrainsOutliveARestart) {
   EXPECT_EQ(drains_->open_of(Scope("b", std::nullopt)), drains_->find(second));
 }
 
-TEST_F(DrainTableTest, ForgottenIdIsNotGivenAgain) {
+TEST_F(DrainTableTest, ForgottenDrainIdIsNotReused) {
   const DrainId first = add("a");
   const DrainId second = add("b");
   end(first, 5);

@@ -23,7 +23,7 @@ class DrainsTest : public NodesTest {
   }
 };
 
-TEST_F(DrainsTest, CordonsAreShownAndRespected) {
+TEST_F(DrainsTest, CordonsAreShownAndEnforced) {
   two_nodes(1);
   const auto cordon = cluster_.post("/v1/cordon", R"({"place":"node-b","reason":"new driver"})");
   ASSERT_EQ(cordon.status, 200U) << cordon.body;
@@ -45,7 +45,7 @@ TEST_F(DrainsTest, CordonsAreShownAndRespected) {
   EXPECT_EQ(cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").status, 202U);
 }
 
-TEST_F(DrainsTest, AnyGpuOfAnAbsentNodeCanBeCordoned) {
+TEST_F(DrainsTest, AnyGpuOfADisconnectedNodeCanBeCordoned) {
   two_nodes(0);
   cluster_.stop();
   node("node-b").stop();
@@ -66,7 +66,7 @@ TEST_F(DrainsTest, UnknownPlacesAndDrainsAreRefused) {
   EXPECT_TRUE(cluster_.get("/v1/drains").json().empty());
 }
 
-TEST_F(DrainsTest, DrainEmptiesANodeAndASecondDrainDoesNothing) {
+TEST_F(DrainsTest, DrainMovesAllJobsOffANodeAndASecondDrainMovesNoJob) {
   two_nodes(5);
   const json begun = drain(R"({"place":"node-a","reason":"maintenance"})");
   const json done = finished_drain(begun["id"]);
@@ -88,7 +88,7 @@ TEST_F(DrainsTest, DrainEmptiesANodeAndASecondDrainDoesNothing) {
   EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 5U);
 }
 
-TEST_F(DrainsTest, MovesAsManyAtATimeAsAllowed) {
+TEST_F(DrainsTest, DrainMovesAtMostTheConfiguredNumberOfJobsAtATime) {
   node("node-a").silent_prepare = true;
   two_nodes(4);
   const json begun = drain(R"({"place":"node-a","parallel":3})");
@@ -106,7 +106,7 @@ TEST_F(DrainsTest, MovesAsManyAtATimeAsAllowed) {
   EXPECT_EQ(job_of(later, "job-a")["state"], "left") << later;
 }
 
-TEST_F(DrainsTest, ADryRunTouchesNothing) {
+TEST_F(DrainsTest, ADryRunChangesNothing) {
   two_nodes(2);
   const auto answer = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})");
   ASSERT_EQ(answer.status, 200U) << answer.body;
@@ -118,7 +118,7 @@ TEST_F(DrainsTest, ADryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
-TEST_F(DrainsTest, UnmovableJobsAreReportedAndTheRestMoves) {
+TEST_F(DrainsTest, UnmovableJobsAreReportedAndTheOtherJobsMove) {
   node("node-b").inventory.gpus[0].total_bytes = node("node-b").inventory.gpus[0].free_bytes =
       std::uint64_t{100} << 20;
   two_nodes(2);
@@ -142,7 +142,7 @@ TEST_F(DrainsTest, UnmovableJobsAreReportedAndTheRestMoves) {
   EXPECT_EQ(job("big")["node"], "node-a");
 }
 
-TEST_F(DrainsTest, DrainWaitsForFreeMemoryAndGoesOn) {
+TEST_F(DrainsTest, DrainWaitsForFreeMemoryAndContinues) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");
@@ -153,7 +153,7 @@ TEST_F(DrainsTest, DrainWaitsForFreeMemoryAndGoesOn) {
   EXPECT_EQ(finished_drain(begun["id"])["result"], "empty");
 }
 
-TEST_F(DrainsTest, EndsAtItsDeadline) {
+TEST_F(DrainsTest, DrainEndsAtItsDeadline) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   const json done = finished_drain(drain(R"({"place":"node-a","deadline_ms":200})")["id"]);
@@ -163,7 +163,7 @@ TEST_F(DrainsTest, EndsAtItsDeadline) {
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
 
-TEST_F(DrainsTest, ADryRunAsksTheNodes) {
+TEST_F(DrainsTest, ADryRunQueriesTheNodes) {
   node("node-a").refuse_leaving = true;
   two_nodes(1);
   const json plan = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
@@ -173,7 +173,7 @@ TEST_F(DrainsTest, ADryRunAsksTheNodes) {
       << plan;
 }
 
-TEST_F(DrainsTest, ADryRunAsksAllTargetsAtOnceAndTakesTheBestThatWouldTakeTheJob) {
+TEST_F(DrainsTest, ADryRunQueriesAllTargetsConcurrentlyAndTakesTheBestAcceptingTarget) {
   for (const char* name : {"node-a", "node-b", "node-c"}) node(name).inventory.moves_processes = true;
   node("node-b").refuse_arrivals = true;
   start();
@@ -193,7 +193,7 @@ TEST_F(DrainsTest, ADryRunAsksAllTargetsAtOnceAndTakesTheBestThatWouldTakeTheJob
   EXPECT_EQ(refused["jobs"][0]["reason"], "/root/gpu.log does not exist at the target") << refused;
 }
 
-TEST_F(DrainsTest, AJobThatItsNodeHasCountedObstaclesOfIsBlockedWithoutAMove) {
+TEST_F(DrainsTest, AJobWithReportedObstaclesIsBlockedWithoutAMove) {
   node("node-a").refuse_leaving = true;
   two_nodes(1);
   node("node-a").post([this] {
@@ -214,7 +214,7 @@ TEST_F(DrainsTest, AJobThatItsNodeHasCountedObstaclesOfIsBlockedWithoutAMove) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
-TEST_F(DrainsTest, ARefusedJobIsTriedAtTheOtherTargetsAndThenBlockedAtOnce) {
+TEST_F(DrainsTest, ARefusedJobIsTriedOnTheOtherTargetsAndThenBlocked) {
   node("node-b").refuse_prepare = true;
   node("node-c").refuse_prepare = true;
   two_nodes(1);
@@ -226,7 +226,7 @@ TEST_F(DrainsTest, ARefusedJobIsTriedAtTheOtherTargetsAndThenBlockedAtOnce) {
   EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 2U);
 }
 
-TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
+TEST_F(DrainsTest, AJobIsBlockedAfterThreeFailedAttempts) {
   node("node-b").relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");
@@ -244,7 +244,7 @@ TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
   EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 3U);
 }
 
-TEST_F(DrainsTest, GoesOnAfterARestart) {
+TEST_F(DrainsTest, DrainContinuesAfterARestart) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(3);
   const json begun = drain(R"({"place":"node-a","reason":"before"})");
@@ -259,7 +259,7 @@ TEST_F(DrainsTest, GoesOnAfterARestart) {
   EXPECT_EQ(count(done, "moved"), 3U);
 }
 
-TEST_F(DrainsTest, UncordonEndsIt) {
+TEST_F(DrainsTest, UncordonEndsTheDrain) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");
@@ -270,7 +270,7 @@ TEST_F(DrainsTest, UncordonEndsIt) {
   EXPECT_EQ(cluster_.post("/v1/drains/d1/cancel").status, 409U);
 }
 
-TEST_F(DrainsTest, AJobThatEndsIsGone) {
+TEST_F(DrainsTest, AJobThatExitsIsReportedAsExited) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");
@@ -280,7 +280,7 @@ TEST_F(DrainsTest, AJobThatEndsIsGone) {
   EXPECT_EQ(job_of(done, "job-a")["state"], "ended");
 }
 
-TEST_F(DrainsTest, FallsBackOnImages) {
+TEST_F(DrainsTest, DrainFallsBackToImages) {
   images_.jobs = {1};
   images_.held = true;
   cluster_.use_images(&images_);

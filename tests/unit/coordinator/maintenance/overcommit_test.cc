@@ -66,7 +66,7 @@ class OvercommitTest : public ::testing::Test {
   std::unique_ptr<FakeVault> vault_;
 };
 
-TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAHigherOne) {
+TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAJobOfHigherPriority) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 5, 6 * kGiB, false).status, 409U);  // without --preempt the job is refused
   // The parked job's memory is already free: it had been promised, not used.
@@ -89,7 +89,7 @@ TEST_F(OvercommitTest, DryRunNamesTheJobThatWouldBeParked) {
   EXPECT_EQ(state("low"), "running");
 }
 
-TEST_F(OvercommitTest, AvailableMemoryIsWhatPlacementWouldGive) {
+TEST_F(OvercommitTest, AvailableMemoryMatchesThePlacementLimit) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   const json gpu = cluster_.get("/v1/gpus").json()[0];
   EXPECT_EQ(gpu["free_bytes"], 8 * kGiB) << "it holds nothing yet";
@@ -105,14 +105,14 @@ TEST_F(OvercommitTest, NoJobIsParkedForEqualPriority) {
   EXPECT_EQ(vault_->snapshots, 0U);
 }
 
-TEST_F(OvercommitTest, JobThatCannotBeParkedRunsOn) {
+TEST_F(OvercommitTest, JobThatCannotBeParkedContinues) {
   vault_->refuse_snapshots = true;
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   EXPECT_NE(run("high", 5, 6 * kGiB, true).status, 201U);
   EXPECT_EQ(state("low"), "running");
 }
 
-TEST_F(OvercommitTest, ParkedJobThatExitsReleasesReservation) {
+TEST_F(OvercommitTest, ParkedJobThatExitsReleasesItsReservation) {
   vault_->refuse_snapshots = true;  // as for a job that ends during its snapshot
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U);
@@ -125,7 +125,7 @@ TEST_F(OvercommitTest, ParkedJobThatExitsReleasesReservation) {
   EXPECT_EQ(state("high"), "running");
 }
 
-TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsIt) {
+TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsTheMemory) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   agent_->hold(1, 6 * kGiB);
   say_free(2 * kGiB);
@@ -153,7 +153,7 @@ TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsIt) {
   EXPECT_TRUE(fits(8 * kGiB));
 }
 
-TEST_F(OvercommitTest, MemoryTakenDuringTheImageLookupIsNotTakenTwice) {
+TEST_F(OvercommitTest, MemoryReservedDuringTheImageLookupIsNotReservedTwice) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   cluster_.post("/v1/jobs/low/suspend");
   cluster_.wait_for_event("job-parked");
@@ -169,7 +169,7 @@ TEST_F(OvercommitTest, MemoryTakenDuringTheImageLookupIsNotTakenTwice) {
   EXPECT_EQ(state("low"), "parked");
 }
 
-TEST_F(OvercommitTest, JobWhoseResumeFailsKeepsItsPlace) {
+TEST_F(OvercommitTest, JobWithAFailedResumeKeepsItsPlaceInTheQueue) {
   ASSERT_EQ(run("oldest", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("second", 1, 6 * kGiB, true).status, 201U);
   ASSERT_EQ(run("third", 2, 6 * kGiB, true).status, 201U);
@@ -184,7 +184,7 @@ TEST_F(OvercommitTest, JobWhoseResumeFailsKeepsItsPlace) {
   EXPECT_EQ(jobs_of_events("job-resumed"), (std::vector<std::string>{"j1", "j2"}));
 }
 
-TEST_F(OvercommitTest, ParkedJobsResumeOneAtATime) {
+TEST_F(OvercommitTest, ParkedJobsResumeOneAfterAnother) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 1, 6 * kGiB, true).status, 201U);
   vault_->hold_lists = true;
@@ -221,7 +221,7 @@ class TwoGpus : public OvercommitTest {
   }
 };
 
-TEST_F(TwoGpus, DryRunMovesAJobOfLowerPriorityWhereAnotherGpuHasTheMemory) {
+TEST_F(TwoGpus, DryRunPlansAMoveOfALowerPriorityJobToAnotherGpu) {
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U) << low.body;
   const auto gpu = low.json()["gpu"].get<unsigned>();
@@ -240,7 +240,7 @@ TEST_F(TwoGpus, DryRunMovesAJobOfLowerPriorityWhereAnotherGpuHasTheMemory) {
   EXPECT_EQ(vault_->snapshots, 0U);
 }
 
-TEST_F(TwoGpus, YoungerJobResumesInMemoryThatTheOlderDoesNotClaim) {
+TEST_F(TwoGpus, YoungerJobResumesInMemoryUnclaimedByTheOlderJob) {
   ASSERT_EQ(run("oldest", 0, 7 * kGiB, false).status, 201U);
   ASSERT_EQ(run("second", 0, 6 * kGiB, false).status, 201U);
   park(1);

@@ -46,7 +46,7 @@ class RelayTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
+TEST_F(RelayTest, ForgedMessagesForTheCoordinatorOrTheOtherSideAreDropped) {
   std::atomic<int> forged_heard{0};
   constexpr wire::Incarnation kForged = 78;  // an incarnation that a target may have
   a_->instead = [this](const wire::CommitMessage& m) {
@@ -65,7 +65,7 @@ TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
   EXPECT_EQ(forged_heard, 0);
 }
 
-TEST_F(RelayTest, StatementsOfANodeForItselfAreRelayed) {
+TEST_F(RelayTest, MessagesThatANodeSendsForItselfAreRelayed) {
   std::atomic<int> heard{0};
   a_->instead = [this](const wire::CommitMessage& m) {
     if (is_prepare(m)) a_->say(m, wire::Role::kSource, wire::Role::kTarget, wire::Query());

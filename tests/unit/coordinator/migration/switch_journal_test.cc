@@ -147,7 +147,7 @@ class SwitchJournalTest : public ::testing::Test {
   int moved_ = 0;
 };
 
-TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheLoop) {
+TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheEventLoop) {
   start();
   start_nodes();
   EXPECT_EQ(migrate_later().get().status, 202U);
@@ -155,7 +155,7 @@ TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheLoop) {
   EXPECT_EQ(disk().syncs_of(loop_), syncs_at_start_);
 }
 
-TEST_F(SwitchJournalTest, MigrationIsAnnouncedOnceItsBeginIsDurable) {
+TEST_F(SwitchJournalTest, MigrationIsAnnouncedAfterItsBeginIsDurable) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();
@@ -172,7 +172,7 @@ TEST_F(SwitchJournalTest, MigrationIsAnnouncedOnceItsBeginIsDurable) {
   EXPECT_EQ(at_source_.names().front(), "Prepare");
 }
 
-TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
+TEST_F(SwitchJournalTest, EventsDuringAJournalWriteAreHandledAfterwardsInOrder) {
   start();
   at_source_.listen_at(*a_, "GiveUp");
   at_target_.listen_at(*b_, "Commit");
@@ -201,7 +201,7 @@ TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Commit", "GiveUp", "Closed"}));
 }
 
-TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
+TEST_F(SwitchJournalTest, AbortIsAnsweredAfterTheAbortIsDurable) {
   start();
   at_source_.listen_at(*a_);
   a_->silent_prepare = true;
@@ -220,7 +220,7 @@ TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
   EXPECT_EQ(answer.json()["result"], "interrupted") << answer.body;
 }
 
-TEST_F(SwitchJournalTest, MigrationThatAFullDiskRefusesIsClosedAndNothingIsTouched) {
+TEST_F(SwitchJournalTest, MigrationRefusedByAFullDiskIsClosedWithoutAnyChange) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();
@@ -239,7 +239,7 @@ TEST_F(SwitchJournalTest, MigrationThatAFullDiskRefusesIsClosedAndNothingIsTouch
   EXPECT_EQ(closed("m2")["result"], "done");
 }
 
-TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
+TEST_F(SwitchJournalTest, MigrationWithAFailedGrantRecordReturnsToItsSource) {
   start();
   at_target_.listen_at(*b_);
   a_->instead = [](const wire::CommitMessage& message) {
@@ -259,7 +259,7 @@ TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
 
 // The newest record of each migration is retained. They are too many for the size alone to decide about a
 // compaction.
-TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopAndAgainOnceItHasDoubled) {
+TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopEachTimeItsSizeDoubles) {
   start();
   start_nodes(kLargePlan);
   const int before = disk().replaced(kJournal);
@@ -293,7 +293,7 @@ TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
   wait_until([&] { return disk().replaced(kJournal) > before; });
 }
 
-TEST_F(SwitchJournalTest, RecordOfUnknownFateIsFatalAndNothingFollowsIt) {
+TEST_F(SwitchJournalTest, RecordWithAnUnknownOutcomeIsFatalAndNoMessageFollows) {
   std::promise<void> ended;
   cluster_.expect_fatal([&](const Error&) { ended.set_value(); });
   start();

@@ -27,7 +27,7 @@ struct Effects final : SwitchEffects {
   std::multiset<migration::MigrationId> done;
 };
 
-TEST(SwitchQueueTest, MessagesThatWaitForARecordAreBounded) {
+TEST(SwitchQueueTest, MessagesWaitingForARecordAreBounded) {
   constexpr migration::MigrationId kId = 7;
   const std::string folder = ::testing::TempDir() + "/queue-" + random_hex(8).value();
   std::filesystem::create_directory(folder);

@@ -60,7 +60,7 @@ class MetricsTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(MetricsTest, MetricsTokenReadsMetricsOnly) {
+TEST_F(MetricsTest, MetricsTokenGrantsAccessOnlyToMetrics) {
   const std::string path = cluster_.folder() + "/coordinator/metrics-token";
   std::string token = read_file(path, 4096).value();
   token.pop_back();  // removes the end of the line
@@ -73,12 +73,12 @@ TEST_F(MetricsTest, MetricsTokenReadsMetricsOnly) {
   EXPECT_EQ(request(cluster_.api_address(), token, "GET", "/v1/status").status, 401U);
 }
 
-TEST_F(MetricsTest, UserOfTheCoordinatorNeedsNoToken) {
+TEST_F(MetricsTest, UserOfTheCoordinatorProcessNeedsNoToken) {
   EXPECT_EQ(status_with(""), 200U);
   EXPECT_EQ(request(cluster_.api_address(), "", "GET", "/v1/status").status, 200U);
 }
 
-TEST_F(MetricsTest, MetricsNeedNoTokenWhenConfiguredSo) {
+TEST_F(MetricsTest, MetricsNeedNoTokenIfConfigured) {
   cluster_.stop();
   cluster_.settings().metrics_without_token = true;
   cluster_.start();
@@ -86,7 +86,7 @@ TEST_F(MetricsTest, MetricsNeedNoTokenWhenConfiguredSo) {
   EXPECT_EQ(request(cluster_.api_address(), "no-token", "GET", "/v1/status").status, 401U);
 }
 
-TEST_F(MetricsTest, NodesAndGpus) {
+TEST_F(MetricsTest, NodesAndGpusAreShown) {
   b_->inventory.gpus[0].healthy = false;
   b_->inventory.gpus[0].model = "model \xff";
   b_->inventory.gpus[0].free_bytes = 77;
@@ -106,7 +106,7 @@ TEST_F(MetricsTest, NodesAndGpus) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_events_total{kind=\"node-lost\"} 1\n"));
 }
 
-TEST_F(MetricsTest, Jobs) {
+TEST_F(MetricsTest, JobsAreShown) {
   start_nodes();
   run_job();
   EXPECT_THAT(page(), HasSubstr("gpumigrate_jobs{state=\"running\"} 1\n"));
@@ -155,7 +155,7 @@ TEST_F(MetricsTest, AMigrationIsMeasured) {
     EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
 }
 
-TEST_F(MetricsTest, MemoryThatFollowsIsMeasuredAfterTheMigrationOnce) {
+TEST_F(MetricsTest, LazyMemoryIsMeasuredOnceAfterTheMigration) {
   start_nodes();
   run_job();
   migrate();
@@ -233,7 +233,7 @@ TEST_F(MetricsTest, RemainingBytesAreShownDuringTheCopy) {
   EXPECT_EQ(value("gpumigrate_remaining_bytes"), 0);
 }
 
-TEST_F(MetricsTest, AnswersAreCountedByClass) {
+TEST_F(MetricsTest, ApiAnswersAreCountedByStatusClass) {
   cluster_.get("/v1/status");
   cluster_.get("/v1/jobs/none");
   EXPECT_THAT(page(), HasSubstr("gpumigrate_api_answers_total{code=\"4xx\"} 1\n"));

@@ -98,7 +98,7 @@ class StopTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(StopTest, JobThatGoesOnFromItsBarrierKeepsItsIncarnation) {
+TEST_F(StopTest, JobThatContinuesFromItsBarrierKeepsItsIncarnation) {
   hold_at_runs();
   b_->instead = [this, gave_up = false](const wire::CommitMessage& m) mutable {
     if (gave_up || !std::holds_alternative<wire::Lease>(m.body)) return false;
@@ -124,7 +124,7 @@ TEST_F(StopTest, JobThatGoesOnFromItsBarrierKeepsItsIncarnation) {
   EXPECT_EQ(job()["incarnation"], 2);
 }
 
-TEST_F(StopTest, RollbackThatACoordinatorRestartInterruptsIsReportedAsRestored) {
+TEST_F(StopTest, RollbackInterruptedByACoordinatorRestartIsReportedAsRestored) {
   hold_at_runs();
   std::atomic<bool> gives_up{false};
   b_->instead = [this, &gives_up](const wire::CommitMessage& m) {
@@ -146,7 +146,7 @@ TEST_F(StopTest, RollbackThatACoordinatorRestartInterruptsIsReportedAsRestored) 
   EXPECT_EQ(job()["incarnation"], 1);
 }
 
-TEST_F(StopTest, StopIsSentAgainWhenTheNodeComesBack) {
+TEST_F(StopTest, StopIsSentAgainAfterTheNodeReconnects) {
   a_->ignore_stops = true;
   start_nodes();
   run_job();
@@ -171,7 +171,7 @@ TEST_F(StopTest, StopAbortsAnOpenMigrationAndEndsTheJob) {
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }
 
-TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
+TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheJobAtTheTarget) {
   std::optional<wire::CommitMessage> lease;
   b_->instead = [this, &lease](const wire::CommitMessage& m) {
     if (!std::holds_alternative<wire::Lease>(m.body)) return false;
@@ -200,7 +200,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }
 
-TEST_F(StopTest, StopOnASilentNodeStandsAndTheJobEndsOnItsReturn) {
+TEST_F(StopTest, StopOnADisconnectedNodeIsKeptAndTheJobEndsOnReconnection) {
   start_nodes();
   run_job();
   a_->stop();
@@ -230,7 +230,7 @@ TEST_F(StopTest, StopOnASilentNodeStandsAndTheJobEndsOnItsReturn) {
   EXPECT_EQ(ended["silent_node"], nullptr);
 }
 
-TEST_F(StopTest, RanksOnASilentNodeHaveNotEndedEither) {
+TEST_F(StopTest, RanksOnADisconnectedNodeAreNotReportedAsExited) {
   start_nodes();
   const auto begun = cluster_.post(
       "/v1/jobs",
@@ -245,7 +245,7 @@ TEST_F(StopTest, RanksOnASilentNodeHaveNotEndedEither) {
   EXPECT_EQ(gang["exit_code"], nullptr) << gang;
 }
 
-TEST_F(StopTest, NodeWithJobsIsRemovedByForceOnlyAndItsJobsAreLost) {
+TEST_F(StopTest, NodeWithJobsIsRemovedOnlyByForceAndItsJobsAreLost) {
   start_nodes();
   run_job();
   EXPECT_EQ(cluster_.post("/v1/nodes/node-c/remove").status, 404U);
@@ -284,7 +284,7 @@ TEST_F(StopTest, RemovedNodeThatReturnsIsRefusedAndEndsStoppedJobs) {
   for (const json& node : cluster_.get("/v1/nodes").json()) EXPECT_NE(node["name"], "node-a");
 }
 
-TEST_F(StopTest, NodeThatIsAddedAgainBringsBackTheJobThatRanOnUnmanaged) {
+TEST_F(StopTest, NodeAddedAgainReturnsTheJobThatKeptRunning) {
   start_nodes();
   run_job();
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 404U) << "it was not removed";
@@ -310,7 +310,7 @@ TEST_F(StopTest, NodeThatIsAddedAgainBringsBackTheJobThatRanOnUnmanaged) {
   EXPECT_EQ(job("train")["id"], "j2");
 }
 
-TEST_F(StopTest, FenceCommandProvesANodeDeadOrItsErrorIsReported) {
+TEST_F(StopTest, FenceCommandProvesThatANodeIsDeadOrReportsItsError) {
   const std::string program = cluster_.folder() + "/fence";
   const auto fences = [&](const std::string& text) {
     std::ofstream(program) << "#!/bin/sh\n" << text << "\n";
@@ -339,7 +339,7 @@ TEST_F(StopTest, FenceCommandProvesANodeDeadOrItsErrorIsReported) {
   EXPECT_EQ(said, "node-b");
 }
 
-TEST_F(StopTest, JobWhoseKeeperDoesNotAnswerIsUnknownAndNotMoved) {
+TEST_F(StopTest, JobWithASilentKeeperIsUnknownAndCannotBeMoved) {
   start_nodes();
   run_job();
   a_->post([this] {

@@ -62,7 +62,7 @@ class OutputCopiesTest : public ::testing::Test {
   bool begins_line_ = false;
 };
 
-TEST_F(OutputCopiesTest, PartsFollowEachOtherAndStayOverAStart) {
+TEST_F(OutputCopiesTest, PartsAreAppendedInOrderAndSurviveARestart) {
   open();
   append(7, 1, 0, "one\ntw");
   append(7, 1, 6, "o\n");
@@ -80,7 +80,7 @@ TEST_F(OutputCopiesTest, PartsFollowEachOtherAndStayOverAStart) {
   EXPECT_FALSE(copies_->find(8, 1).has_value());
 }
 
-TEST_F(OutputCopiesTest, BytesThatAreThereAreNotWrittenTwice) {
+TEST_F(OutputCopiesTest, DuplicateBytesAreNotWrittenTwice) {
   open();
   append(7, 1, 0, "one\n");
   append(7, 1, 0, "one\n");
@@ -88,7 +88,7 @@ TEST_F(OutputCopiesTest, BytesThatAreThereAreNotWrittenTwice) {
   EXPECT_EQ(read(7, 1, 0), "0:one\ntwo\n");
 }
 
-TEST_F(OutputCopiesTest, AGapStartsTheCopyAgain) {
+TEST_F(OutputCopiesTest, AGapRestartsTheCopy) {
   open();
   append(7, 1, 0, "one\n");
   append(7, 1, 100, "much later\n");
@@ -97,7 +97,7 @@ TEST_F(OutputCopiesTest, AGapStartsTheCopyAgain) {
   EXPECT_EQ(read(7, 1, 0), "20:earlier\n");
 }
 
-TEST_F(OutputCopiesTest, OneCopyHasTheLastMebibyteFromALineOn) {
+TEST_F(OutputCopiesTest, CopyKeepsTheLastMebibyteFromALineStart) {
   open();
   const std::string line(99, 'x');
   std::uint64_t offset = 0;
@@ -116,7 +116,7 @@ TEST_F(OutputCopiesTest, OneCopyHasTheLastMebibyteFromALineOn) {
   EXPECT_EQ(copies_->bytes(), (extent->end - extent->begin + 16 + kBlock - 1) / kBlock * kBlock);
 }
 
-TEST_F(OutputCopiesTest, BeyondTheLimitTheOneThatGrewLongestAgoGoes) {
+TEST_F(OutputCopiesTest, CopyUnchangedForTheLongestTimeIsRemovedBeyondTheLimit) {
   open(2 * kBlock);
   append(1, 1, 0, "12345678\n");
   append(2, 1, 0, "12345\n");
@@ -130,7 +130,7 @@ TEST_F(OutputCopiesTest, BeyondTheLimitTheOneThatGrewLongestAgoGoes) {
   EXPECT_EQ(copies_->bytes(), 2 * kBlock);
 }
 
-TEST_F(OutputCopiesTest, CopiesGoWithTheirJob) {
+TEST_F(OutputCopiesTest, CopiesAreRemovedWithTheirJob) {
   open();
   append(1, 1, 0, "one\n");
   append(2, 1, 0, "two\n");
@@ -144,7 +144,7 @@ TEST_F(OutputCopiesTest, CopiesGoWithTheirJob) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(OutputCopiesTest, StrangeFilesAreRemovedAtAStart) {
+TEST_F(OutputCopiesTest, InvalidFilesAreRemovedAtStartup) {
   open();
   append(1, 1, 0, "one\n");
   for (const char* name : {"0000000000000002-1", "0000000000000001-1.new", "else"})
@@ -156,7 +156,7 @@ TEST_F(OutputCopiesTest, StrangeFilesAreRemovedAtAStart) {
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(OutputCopiesTest, ACopyThatIsDamagedMeanwhileIsAnError) {
+TEST_F(OutputCopiesTest, ACopyDamagedAfterStartupIsAnError) {
   open();
   append(1, 1, 0, "one\n");
   std::ofstream(folder_ + "/0000000000000001-1", std::ios::trunc) << "short";

@@ -12,7 +12,7 @@ BodyReader reader(const std::string& text) {
   return BodyReader::parse(text).value();
 }
 
-TEST(BodyReader, FieldsAreRead) {
+TEST(BodyReader, FieldsAreParsed) {
   BodyReader body = reader(
       R"({"name":"x","gpu":3,"max_downtime_ms":1.5,"force":true,"nodes":["a","b"],"env":{"K":"V"},"strategy":"stop-copy"})");
   EXPECT_EQ(body.text("name"), "x");

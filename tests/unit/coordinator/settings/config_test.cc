@@ -33,7 +33,7 @@ TEST_F(ConfigTest, DefaultsAreUnixSockets) {
   EXPECT_EQ(config.value().agent_address, "");
 }
 
-TEST_F(ConfigTest, FileAndCommandLine) {
+TEST_F(ConfigTest, CommandLineOverridesTheFile) {
   const auto config =
       load("home = \"/from-file\"\nlease_term_ms = 2000\nmetrics_without_token = true\n", "/from-line");
   ASSERT_TRUE(config);
@@ -42,7 +42,7 @@ TEST_F(ConfigTest, FileAndCommandLine) {
   EXPECT_TRUE(config.value().metrics_without_token);
 }
 
-TEST_F(ConfigTest, CertificatesAreNamedTogether) {
+TEST_F(ConfigTest, CertificateFilesMustBeSetTogether) {
   const auto config = load("[tls]\nca = \"/c\"\ncertificate = \"/d\"\nkey = \"/k\"\n");
   ASSERT_TRUE(config);
   EXPECT_EQ(config.value().tls, (tls::CertFiles{"/c", "/d", "/k"}));

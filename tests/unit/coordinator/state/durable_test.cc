@@ -71,7 +71,7 @@ class DurableTest : public ::testing::Test {
   int at_start_ = 0;
 };
 
-TEST_F(DurableTest, NothingIsSyncedOnTheLoop) {
+TEST_F(DurableTest, EventLoopSyncsNoFile) {
   const auto job = cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train"})");
   ASSERT_EQ(job.status, 201U) << job.body;
   ASSERT_EQ(cluster_.post("/v1/cordon", cordon_of(1)).status, 200U);
@@ -80,7 +80,7 @@ TEST_F(DurableTest, NothingIsSyncedOnTheLoop) {
   EXPECT_EQ(syncs_on_loop(), 0);
 }
 
-TEST_F(DurableTest, LoopGoesOnWhileTheDiskHangs) {
+TEST_F(DurableTest, EventLoopContinuesWhileTheDiskHangs) {
   disk().hold(true);
   auto cordon = cordon_later(0);
   ASSERT_TRUE(disk().wait_for_a_sync());
@@ -91,7 +91,7 @@ TEST_F(DurableTest, LoopGoesOnWhileTheDiskHangs) {
   EXPECT_EQ(cordon.get().status, 200U);
 }
 
-TEST_F(DurableTest, ChangesThatWaitShareASync) {
+TEST_F(DurableTest, PendingChangesShareASync) {
   disk().hold(true);
   auto first = cordon_later(0);
   ASSERT_TRUE(disk().wait_for_a_sync());
@@ -107,7 +107,7 @@ TEST_F(DurableTest, ChangesThatWaitShareASync) {
   EXPECT_LE(disk().syncs() - before, 3);
 }
 
-TEST_F(DurableTest, ChangeThatTheDiskRefusesIsAnsweredWithTheError) {
+TEST_F(DurableTest, ChangeRefusedByTheDiskIsAnsweredWithTheError) {
   std::uint32_t gpu = 0;
   for (const auto& [error, text] :
        std::map<int, std::string>{{EIO, "Input/output error"}, {ENOSPC, "No space left on device"}}) {
@@ -124,7 +124,7 @@ TEST_F(DurableTest, ChangeThatTheDiskRefusesIsAnsweredWithTheError) {
   }
 }
 
-TEST_F(DurableTest, NodeReceivesAnOrderOnceItIsDurable) {
+TEST_F(DurableTest, NodeReceivesAnOrderAfterTheOrderIsDurable) {
   disk().hold(true);
   auto job = post_later("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train"})");
   ASSERT_TRUE(disk().wait_for_a_sync());
@@ -157,7 +157,7 @@ TEST_F(DurableTest, PolicyPauseThatWasNotDurableIsSentLater) {
   a_->wait_for_settings(0, true);
 }
 
-TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
+TEST_F(DurableTest, StoreLogIsBoundedAndOnlyItsHeaderIsSyncedOnTheLoop) {
   constexpr int kRounds = 12;
   constexpr int kEvents = 400;
   constexpr std::size_t kEventBytes = 8'000;  // two pages per event, each event in its own transaction

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kMinute = 60'000;
 
-TEST(MemoryHistory, KnowsNowPeakAndEachMinutesMost) {
+TEST(MemoryHistory, HistoryReportsTheCurrentPeakAndPerMinuteMemory) {
   MemoryHistory history;
   EXPECT_TRUE(history.add(10 * kMinute, 5));
   EXPECT_TRUE(history.add(10 * kMinute + 1, 9));   // a new peak
@@ -24,7 +24,7 @@ TEST(MemoryHistory, KnowsNowPeakAndEachMinutesMost) {
   EXPECT_EQ(history.minutes(), expected);
 }
 
-TEST(MemoryHistory, KeepsAnHour) {
+TEST(MemoryHistory, HistoryKeepsAnHour) {
   MemoryHistory history;
   for (std::int64_t minute = 0; minute < 500; ++minute)
     history.add(minute * kMinute, static_cast<std::uint64_t>(minute));
@@ -33,7 +33,7 @@ TEST(MemoryHistory, KeepsAnHour) {
   EXPECT_EQ(history.minutes().back(), MemoryMinute(499, 499));
 }
 
-TEST(MemoryHistory, AClockThatIsSetBackGoesOnInItsMinute) {
+TEST(MemoryHistory, AClockSetBackContinuesInTheLastMinute) {
   MemoryHistory history;
   history.add(100 * kMinute, 1);
   EXPECT_FALSE(history.add(3 * kMinute, 1));
@@ -42,7 +42,7 @@ TEST(MemoryHistory, AClockThatIsSetBackGoesOnInItsMinute) {
   EXPECT_EQ(history.minutes(), expected);
 }
 
-TEST(MemoryHistory, SurvivesInAJobsDocument) {
+TEST(MemoryHistory, HistoryIsStoredInTheJobDocument) {
   Job job;
   job.segments.emplace_back("a", 1);
   job.memory.add(7 * kMinute, 3);
@@ -54,13 +54,13 @@ TEST(MemoryHistory, SurvivesInAJobsDocument) {
   EXPECT_EQ(again.memory.now(), 0U);  // unknown until the node reports the value
 }
 
-TEST(MemoryHistory, EntriesOutOfOrderAreLeftOut) {
+TEST(MemoryHistory, EntriesOutOfOrderAreSkipped) {
   const auto history = MemoryHistory::restore(9, 5, {{3, 1}, {3, 2}, {1, 7}, {4, 4}});
   const std::deque<MemoryMinute> expected{{3, 1}, {4, 4}};
   EXPECT_EQ(history.minutes(), expected);
 }
 
-TEST(ExpectedMemory, IsTheQuotaElseThePeakAndNeverLessThanIsHeld) {
+TEST(ExpectedMemory, ExpectedMemoryIsTheQuotaOrElseThePeakAndAtLeastTheHeldMemory) {
   Job job;
   job.ranks.resize(1);
   job.ranks[0].state_bytes = 4;

@@ -6,17 +6,17 @@
 namespace ckpt::coordinator {
 namespace {
 
-TEST(Ids, RoundTrip) {
+TEST(Ids, IdsAreParsedAsPrinted) {
   EXPECT_EQ(parse_job_id(job_text(12)), JobId{12});
   EXPECT_EQ(parse_migration_id(migration_text(7)), MigrationId{7});
 }
 
-TEST(Ids, RefuseEverythingElse) {
+TEST(Ids, MalformedIdsAreRefused) {
   for (const char* text : {"", "j", "j0", "j-1", "j1x", "12", "m1", "J1", "j99999999999999999999999"})
     EXPECT_FALSE(parse_job_id(text)) << text;
 }
 
-TEST(JobName, AllowsPlainNamesOnly) {
+TEST(JobName, JobNameAllowsOnlyPlainNames) {
   EXPECT_TRUE(valid_job_name("train-1.b_c"));
   EXPECT_TRUE(valid_job_name("j12x"));
   EXPECT_TRUE(valid_job_name(std::string(63, 'a')));
@@ -25,7 +25,7 @@ TEST(JobName, AllowsPlainNamesOnly) {
     EXPECT_FALSE(valid_job_name(name)) << name;
 }
 
-TEST(ExitCodes, AreThoseOfTheContract) {
+TEST(ExitCodes, ExitCodesMatchTheContract) {
   EXPECT_EQ(exit_code_of(MigrationResult::kDone), 0);
   EXPECT_EQ(exit_code_of(MigrationResult::kFailed), 1);
   EXPECT_EQ(exit_code_of(MigrationResult::kTimedOut), 2);

@@ -83,7 +83,7 @@ void check_job(const Job& job) {
   EXPECT_EQ(job.memory.minutes().size(), 2U);
 }
 
-TEST(Recorded, JobWithEverythingIsReadAndWrittenAgainWithNames) {
+TEST(Recorded, CompleteJobDocumentIsReadAndWrittenAgainWithFieldNames) {
   const Job job = job_from_document(recorded("job.json"));
   check_job(job);
   const std::string text = job_document(job);
@@ -96,7 +96,7 @@ TEST(Recorded, JobWithEverythingIsReadAndWrittenAgainWithNames) {
   EXPECT_FALSE(document.contains("id"));
 }
 
-TEST(Recorded, StopThatWasOwedByOneNode) {
+TEST(Recorded, StopOwedByOneNodeIsConvertedToAnUnfencedNode) {
   auto document = record::parse_object(recorded("job.json"));
   document.erase("may_live_on");
   document["stop_owed"] = true;
@@ -138,7 +138,7 @@ void check_migration(const Migration& m) {
   EXPECT_EQ(m.skew_ms, 0.5);
 }
 
-TEST(Recorded, MigrationWithEverything) {
+TEST(Recorded, CompleteMigrationDocumentIsReadAndWrittenAgain) {
   const Migration migration = migration_from_document(recorded("migration.json"));
   check_migration(migration);
   const std::string text = migration_document(migration);
@@ -146,7 +146,7 @@ TEST(Recorded, MigrationWithEverything) {
   EXPECT_EQ(record::parse_object(text)["mode"], "stop-copy");
 }
 
-TEST(Recorded, EvacuationWithEverything) {
+TEST(Recorded, CompleteEvacuationDocumentIsRead) {
   const auto e = record::from_text<Evacuation>(recorded("evacuation.json"));
   EXPECT_EQ(e.outcome, wire::HealthOutcome::kRestore);
   EXPECT_EQ(e.state, EvacuationState::kRestored);
@@ -160,7 +160,7 @@ TEST(Recorded, EvacuationWithEverything) {
   EXPECT_EQ(std::tuple(e.created_ms, e.ended_ms, e.incarnation, e.migration), std::tuple(74, 75, 4U, 9U));
 }
 
-TEST(Recorded, DrainWithEverything) {
+TEST(Recorded, CompleteDrainDocumentIsRead) {
   const auto drain = record::from_text<Drain>(recorded("drain.json"));
   EXPECT_EQ(drain.scope, Scope("node-a", 1));
   EXPECT_EQ(drain.fallback, Fallback::kRestore);
@@ -193,7 +193,7 @@ class RecordedStore : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(RecordedStore, HasItsJobsAndMovesAlsoOnceTheyAreStoredAgain) {
+TEST_F(RecordedStore, JobsAndMigrationsAreReadAndStoredAgain) {
   for (int round = 0; round < 2; ++round) {
     Store store = Store::open(folder_ + "/state.db").value();
     const auto jobs = store.jobs().value();
@@ -223,7 +223,7 @@ TEST_F(RecordedStore, HasItsJobsAndMovesAlsoOnceTheyAreStoredAgain) {
 
 // The store's rows contain numbers where this build writes names. Only the version keeps an older build from
 // misreading them.
-TEST_F(RecordedStore, IsOfThisBuildOnceItWasOpened) {
+TEST_F(RecordedStore, OpeningTheStoreUpgradesItsVersion) {
   ASSERT_TRUE(Store::open(folder_ + "/state.db").has_value());
   auto database = Database::open(folder_ + "/state.db").value();
   auto statement = database.prepare("PRAGMA user_version").value();
@@ -231,7 +231,7 @@ TEST_F(RecordedStore, IsOfThisBuildOnceItWasOpened) {
   EXPECT_EQ(statement.integer(0), 3);
 }
 
-TEST_F(RecordedStore, HasItsImages) {
+TEST_F(RecordedStore, ImagesAreRead) {
   Store store = Store::open(folder_ + "/state.db").value();
   ImageCatalog catalog(store, [](JobId, Incarnation, std::int64_t) { return std::nullopt; });
   ASSERT_TRUE(catalog.load());
@@ -243,7 +243,7 @@ TEST_F(RecordedStore, HasItsImages) {
   EXPECT_EQ(image_text(images[1].image), "j1-h3ga.v2@node-b");
 }
 
-TEST_F(RecordedStore, HasItsDrain) {
+TEST_F(RecordedStore, DrainIsRead) {
   auto database = Database::open(folder_ + "/state.db").value();
   auto statement = database.prepare("SELECT document FROM drains").value();
   ASSERT_TRUE(statement.next().value());

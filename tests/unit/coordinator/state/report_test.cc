@@ -31,7 +31,7 @@ wire::TargetReport target() {
   return t;
 }
 
-TEST(Downtime, IsSplitOnTheSourcesClock) {
+TEST(Downtime, DowntimeIsSplitOnTheSourceClock) {
   const auto d = compute_downtime(source(), target());
   ASSERT_TRUE(d);
   EXPECT_DOUBLE_EQ(d->quiesce, 1);
@@ -43,7 +43,7 @@ TEST(Downtime, IsSplitOnTheSourcesClock) {
   EXPECT_DOUBLE_EQ(d->total(), 19);
 }
 
-TEST(Downtime, MemoryThatIsFilledAtTheTargetIsATermOfItsOwn) {
+TEST(Downtime, MemoryFilledAtTheTargetIsASeparateTerm) {
   wire::TargetReport t = target();
   t.context_restored_ns = 1516 * kMs + kMs / 4;
   t.memory_filled_ns = 1516 * kMs + 3 * kMs / 4;
@@ -57,7 +57,7 @@ TEST(Downtime, MemoryThatIsFilledAtTheTargetIsATermOfItsOwn) {
   EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->fill, 0);
 }
 
-TEST(Downtime, CommunicatorsThatAreMadeInThePauseAreATermOfTheirOwn) {
+TEST(Downtime, CommunicatorsCreatedDuringThePauseAreASeparateTerm) {
   wire::TargetReport t = target();
   t.groups_made_ns = 1515 * kMs;
   const auto d = compute_downtime(source(), t);
@@ -69,7 +69,7 @@ TEST(Downtime, CommunicatorsThatAreMadeInThePauseAreATermOfTheirOwn) {
   EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->communicators, 0);
 }
 
-TEST(Downtime, NeedsEveryPoint) {
+TEST(Downtime, DowntimeRequiresEveryTimestamp) {
   for (int missing = 0; missing < 7; ++missing) {
     wire::SourceReport s = source();
     wire::TargetReport t = target();
@@ -80,7 +80,7 @@ TEST(Downtime, NeedsEveryPoint) {
   }
 }
 
-TEST(Downtime, ClockErrorMakesNoNegativePiece) {
+TEST(Downtime, ClockErrorCausesNoNegativeTerm) {
   wire::SourceReport s = source();
   s.clock_offset_ns +=
       5 * kMs;  // the target's points appear 5 ms too early: verified before the last acknowledgement
@@ -94,7 +94,7 @@ TEST(Downtime, ClockErrorMakesNoNegativePiece) {
   EXPECT_DOUBLE_EQ(compute_downtime(s, target())->total(), 0);
 }
 
-TEST(Pause, AProcessPauseIsSplitByTheEstimatesTerms) {
+TEST(Pause, AProcessPauseIsSplitByTheTermsOfTheEstimate) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
   wire::TargetReport t = target();
@@ -120,7 +120,7 @@ TEST(Pause, AProcessPauseIsSplitByTheEstimatesTerms) {
   EXPECT_NEAR(breakdown_of(*pause).host, d->host, 1e-3);
 }
 
-TEST(Pause, ASwapPauseHasAllOfTheSaveThoughTheCopyHidIt) {
+TEST(Pause, ASwapPauseIncludesTheFullSaveEvenDuringTheCopy) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
   s.context_saved_ns = 1008 * kMs;  // saved before the last acknowledgement
@@ -134,14 +134,14 @@ TEST(Pause, ASwapPauseHasAllOfTheSaveThoughTheCopyHidIt) {
   EXPECT_EQ(pause->ns[PauseTerm::kFinal], 0) << "of the copy";
 }
 
-TEST(Bound, CountsHostMemoryThatHadToMove) {
+TEST(Bound, BoundIncludesMovedHostMemory) {
   wire::SourceReport s = source();
   s.host_bytes = 10'000'000;
   const auto d = compute_downtime(s, target());
   EXPECT_DOUBLE_EQ(compute_bound(s, target(), *d)->ms, 1 + 20 + 3 + 3);
 }
 
-TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
+TEST(Bound, BoundIncludesReadingAndWritingDumpedHostMemory) {
   wire::SourceReport s = source();
   s.host_bytes = 10'000'000;  // sent with the final round, which takes 20 ms on the link
   s.context_saved_ns = 1002 * kMs;
@@ -164,7 +164,7 @@ TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
       << "not known";
 }
 
-TEST(Bound, TakesTheLargerOfScanAndLink) {
+TEST(Bound, BoundUsesTheLargerOfScanAndLinkTime) {
   const auto d = compute_downtime(source(), target());
   auto bound = compute_bound(source(), target(), *d);  // the scan takes 5 ms, the link 10 ms
   ASSERT_TRUE(bound);
@@ -177,7 +177,7 @@ TEST(Bound, TakesTheLargerOfScanAndLink) {
   EXPECT_EQ(bound->by, "scan");
 }
 
-TEST(Bound, UnknownWithoutRates) {
+TEST(Bound, BoundIsUnknownWithoutRates) {
   wire::SourceReport s = source();
   s.link_bytes_per_second = 0;
   EXPECT_FALSE(compute_bound(s, target(), Downtime()));

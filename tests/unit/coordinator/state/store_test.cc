@@ -50,7 +50,7 @@ Job some_job() {
   return job;
 }
 
-TEST_F(StoreTest, JobsSurviveAReopening) {
+TEST_F(StoreTest, JobsSurviveReopening) {
   {
     Store store = Store::open(path_).value();
     ASSERT_TRUE(store.put(some_job()));
@@ -73,7 +73,7 @@ TEST_F(StoreTest, JobsSurviveAReopening) {
   EXPECT_EQ(job.last_downtime_ms, 1.5);
 }
 
-TEST_F(StoreTest, PausesOfAJobSurviveAReopening) {
+TEST_F(StoreTest, PausesOfAJobSurviveReopening) {
   wire::PauseFacts pause;
   pause.kind = wire::PauseKind::kProcess;
   for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
@@ -132,7 +132,7 @@ TEST_F(StoreTest, MigrationsKeepTheirReports) {
   EXPECT_FALSE(read.target_report);
 }
 
-TEST_F(StoreTest, IdsAreNeverGivenTwice) {
+TEST_F(StoreTest, IdsAreNeverReused) {
   JobId last = 0;
   {
     Store store = Store::open(path_).value();
@@ -165,7 +165,7 @@ TEST_F(StoreTest, NewStoreReusesNoIdOfALostStore) {
   EXPECT_EQ(migrations.size(), kLives * kIds);
 }
 
-TEST_F(StoreTest, KnowsTheIdsThatItGaveAndNoOthers) {
+TEST_F(StoreTest, StoreRecognizesExactlyItsOwnIds) {
   std::vector<JobId> given;
   const auto start = [&](bool tagged, std::size_t ids) {
     Store store = Store::open(path_).value();
@@ -195,7 +195,7 @@ EventQuery events_after(std::uint64_t id, std::size_t limit) {
   return query;
 }
 
-TEST_F(StoreTest, EventsKeepTheNewest) {
+TEST_F(StoreTest, NewestEventsAreKept) {
   Store store = Store::open(path_).value();
   for (int i = 0; i < 10; ++i) {
     Event event;
@@ -213,7 +213,7 @@ TEST_F(StoreTest, EventsKeepTheNewest) {
   EXPECT_GT(store.add(Event()).value(), events.back().id);
 }
 
-TEST_F(StoreTest, OldEventsLeaveInBatches) {
+TEST_F(StoreTest, OldEventsAreRemovedInBatches) {
   Store store = Store::open(path_).value();
   {
     auto transaction = Transaction::begin(store.database()).value();
@@ -238,7 +238,7 @@ TEST_F(StoreTest, OldEventsLeaveInBatches) {
   EXPECT_EQ(store.add(Event()).value(), 12'001U);
 }
 
-TEST_F(StoreTest, RemovedMigrationsAreRememberedByTheirHighest) {
+TEST_F(StoreTest, HighestRemovedMigrationIsStored) {
   Store store = Store::open(path_).value();
   EXPECT_EQ(store.highest_removed_migration().value(), 0U);
   for (int i = 0; i < 3; ++i) {
@@ -253,14 +253,14 @@ TEST_F(StoreTest, RemovedMigrationsAreRememberedByTheirHighest) {
   EXPECT_EQ(store.next_migration_id().value(), 4U);
 }
 
-TEST_F(StoreTest, IsNotReadableByOthers) {
+TEST_F(StoreTest, StoreFileIsReadableOnlyByItsOwner) {
   Store store = Store::open(path_).value();
   struct stat info {};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
-TEST_F(StoreTest, RefusesGarbageAndNewerVersions) {
+TEST_F(StoreTest, StoreRefusesCorruptFilesAndNewerVersions) {
   ASSERT_TRUE(write_file_durably(path_, std::string(4096, 'x')));
   EXPECT_FALSE(Store::open(path_));
   std::filesystem::remove(path_);
@@ -271,7 +271,7 @@ TEST_F(StoreTest, RefusesGarbageAndNewerVersions) {
   EXPECT_EQ(newer.error().code(), ErrorCode::kNotSupported);
 }
 
-TEST_F(StoreTest, NamesARowThatDoesNotDecode) {
+TEST_F(StoreTest, ErrorNamesARowThatDoesNotDecode) {
   Store store = Store::open(path_).value();
   ASSERT_TRUE(store.put(some_job()));
   ASSERT_TRUE(Database::open(path_).value().execute("UPDATE jobs SET document = '{\"state\":2}'"));

@@ -28,7 +28,7 @@ TEST(UsualPause, JobThatNeverMovedHasNoUsualPause) {
   EXPECT_FALSE(usual_pause({}));
 }
 
-TEST(UsualPause, OutlierOfAPauseIsNotPredicted) {
+TEST(UsualPause, OutlierPauseIsNotPredicted) {
   const auto usual = usual_pause(after({pause_of(10, 100), pause_of(12, 900), pause_of(40, 110)}));
   ASSERT_TRUE(usual);
   EXPECT_EQ(usual->ns[PauseTerm::kDump], 12) << "each term by itself";
@@ -36,13 +36,13 @@ TEST(UsualPause, OutlierOfAPauseIsNotPredicted) {
   EXPECT_EQ(usual->ns[PauseTerm::kHostRestore], 110);
 }
 
-TEST(UsualPause, LongerPausesArePredictedOnceTwoOfThreeAreLonger) {
+TEST(UsualPause, LongerPausesArePredictedAfterTwoOfThreeAreLonger) {
   EXPECT_EQ(usual_pause(after({pause_of(10, 1), pause_of(50, 1)}))->ns[PauseTerm::kDump], 10);
   EXPECT_EQ(usual_pause(after({pause_of(10, 1), pause_of(50, 1), pause_of(50, 1)}))->ns[PauseTerm::kDump],
             50);
 }
 
-TEST(UsualPause, OnlyPausesOfTheLastKindCount) {
+TEST(UsualPause, OnlyPausesOfTheLastKindAreUsed) {
   const auto usual =
       usual_pause(after({pause_of(10, 1), pause_of(11, 1), pause_of(70, 1, PauseKind::kSwap)}));
   EXPECT_EQ(usual->kind, PauseKind::kSwap);

@@ -9,7 +9,7 @@
 namespace ckpt {
 namespace {
 
-TEST(Cores, AreThoseThatTheThreadMayRunOn) {
+TEST(Cores, UsableCoresMatchTheAffinityOfTheThread) {
   const unsigned before = usable_cores();
   EXPECT_GE(before, 1u);
   unsigned confined = 0;

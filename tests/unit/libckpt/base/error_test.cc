@@ -10,7 +10,7 @@
 namespace ckpt {
 namespace {
 
-TEST(Error, ChainOfCausesIsASingleLine) {
+TEST(Error, CauseChainIsPrintedOnOneLine) {
   const Error error = Error(ErrorCode::kUnavailable, "Cannot reach node b")
                           .caused_by(Error::from_errno(ECONNREFUSED, "Connecting to 10.0.0.2"));
   EXPECT_EQ(error.to_string(), "Cannot reach node b: Connecting to 10.0.0.2 (errno 111 Connection refused)");
@@ -19,7 +19,7 @@ TEST(Error, ChainOfCausesIsASingleLine) {
   EXPECT_EQ(error.cause()->native(), ECONNREFUSED);
 }
 
-TEST(Error, ErrnoBecomesTheCodeThatCallersActOn) {
+TEST(Error, ErrnoIsMappedToAnErrorCode) {
   EXPECT_EQ(Error::from_errno(ENOMEM, "x").code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(Error::from_errno(ETIMEDOUT, "x").code(), ErrorCode::kTimedOut);
   EXPECT_EQ(Error::from_errno(ENOENT, "x").code(), ErrorCode::kNotFound);
@@ -38,7 +38,7 @@ Result<int> quarter(int value) {
   return half(once);
 }
 
-TEST(Result, TryPassesValuesAndErrors) {
+TEST(Result, TryMacroReturnsValuesAndPropagatesErrors) {
   EXPECT_EQ(*quarter(12), 3);
   EXPECT_EQ(quarter(6).error().message(), "odd");
   EXPECT_EQ(quarter(5).error().code(), ErrorCode::kInvalidArgument);

@@ -51,7 +51,7 @@ class FaultTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(FaultTest, ArmedPointKillsOnce) {
+TEST_F(FaultTest, ArmedPointKillsTheProcessOnce) {
   arm("agent.a.103");
   EXPECT_EQ(WTERMSIG(reach()), SIGKILL);
   EXPECT_FALSE(fs::exists(folder_ + "/agent.a.103"));
@@ -59,7 +59,7 @@ TEST_F(FaultTest, ArmedPointKillsOnce) {
 }
 
 // The kernel gives a signal of the process to any thread, and the others go on for a moment.
-TEST_F(FaultTest, ThreadThatReachesAStopDoesNothingMore) {
+TEST_F(FaultTest, ThreadThatReachesAStopPointDoesNotContinue) {
   for (int turn = 0; turn < 20; ++turn) {
     arm("agent.a.103", "stop");
     int ends[2];
@@ -86,7 +86,7 @@ TEST_F(FaultTest, ThreadThatReachesAStopDoesNothingMore) {
   }
 }
 
-TEST_F(FaultTest, OtherPointsAndRolesDoNothing) {
+TEST_F(FaultTest, OtherFaultPointsAndRolesHaveNoEffect) {
   arm("agent.a.104");
   arm("agent.b.103");
   EXPECT_EQ(WEXITSTATUS(reach()), 7);
@@ -94,7 +94,7 @@ TEST_F(FaultTest, OtherPointsAndRolesDoNothing) {
   EXPECT_TRUE(fs::exists(folder_ + "/agent.b.103"));
 }
 
-TEST_F(FaultTest, FileMayAskForAStop) {
+TEST_F(FaultTest, ArmedFileCanRequestAStop) {
   arm("agent.a.103", "stop");
   const int status = reach();
   EXPECT_TRUE(WIFSTOPPED(status));

@@ -23,7 +23,7 @@ class FdTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(FdTest, DurableWriteReplacesTheFileAndLeavesNoOther) {
+TEST_F(FdTest, DurableWriteReplacesTheFileAndLeavesNoTemporaryFile) {
   const std::string path = folder_ + "/file";
   ASSERT_TRUE(write_file_durably(path, "first", 0640).has_value());
   ASSERT_TRUE(write_file_durably(path, "second").has_value());
@@ -34,7 +34,7 @@ TEST_F(FdTest, DurableWriteReplacesTheFileAndLeavesNoOther) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST_F(FdTest, WriteIntoAMissingFolderNamesTheFile) {
+TEST_F(FdTest, WriteErrorForAMissingFolderNamesTheFile) {
   const Result<void> written = write_file_durably(folder_ + "/none/file", "x");
   ASSERT_FALSE(written.has_value());
   EXPECT_NE(written.error().to_string().find(folder_ + "/none/file"), std::string::npos);
@@ -49,7 +49,7 @@ TEST_F(FdTest, FullDiskIsAnError) {
   EXPECT_EQ(written.error().native(), ENOSPC);
 }
 
-TEST_F(FdTest, ReadingIsBounded) {
+TEST_F(FdTest, ReadRefusesAFileAboveTheLimit) {
   const std::string path = folder_ + "/file";
   ASSERT_TRUE(write_file_durably(path, std::string(1000, 'x')).has_value());
   EXPECT_EQ(read_file(path, 1000)->size(), 1000u);

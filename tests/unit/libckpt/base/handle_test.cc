@@ -35,7 +35,7 @@ TEST_F(HandleTest, MovedHandleClosesOnce) {
   EXPECT_EQ(closed, std::vector<int>{1});
 }
 
-TEST_F(HandleTest, AssignmentAndResetCloseTheFormer) {
+TEST_F(HandleTest, AssignmentAndResetCloseThePreviousHandle) {
   Handle a(1);
   a = Handle(2);
   a.reset(3);
@@ -45,7 +45,7 @@ TEST_F(HandleTest, AssignmentAndResetCloseTheFormer) {
   EXPECT_EQ(closed, (std::vector<int>{1, 2}));
 }
 
-TEST_F(HandleTest, CostsNothing) {
+TEST_F(HandleTest, HandleHasNoSizeOverhead) {
   EXPECT_EQ(sizeof(Handle), sizeof(int));
 }
 

@@ -32,11 +32,11 @@ class MemoryLeft : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(MemoryLeft, MachinesAvailableMemoryIsTheLimit) {
+TEST_F(MemoryLeft, LimitIsTheAvailableMemoryOfTheMachine) {
   EXPECT_EQ(left(), kMachine);
 }
 
-TEST_F(MemoryLeft, TightestGroupIsTheLimit) {
+TEST_F(MemoryLeft, LimitIsTheTightestControlGroup) {
   write("proc/self/cgroup", "4:memory:/old\n0::/a/b\n");
   write("groups/a/b/memory.max", "max\n");
   write("groups/a/b/memory.current", "4000\n");
@@ -54,7 +54,7 @@ TEST_F(MemoryLeft, UnreadableLimitIsUnknown) {
   EXPECT_EQ(memory_left("/nowhere", "/nowhere"), kMemoryUnknown);
 }
 
-TEST_F(MemoryLeft, GarbageIsNoLimit) {
+TEST_F(MemoryLeft, MalformedLimitIsIgnored) {
   write("proc/self/cgroup", "0::/a");
   write("groups/a/memory.max", "-5\n");
   write("groups/a/memory.current", "x\n");

@@ -46,7 +46,7 @@ class PreloadedTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(PreloadedTest, StaticProgramsAreNamed) {
+TEST_F(PreloadedTest, StaticProgramsAreReported) {
   put("static", elf(PT_LOAD));
   EXPECT_NE(why("static").find("static is a static program"), std::string::npos) << why("static");
   EXPECT_NE(why("./static").find("a static program"), std::string::npos);
@@ -56,13 +56,13 @@ TEST_F(PreloadedTest, StaticProgramsAreNamed) {
   EXPECT_NE(why("script").find("a static program"), std::string::npos) << "its interpreter counts";
 }
 
-TEST_F(PreloadedTest, ProgramsWithOtherRightsAreNamed) {
+TEST_F(PreloadedTest, ProgramsWithOtherPrivilegesAreReported) {
   put("other", elf(PT_INTERP), 0755 | S_ISUID);
   EXPECT_NE(why("other", ::geteuid() + 1).find("set-user-ID"), std::string::npos);
   EXPECT_EQ(why("other", ::geteuid()), "") << "it has its user's rights";
 }
 
-TEST_F(PreloadedTest, OtherProgramsAreNotNamed) {
+TEST_F(PreloadedTest, OtherProgramsAreNotReported) {
   EXPECT_EQ(why("sh"), "");
   EXPECT_EQ(why("no-such-program"), "");
   EXPECT_EQ(why(put("text", "hello, no program")), "");

@@ -10,7 +10,7 @@ constexpr PrivateParts kNothing;
 constexpr PrivateParts kCommands{true, false};
 constexpr PrivateParts kAll{true, true};
 
-TEST(PrivateText, PartsAreShownToThoseWhoMaySeeThem) {
+TEST(PrivateText, PrivatePartsAreShownOnlyToPermittedRoles) {
   const std::string text = "cannot start " + mark_private(PrivatePart::kCommand, "./train --key k") +
                            "; it said " + mark_private(PrivatePart::kOutput, "\"loss 3\"") + " at the end";
   EXPECT_FALSE(is_public(text));
@@ -22,19 +22,19 @@ TEST(PrivateText, PartsAreShownToThoseWhoMaySeeThem) {
   EXPECT_TRUE(is_public(show_private(text, kAll)));
 }
 
-TEST(PrivateText, PartItselfEndsNoPart) {
+TEST(PrivateText, EndMarkInsideAPartDoesNotEndThePart) {
   const std::string text = mark_private(
       PrivatePart::kOutput, "a" + std::string(kPrivateEndMark) + "secret" + std::string(kOutputMark));
   EXPECT_EQ(show_private(text, kNothing), "(shown to the role admin)");
   EXPECT_EQ(show_private(text, kAll), "asecret");
 }
 
-TEST(PrivateText, PartThatWasCutLastsToTheEnd) {
+TEST(PrivateText, TruncatedPartExtendsToTheEnd) {
   const std::string whole = "x " + mark_private(PrivatePart::kOutput, "secret and more");
   EXPECT_EQ(show_private(whole.substr(0, whole.size() - 8), kNothing), "x (shown to the role admin)");
 }
 
-TEST(PrivateText, OutputThatEarlierVersionsQuoteIsHidden) {
+TEST(PrivateText, OutputQuotedByEarlierVersionsIsHidden) {
   const std::string text = "The standby ended; its last output: \"secret\" (/a/log)";
   EXPECT_FALSE(is_public(text));
   EXPECT_EQ(show_private(text, kCommands), "The standby ended; its last output: (shown to the role admin)");

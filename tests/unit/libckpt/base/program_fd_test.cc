@@ -12,7 +12,7 @@ UniqueFd null_device() {
   return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-TEST(ProgramFd, IsBeyondTheNumbersOfPrograms) {
+TEST(ProgramFd, DescriptorIsMovedAboveTheNumbersOfPrograms) {
   const UniqueFd first = null_device();
   const int number = first.get();
   const UniqueFd copy = *copy_beyond_program(number);
@@ -23,7 +23,7 @@ TEST(ProgramFd, IsBeyondTheNumbersOfPrograms) {
   EXPECT_EQ(null_device().get(), number + 1) << "the former number is free";
 }
 
-TEST(ProgramFd, ProgramOfFewDescriptorsHasThemAmongItsOwn) {
+TEST(ProgramFd, DescriptorStaysAmongTheProgramDescriptorsIfTheLimitIsLow) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit few{256, before.rlim_max};
@@ -34,7 +34,7 @@ TEST(ProgramFd, ProgramOfFewDescriptorsHasThemAmongItsOwn) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST(ProgramFd, NoDescriptorStaysNone) {
+TEST(ProgramFd, InvalidDescriptorStaysInvalid) {
   EXPECT_FALSE(move_beyond_program(UniqueFd()));
   EXPECT_FALSE(copy_beyond_program(-1).has_value());
 }

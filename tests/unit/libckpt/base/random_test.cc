@@ -8,7 +8,7 @@
 namespace ckpt {
 namespace {
 
-TEST(Random, HexHasTwoDigitsAByteAndDiffers) {
+TEST(Random, RandomHexHasTwoDigitsPerByteAndDiffers) {
   const std::string a = *random_hex(32);
   const std::string b = *random_hex(32);
   EXPECT_EQ(a.size(), 64u);
@@ -16,7 +16,7 @@ TEST(Random, HexHasTwoDigitsAByteAndDiffers) {
   EXPECT_NE(a, b);
 }
 
-TEST(Clock, GoesForwardOnly) {
+TEST(Clock, ClockNeverGoesBackwards) {
   const Nanos first = now_ns();
   const Nanos second = now_ns();
   EXPECT_GT(first, 0);

@@ -22,7 +22,7 @@ Result<std::string> name() {
 // A death test's exit code is that of gtest's own check otherwise: the signal tells that the process ended itself.
 const auto kAborted = testing::KilledBySignal(SIGABRT);
 
-TEST(ResultDeathTest, AnErrorReadAsAValueEndsTheProcessAndIsPrinted) {
+TEST(ResultDeathTest, AnErrorReadAsAValueAbortsAndIsPrinted) {
   const Result<std::string> kept = refused();
   EXPECT_EXIT((void)*kept, kAborted, "an error was read as a value: The disk is full");
   EXPECT_EXIT((void)*refused(), kAborted, "The disk is full");
@@ -30,26 +30,26 @@ TEST(ResultDeathTest, AnErrorReadAsAValueEndsTheProcessAndIsPrinted) {
   EXPECT_EXIT((void)kept.value(), kAborted, "The disk is full");
 }
 
-TEST(ResultDeathTest, AValueReadAsAnErrorEndsTheProcess) {
+TEST(ResultDeathTest, AValueReadAsAnErrorAborts) {
   const Result<std::string> kept = name();
   EXPECT_EXIT((void)kept.error(), kAborted, "a result without an error was read as an error");
   const Result<void> done = ok();
   EXPECT_EXIT((void)done.error(), kAborted, "a result without an error was read as an error");
 }
 
-TEST(ResultDeathTest, WorkThatFailedHasNoValue) {
+TEST(ResultDeathTest, ValueOfAFailedResultAborts) {
   const Result<void> failed = Error(ErrorCode::kIo, "Writing failed");
   EXPECT_EXIT(failed.value(), kAborted, "Writing failed");
 }
 
-TEST(Result, ReadsAndWritesItsValueInPlace) {
+TEST(Result, ResultReadsAndWritesItsValueInPlace) {
   Result<std::vector<int>> numbers = std::vector<int>{1, 2};
   numbers->push_back(3);
   (*numbers)[0] = 7;
   EXPECT_EQ(*numbers, (std::vector<int>{7, 2, 3}));
 }
 
-TEST(Result, MovesItsValueOut) {
+TEST(Result, ResultMovesItsValueOut) {
   Result<std::unique_ptr<int>> made = std::make_unique<int>(5);
   const std::unique_ptr<int> taken = *std::move(made);
   EXPECT_EQ(*taken, 5);

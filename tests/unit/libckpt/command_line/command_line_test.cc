@@ -45,7 +45,7 @@ struct Program {
   bool dry = false;
 };
 
-TEST(CommandLineTest, AnEmptyValueIsAMistakeThatNamesTheOption) {
+TEST(CommandLineTest, AnEmptyValueIsAnErrorThatNamesTheOption) {
   const std::vector<std::vector<std::string>> lines = {{"migrate", "j1", "--to", ""},
                                                        {"migrate", "--to=", "j1"},
                                                        {"migrate", "--to", "", "j1"},
@@ -63,7 +63,7 @@ TEST(CommandLineTest, AnEmptyValueIsAMistakeThatNamesTheOption) {
             "the value of --xid is empty; is a variable unset?");
 }
 
-TEST(CommandLineTest, AnOptionIsNoValueOfAnother) {
+TEST(CommandLineTest, AnOptionIsNotTakenAsAValue) {
   Program program;
   EXPECT_EQ(program.mistake({"migrate", "j1", "--to", "--dry-run"}),
             "--to needs a value (PLACE), but the option --dry-run follows");
@@ -71,7 +71,7 @@ TEST(CommandLineTest, AnOptionIsNoValueOfAnother) {
   EXPECT_EQ(Program().mistake({"migrate", "j1", "--to"}), "--to needs a value (PLACE)");
 }
 
-TEST(CommandLineTest, AMisspeltNameGetsASuggestion) {
+TEST(CommandLineTest, AMisspelledNameGetsASuggestion) {
   EXPECT_EQ(Program().mistake({"jbos"}), "there is no command \"jbos\" of `program`; did you mean jobs?");
   EXPECT_EQ(Program().mistake({"migrate", "j1", "--too", "b"}),
             "`program migrate` has no option \"--too\"; did you mean --to?");
@@ -84,7 +84,7 @@ TEST(CommandLineTest, AMisspeltNameGetsASuggestion) {
   EXPECT_EQ(nearest(std::string(1 << 20, 'a'), {"jobs"}), std::nullopt);
 }
 
-TEST(CommandLineTest, ValuesAreCheckedInPlainWords) {
+TEST(CommandLineTest, InvalidValuesAreReportedInPlainWords) {
   EXPECT_EQ(Program().mistake({"migrate", "j", "--parallel", "65"}),
             "--parallel: \"65\" is no number from 1 to 64");
   EXPECT_EQ(Program().mistake({"migrate", "j", "-o", "jsn"}),
@@ -94,7 +94,7 @@ TEST(CommandLineTest, ValuesAreCheckedInPlainWords) {
   EXPECT_NE(Program().mistake({"migrate", "j", "--parallel", "99999999999999999999"}), "");
 }
 
-TEST(CommandLineTest, CorrectWordsAreAccepted) {
+TEST(CommandLineTest, ValidArgumentsAreAccepted) {
   Program program;
   EXPECT_EQ(program.mistake(
                 {"migrate", "--env", "A=1", "j1", "--env", "B=", "--to=b", "-ojson", "--xid", "3", "4"}),
@@ -105,7 +105,7 @@ TEST(CommandLineTest, CorrectWordsAreAccepted) {
   EXPECT_EQ(program.xids, (std::vector<unsigned>{3, 4}));
 }
 
-TEST(CommandLineTest, HelpFitsAndHasNoTypesOfALibrary) {
+TEST(CommandLineTest, HelpIsCompleteAndShowsNoLibraryTypes) {
   Program program;
   const auto end = program.line.parse(std::vector<std::string>{"migrate", "--help"});
   ASSERT_TRUE(end);
@@ -129,7 +129,7 @@ TEST(CommandLineTest, HelpFitsAndHasNoTypesOfALibrary) {
             "  -h, --help         Print this help\n");
 }
 
-TEST(CommandLineTest, NoLineOfHelpIsWiderThanTheTerminal) {
+TEST(CommandLineTest, HelpLinesFitTheTerminalWidth) {
   const CommandDescription description = Program().line.describe();
   for (const unsigned columns : {40U, 60U, 80U, 200U}) {
     for (const CommandDescription& command : description.commands) {
@@ -139,7 +139,7 @@ TEST(CommandLineTest, NoLineOfHelpIsWiderThanTheTerminal) {
   }
 }
 
-TEST(CommandLineTest, WithoutACommandThereIsHelpAndAMistake) {
+TEST(CommandLineTest, MissingCommandPrintsHelpAndAnError) {
   const auto end = Program().line.parse(std::vector<std::string>{});
   ASSERT_TRUE(end);
   EXPECT_TRUE(end->bare);
@@ -147,7 +147,7 @@ TEST(CommandLineTest, WithoutACommandThereIsHelpAndAMistake) {
   EXPECT_EQ(end->out.find("secret"), std::string::npos) << end->out;
 }
 
-TEST(CommandLineTest, WideCharactersDoNotBreakWords) {
+TEST(CommandLineTest, NonAsciiCharactersAreCountedAsOneColumn) {
   EXPECT_EQ(wrapped("ä ö ü", 3, 0), "ä ö\nü");
   EXPECT_EQ(wrapped("a  b\n c", 80, 4), "a b c");
 }

@@ -17,7 +17,7 @@ const DriverApi& api() {
   return **loaded;
 }
 
-TEST(Driver, TableIsLoadedOnceAndWhole) {
+TEST(Driver, DriverTableIsLoadedOnceAndCompletely) {
   EXPECT_EQ(*load_driver(), &api());
 #define CKPT_CUDA(name) EXPECT_NE(api().name, nullptr) << #name;
 #include "libckpt/cuda/driver_api.def"
@@ -30,7 +30,7 @@ Result<void> call_that_fails() {
   return ok();
 }
 
-TEST(Driver, ErrorNamesCallAndResult) {
+TEST(Driver, ErrorNamesTheCallAndItsResult) {
   ASSERT_EQ(api().cuInit(0), CUDA_SUCCESS);
   const Result<void> called = call_that_fails();
   ASSERT_FALSE(called.has_value());
@@ -41,7 +41,7 @@ TEST(Driver, ErrorNamesCallAndResult) {
   EXPECT_NE(error.message().find("CUDA_ERROR_INVALID_DEVICE"), std::string::npos);
 }
 
-TEST(Driver, ErrorsAreGroupedByWhatTheCallerMustDo) {
+TEST(Driver, DriverErrorsAreMappedToErrorCodes) {
   EXPECT_EQ(cuda_error(api(), CUDA_ERROR_OUT_OF_MEMORY, "x").code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(cuda_error(api(), CUDA_ERROR_ILLEGAL_ADDRESS, "x").code(), ErrorCode::kDevice);
   EXPECT_EQ(cuda_error(api(), CUDA_ERROR_ECC_UNCORRECTABLE, "x").code(), ErrorCode::kDevice);
@@ -52,7 +52,7 @@ TEST(Driver, ErrorsAreGroupedByWhatTheCallerMustDo) {
   EXPECT_FALSE(is_sticky(CUDA_ERROR_NOT_READY));
 }
 
-TEST(Driver, ContextScopeRestoresTheFormerContext) {
+TEST(Driver, ContextScopeRestoresThePreviousContext) {
   const Device first = std::move(*Device::open(0));
   const Device second = std::move(*Device::open(1));
   EXPECT_NE(first.context(), second.context());
@@ -67,11 +67,11 @@ TEST(Driver, ContextScopeRestoresTheFormerContext) {
   EXPECT_EQ(current, first.context());
 }
 
-TEST(Driver, DeviceThatIsNotThereIsAnError) {
+TEST(Driver, MissingDeviceIsAnError) {
   EXPECT_FALSE(Device::open(99).has_value());
 }
 
-TEST(Module, MissingKernelSetNamesTheVariable) {
+TEST(Module, MissingKernelSetErrorNamesTheVariable) {
   const Device device = std::move(*Device::open(0));
   const ContextScope scope(device);
   const Result<Module> module = Module::load(api(), "no_such_kernels");

@@ -14,7 +14,7 @@ std::string error_of(const std::string& text) {
   return rows ? "" : rows.error().message();
 }
 
-TEST(Csv, QuotesCommentsAndLineEnds) {
+TEST(Csv, QuotesCommentsAndLineEndsAreParsed) {
   const auto rows = read_csv("a,b\r\n# note\n\n\"x, \"\"y\"\"\",2", "t.csv");
   ASSERT_TRUE(rows.has_value());
   ASSERT_EQ(rows->size(), 2U);
@@ -32,7 +32,7 @@ TEST(Csv, ErrorsNameLineAndColumn) {
   EXPECT_THAT(error_of(std::string("a\nb\0c", 5)), HasSubstr("t.csv:2:2:"));
 }
 
-TEST(Csv, IsBounded) {
+TEST(Csv, CsvSizeIsBounded) {
   EXPECT_THAT(error_of(std::string(kMaxCsvBytes + 1, 'a')), HasSubstr("bytes"));
   EXPECT_THAT(error_of(std::string(kMaxCsvFields, ',')), HasSubstr("too many fields"));
   std::string lines;

@@ -37,14 +37,14 @@ Evidence with(std::vector<SeenXid> xids, std::vector<ProcessFacts> processes) {
   return evidence;
 }
 
-TEST(Decide, NothingIsWrong) {
+TEST(Decide, HealthyGpuNeedsNoAction) {
   const Decision decision = decide(table(), with({}, {process(1)}));
   EXPECT_EQ(decision.outcome, Outcome::kNone);
   EXPECT_FALSE(decision.cordon);
   EXPECT_EQ(decision.processes[0].outcome, Outcome::kNone);
 }
 
-TEST(Decide, AnUnknownXidDoesNothingAlone) {
+TEST(Decide, AnUnknownXidAloneCausesNoAction) {
   const Decision decision = decide(table(), with({seen(9999, 1)}, {process(1)}));
   EXPECT_EQ(decision.outcome, Outcome::kNone);
   EXPECT_FALSE(decision.cordon);
@@ -52,13 +52,13 @@ TEST(Decide, AnUnknownXidDoesNothingAlone) {
   EXPECT_THAT(decision.reason, HasSubstr("not known"));
 }
 
-TEST(Decide, AnUnknownXidFollowsTheRecoveryAction) {
+TEST(Decide, AnUnknownXidUsesTheRecoveryAction) {
   Evidence evidence = with({seen(9999, 1)}, {process(1)});
   evidence.gpu.recovery = 1;
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
 }
 
-TEST(Decide, TheStrongestOfSeveralXidsCountsForEachProcess) {
+TEST(Decide, TheStrongestXidDecidesForEachProcess) {
   const Decision decision =
       decide(table(), with({seen(45, 1), seen(63), seen(94, 1)}, {process(1), process(2)}));
   EXPECT_EQ(decision.processes[0].outcome, Outcome::kRestore);
@@ -67,7 +67,7 @@ TEST(Decide, TheStrongestOfSeveralXidsCountsForEachProcess) {
   EXPECT_TRUE(decision.urgent);
 }
 
-TEST(Decide, LastRecoveryActionOfXid154Counts) {
+TEST(Decide, LastRecoveryActionOfXid154IsUsed) {
   SeenXid reset = seen(154);
   reset.recovery = 1;
   SeenXid none = seen(154);
@@ -81,7 +81,7 @@ TEST(Decide, Xid154WithoutAnActionIsReported) {
   EXPECT_THAT(decide(table(), with({seen(154)}, {process(1)})).reason, HasSubstr("no recovery action"));
 }
 
-TEST(Decide, TheStrongerOfFieldAndLogCounts) {
+TEST(Decide, TheStrongerRecoveryActionOfFieldAndLogIsUsed) {
   SeenXid reset = seen(154);
   reset.recovery = 1;
   Evidence evidence = with({reset}, {process(1)});
@@ -93,7 +93,7 @@ TEST(Decide, TheStrongerOfFieldAndLogCounts) {
   EXPECT_EQ(decide(table(), evidence).recovery, 1U);
 }
 
-TEST(Decide, AnUnknownRecoveryActionCordonsAndLeavesTheRestToTheTable) {
+TEST(Decide, AnUnknownRecoveryActionCordonsAndLeavesTheOutcomeToTheTable) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.recovery = 77;
   const Decision decision = decide(table(), evidence);
@@ -103,7 +103,7 @@ TEST(Decide, AnUnknownRecoveryActionCordonsAndLeavesTheRestToTheTable) {
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
 }
 
-TEST(Decide, ContainedErrorWithoutAPidHitsDeadProcessesOrTheOnlyProcess) {
+TEST(Decide, ContainedErrorWithoutAPidAffectsDeadProcessesOrTheOnlyProcess) {
   auto one = decide(table(), with({seen(94)}, {process(1)}));
   EXPECT_EQ(one.processes[0].outcome, Outcome::kRestore);
   auto alive = decide(table(), with({seen(94)}, {process(1, Probe::kAlive)}));
@@ -113,14 +113,14 @@ TEST(Decide, ContainedErrorWithoutAPidHitsDeadProcessesOrTheOnlyProcess) {
   EXPECT_EQ(two.processes[1].outcome, Outcome::kLive);
 }
 
-TEST(Decide, DeadProcessOfAPredictiveRowIsRestoredOnlyIfTheGpuIsDrained) {
+TEST(Decide, DeadProcessOfAPredictiveXidIsRestoredOnlyOnADrainedGpu) {
   const std::vector<ProcessFacts> processes{process(1, Probe::kDead), process(2, Probe::kAlive)};
   EXPECT_EQ(decide(table(), with({seen(63)}, processes)).processes[0].outcome, Outcome::kNone);
   EXPECT_EQ(decide(table(), with({seen(64)}, processes)).processes[0].outcome, Outcome::kRestore);
   EXPECT_EQ(decide(table(), with({seen(64)}, processes)).processes[1].outcome, Outcome::kLive);
 }
 
-TEST(Decide, ALostGpuRestoresEverything) {
+TEST(Decide, ALostGpuRestoresAllProcesses) {
   Evidence evidence = with({}, {process(1, Probe::kAlive)});
   evidence.gpu.lost = true;
   const Decision decision = decide(table(), evidence);
@@ -143,7 +143,7 @@ TEST(Decide, SilenceAloneCordonsAndRestoresDeadProcesses) {
   EXPECT_EQ(decision.processes[2].outcome, Outcome::kNone);
 }
 
-TEST(Decide, SilenceAfterAFaultIsALostGpu) {
+TEST(Decide, SilenceAfterAFaultIsTreatedAsALostGpu) {
   Evidence evidence = with({seen(74)}, {process(1, Probe::kAlive)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
@@ -151,7 +151,7 @@ TEST(Decide, SilenceAfterAFaultIsALostGpu) {
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kNone);
 }
 
-TEST(Decide, TheStateOfRowRemappingCountsAsItsXid) {
+TEST(Decide, RowRemappingStateIsTreatedAsItsXid) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.remap_pending = true;
   Decision decision = decide(table(), evidence);
@@ -163,7 +163,7 @@ TEST(Decide, TheStateOfRowRemappingCountsAsItsXid) {
   EXPECT_TRUE(decision.urgent);
 }
 
-TEST(Decide, ASuspectGpuRestoresTheVictimElsewhere) {
+TEST(Decide, ASuspectGpuRestoresTheFailedProcessElsewhere) {
   SeenXid repeated = seen(13, 1);
   repeated.suspicion = "Xid 13 came back";
   const Decision decision = decide(table(), with({repeated}, {process(1), process(2)}));
@@ -174,7 +174,7 @@ TEST(Decide, ASuspectGpuRestoresTheVictimElsewhere) {
   EXPECT_THAT(decision.reason, HasSubstr("came back"));
 }
 
-TEST(Decide, ResetFlagsOfTheLineDecide) {
+TEST(Decide, ResetFlagsOfTheLogLineDecide) {
   const auto line = [](const char* flags) {
     return seen_of(
         table(),
@@ -201,7 +201,7 @@ TEST(Decide, NvLinkLinesDecideByTheirSeverity) {
   EXPECT_EQ(of("144, SAW_MVB Nonfatal XC0 i0 Link 08 (0x00000021 0x00000004)").outcome, Outcome::kNone);
 }
 
-TEST(Decide, ModelsThatContainErrors) {
+TEST(Decide, ModelsThatContainMemoryErrorsAreRecognized) {
   for (const char* model :
        {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA GB200", "NVIDIA A30"})
     EXPECT_EQ(contains_memory_errors(model), true) << model;
@@ -218,7 +218,7 @@ Evidence probed(Evidence evidence, GpuProbe result) {
   return evidence;
 }
 
-TEST(Probe, HungProbeRestoresEveryProcessWhereNothingElseDecides) {
+TEST(Probe, HungProbeRestoresEveryProcessIfNoOtherEvidenceDecides) {
   const Decision decision = decide(table(), probed(with({}, {process(1), process(2)}), GpuProbe::kHung));
   EXPECT_EQ(decision.outcome, Outcome::kRestore);
   EXPECT_TRUE(decision.cordon && decision.urgent);
@@ -235,12 +235,12 @@ TEST(Probe, FailedProbeMigratesLiveProcesses) {
   EXPECT_EQ(decision.processes[1].outcome, Outcome::kRestore);
 }
 
-TEST(Probe, AnApplicationsFaultDoesNotDecideBeforeIt) {
+TEST(Probe, AnApplicationFaultDoesNotOverrideTheProbe) {
   EXPECT_EQ(decide(table(), probed(with({seen(13, 1)}, {process(1)}), GpuProbe::kHung)).outcome,
             Outcome::kRestore);
 }
 
-TEST(Probe, TheRecoveryActionComesBeforeIt) {
+TEST(Probe, RecoveryActionOverridesTheProbe) {
   Evidence evidence = probed(with({}, {process(1)}), GpuProbe::kHung);
   evidence.gpu.recovery = 4;
   const Decision decision = decide(table(), evidence);
@@ -248,7 +248,7 @@ TEST(Probe, TheRecoveryActionComesBeforeIt) {
   EXPECT_THAT(decision.reason, HasSubstr("DRAIN_AND_RESET"));
 }
 
-TEST(Probe, TheXidComesBeforeIt) {
+TEST(Probe, GpuXidOverridesTheProbe) {
   const Decision decision = decide(table(), probed(with({seen(64)}, {process(1)}), GpuProbe::kHung));
   EXPECT_EQ(decision.processes[0].outcome, Outcome::kLive);
   EXPECT_EQ(decision.xid, 64U);
@@ -256,7 +256,7 @@ TEST(Probe, TheXidComesBeforeIt) {
   EXPECT_EQ(restored.outcome, Outcome::kRestore);
 }
 
-TEST(Probe, HungProbeWithSilenceRestores) {
+TEST(Probe, HungProbeOfASilentGpuRestores) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), probed(evidence, GpuProbe::kHung)).outcome, Outcome::kRestore);
@@ -284,7 +284,7 @@ TEST(Probe, ProbeIsRequestedOnUndecidedEvidence) {
   EXPECT_FALSE(wanted(probed(silent, GpuProbe::kPassed)));
 }
 
-TEST(Counters, NewUncorrectedErrorsMoveWhenThereIsTimeUnlessAnXidDecides) {
+TEST(Counters, NewUncorrectedErrorsMoveJobsLaterUnlessAnXidDecides) {
   Evidence evidence = with({}, {process(1), process(2, Probe::kDead)});
   evidence.gpu.uncorrected = 2;
   const Decision decision = decide(table(), evidence);
@@ -299,7 +299,7 @@ TEST(Counters, NewUncorrectedErrorsMoveWhenThereIsTimeUnlessAnXidDecides) {
   EXPECT_EQ(decide(table(), evidence).processes[0].outcome, Outcome::kLive);
 }
 
-TEST(Counters, ComeBeforeTheProbe) {
+TEST(Counters, CountersOverrideTheProbe) {
   Evidence evidence = probed(with({}, {process(1)}), GpuProbe::kHung);
   evidence.gpu.uncorrected = 1;
   EXPECT_EQ(decide(table(), evidence).processes[0].outcome, Outcome::kLive);

@@ -121,7 +121,7 @@ void expect(const Decision& decision, const Expected& expected) {
   for (const ProcessVerdict& verdict : decision.processes) EXPECT_FALSE(verdict.reason.empty());
 }
 
-TEST(EveryRow, EachXidOfTheTableFollowsTheRules) {
+TEST(EveryRow, EachXidOfTheTableGivesItsExpectedOutcome) {
   const XidTable table = XidTable::built_in();
   const auto expected = rules();
   for (const auto& [xid, row] : table.xids()) {
@@ -138,7 +138,7 @@ TEST(EveryRow, EachXidOfTheTableFollowsTheRules) {
     EXPECT_NE(table.xid(xid), nullptr) << "not in the table: Xid " << xid;
 }
 
-TEST(EveryRow, UncontainedMemoryErrorHitsEveryProcess) {
+TEST(EveryRow, UncontainedMemoryErrorAffectsEveryProcess) {
   const XidTable table = XidTable::built_in();
   for (const std::uint32_t xid : {48U, 171U, 172U}) {
     for (const std::optional<bool> contains : {std::optional<bool>(false), std::optional<bool>()}) {
@@ -159,7 +159,7 @@ std::map<std::uint32_t, Expected> recovery_rules() {
           {7, {kRestore, kRestore, kRestore, true, true, true}}};
 }
 
-TEST(EveryRow, EachRecoveryActionDecidesBeforeEachXid) {
+TEST(EveryRow, EachRecoveryActionOverridesEachXid) {
   const XidTable table = XidTable::built_in();
   const auto by_xid = rules();
   const auto by_recovery = recovery_rules();
@@ -180,7 +180,7 @@ TEST(EveryRow, EachRecoveryActionDecidesBeforeEachXid) {
   EXPECT_EQ(table.recoveries().size(), 8U);
 }
 
-TEST(EveryRow, EachRecoveryActionAlone) {
+TEST(EveryRow, EachRecoveryActionAloneGivesItsExpectedOutcome) {
   const XidTable table = XidTable::built_in();
   const auto rules = recovery_rules();
   for (const auto& [value, recovery] : table.recoveries()) {

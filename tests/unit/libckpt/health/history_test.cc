@@ -27,7 +27,7 @@ bool suspect(const History& history, const std::string& gpu, std::uint32_t xid, 
   return !history.suspicion(gpu, *table().xid(xid), now, RepeatRule{}).empty();
 }
 
-TEST(History, ThreeDifferentJobsOnOneGpuMakeItSuspect) {
+TEST(History, FaultsOfThreeDifferentJobsMakeAGpuSuspect) {
   History history;
   add(history, "a", 13, 1);
   add(history, "a", 13, 2);
@@ -40,7 +40,7 @@ TEST(History, ThreeDifferentJobsOnOneGpuMakeItSuspect) {
   EXPECT_FALSE(suspect(history, "a", 31));
 }
 
-TEST(History, FaultThatFollowsItsJobDoesNotMakeGpusSuspect) {
+TEST(History, FaultThatMovesWithItsJobMakesNoGpuSuspect) {
   History history;
   for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 31, job);
   EXPECT_TRUE(suspect(history, "a", 31));
@@ -54,28 +54,28 @@ TEST(History, UnknownJobsCountAsOneJob) {
   EXPECT_FALSE(suspect(history, "a", 13));
 }
 
-TEST(History, UnknownJobOnAnotherGpuIsAnotherJob) {
+TEST(History, UnknownJobOnAnotherGpuIsADifferentJob) {
   History history;
   for (const std::uint64_t job : {0, 1, 2}) add(history, "a", 13, job);
   add(history, "b", 13, 0);
   EXPECT_TRUE(suspect(history, "a", 13));
 }
 
-TEST(History, ARuleOfNoJobsIsOff) {
+TEST(History, ARuleWithZeroJobsIsDisabled) {
   History history;
   RepeatRule off;
   off.jobs = 0;
   EXPECT_EQ(history.suspicion("a", *table().xid(13), kNow, off), "");
 }
 
-TEST(History, EveryFirmwareFaultCounts) {
+TEST(History, EveryFirmwareFaultIsCounted) {
   History history;
   for (int i = 0; i < 3; ++i) add(history, "a", 38, 0);
   EXPECT_TRUE(suspect(history, "a", 38));
   EXPECT_FALSE(suspect(history, "b", 38));
 }
 
-TEST(History, OldFaultsDoNotCount) {
+TEST(History, OldFaultsAreNotCounted) {
   History history;
   for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 13, job);
   EXPECT_TRUE(suspect(history, "a", 13, kNow + 24LL * 3600 * 1000 - 1));
@@ -94,7 +94,7 @@ TEST(History, SecondaryAndGpuWideXidsAreNeverCounted) {
   EXPECT_FALSE(suspect(history, "a", 14));  // no context was lost
 }
 
-TEST(History, IsBounded) {
+TEST(History, HistoryIsBounded) {
   History history;
   for (std::size_t i = 0; i < kMaxOccurrences + 5; ++i) add(history, "a", 13, i);
   EXPECT_EQ(history.all().size(), kMaxOccurrences);

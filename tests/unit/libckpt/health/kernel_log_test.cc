@@ -14,7 +14,7 @@ PciAddress pci(std::uint32_t domain, std::uint32_t bus) {
   return address;
 }
 
-TEST(KernelLog, XidWithoutAProcess) {
+TEST(KernelLog, XidWithoutAProcessIsParsed) {
   const auto line = parse_xid_line(
       "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
   ASSERT_TRUE(line.has_value());
@@ -24,7 +24,7 @@ TEST(KernelLog, XidWithoutAProcess) {
   EXPECT_EQ(line->detail, "GPU has fallen off the bus.");
 }
 
-TEST(KernelLog, XidWithInstanceProcessAndFlags) {
+TEST(KernelLog, XidWithInstanceProcessAndFlagsIsParsed) {
   const auto line = parse_xid_line(
       "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: "
       "Yes");
@@ -37,7 +37,7 @@ TEST(KernelLog, XidWithInstanceProcessAndFlags) {
   EXPECT_EQ(line->drain_required, true);
 }
 
-TEST(KernelLog, XidWithComputeInstanceAndCause) {
+TEST(KernelLog, XidWithComputeInstanceAndCauseIsParsed) {
   const auto line = parse_xid_line(
       "NVRM: Xid (PCI:0000:01:00 GPU-I:02 GPU-CI:00): 45, pid=12, name=python3, Ch 00000008 caused by "
       "previous Xid 31");
@@ -47,7 +47,7 @@ TEST(KernelLog, XidWithComputeInstanceAndCause) {
   EXPECT_EQ(line->detail, "Ch 00000008 caused by previous Xid 31");
 }
 
-TEST(KernelLog, RecoveryActionByItsNumbersNotItsWords) {
+TEST(KernelLog, RecoveryActionIsParsedByNumberAndNotByText) {
   for (const char* words : {"GPU Reset Required", "PF FLR", "whatever"}) {
     const auto line = parse_xid_line(
         std::string("NVRM: Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (") +
@@ -59,7 +59,7 @@ TEST(KernelLog, RecoveryActionByItsNumbersNotItsWords) {
   }
 }
 
-TEST(KernelLog, NvLinkEvent) {
+TEST(KernelLog, NvLinkEventIsParsed) {
   const auto line = parse_xid_line(
       "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 0x0 0x0)");
   ASSERT_TRUE(line.has_value() && line->link.has_value());
@@ -70,7 +70,7 @@ TEST(KernelLog, NvLinkEvent) {
   EXPECT_EQ(line->link->error_status, 0U);
 }
 
-TEST(KernelLog, LostGpuIsReadFromASingleLineAndFromThree) {
+TEST(KernelLog, LostGpuIsParsedFromOneLineOrFromThreeLines) {
   KernelLogParser parser;
   auto events = parser.take("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.");
   ASSERT_EQ(events.size(), 1U);
@@ -99,7 +99,7 @@ TEST(KernelLog, LostGpuIsReadFromASingleLineAndFromThree) {
   EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
 }
 
-TEST(KernelLog, Identity) {
+TEST(KernelLog, GpuIdentityIsParsed) {
   KernelLogParser parser;
   const auto events = parser.take("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
   ASSERT_EQ(events.size(), 1U);
@@ -108,13 +108,13 @@ TEST(KernelLog, Identity) {
   EXPECT_TRUE(parser.take("NVRM: GPU at PCI:0000:01:00: GPU-<script>02-4f2c-a1d3-112233445566abc").empty());
 }
 
-TEST(KernelLog, DmesgsTimeIsLeftOut) {
+TEST(KernelLog, DmesgTimestampIsIgnored) {
   EXPECT_TRUE(
       parse_xid_line("[   12.345678] NVRM: Xid (PCI:0000:01:00): 13, pid=5, name=a, Graphics Exception")
           .has_value());
 }
 
-TEST(KernelLog, OnlyTheDriversOwnLinesCount) {
+TEST(KernelLog, OnlyLinesOfTheDriverAreParsed) {
   for (const char* text : {
            "usb 1-1: Product: NVRM: Xid (PCI:0000:01:00): 79, pid=1",
            "[x] NVRM: Xid (PCI:0000:01:00): 79, pid=1",
@@ -145,13 +145,13 @@ TEST(KernelLog, FlagsInAProcessNameAreIgnored) {
   EXPECT_EQ(line->drain_required, false);
 }
 
-TEST(KernelLog, PidsOutOfRangeAreDropped) {
+TEST(KernelLog, PidsOutOfRangeAreIgnored) {
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13, pid=99999999999, name=x, y")->pid, 0);
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13, pid=-4, name=x, y")->pid, 0);
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13")->pid, 0);
 }
 
-TEST(KernelLog, Records) {
+TEST(KernelLog, KernelLogRecordsAreParsed) {
   const auto record =
       parse_record("4,4711,123456789,-,caller=T12;NVRM: a\\x0aNVRM: b\\xzz\n SUBSYSTEM=pci\n");
   ASSERT_TRUE(record.has_value());
@@ -167,7 +167,7 @@ TEST(KernelLog, Records) {
     EXPECT_FALSE(parse_record(text).has_value()) << text;
 }
 
-TEST(KernelLog, PciAddresses) {
+TEST(KernelLog, PciAddressesAreParsed) {
   EXPECT_EQ(parse_pci("00000000:18:00.0"), pci(0, 0x18));
   EXPECT_EQ(parse_pci("PCI:0008:01:00"), pci(8, 1));
   EXPECT_EQ(pci(8, 0x1a).to_string(), "0008:1a:00");

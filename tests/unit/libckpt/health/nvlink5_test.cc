@@ -21,7 +21,7 @@ std::optional<LinkVerdict> decode(std::uint32_t xid, const std::string& unit, st
   return decode_link(table(), xid, event);
 }
 
-TEST(Nvlink5, TheExampleOfTheManual) {
+TEST(Nvlink5, ManualExampleIsDecoded) {
   const auto verdict = decode(149, "NETIR_LINK_EVT", 0x004505c6, 0);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_TRUE(verdict->from_table);
@@ -29,7 +29,7 @@ TEST(Nvlink5, TheExampleOfTheManual) {
 }
 
 // Each row is found by a word made of its own pattern, in both versions, and no lesser one is taken for it.
-TEST(Nvlink5, EveryRowIsFound) {
+TEST(Nvlink5, EveryTableRowIsFound) {
   for (const Nvlink5Row& row : table().nvlink5()) {
     for (const BitPattern& info : {row.info_v1, row.info_v2}) {
       const std::string unit = row.unit.substr(0, row.unit.find('/'));
@@ -40,13 +40,13 @@ TEST(Nvlink5, EveryRowIsFound) {
   }
 }
 
-TEST(Nvlink5, TheWorstOfSeveralErrorsCounts) {
+TEST(Nvlink5, TheMostSevereErrorDecides) {
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x4)->severity, LinkSeverity::kNonFatal);
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x6)->severity, LinkSeverity::kFatal);
 }
 
 // A unit that the table knows is not judged by the rows of another, whose patterns would match.
-TEST(Nvlink5, RowsOfAnotherUnitDoNotCount) {
+TEST(Nvlink5, RowsOfAnotherUnitAreIgnored) {
   const auto first_of = [](const Nvlink5Row& row) { return row.unit.substr(0, row.unit.find('/')); };
   unsigned tried = 0;
   for (const Nvlink5Row& row : table().nvlink5()) {
@@ -66,11 +66,11 @@ TEST(Nvlink5, RowsOfAnotherUnitDoNotCount) {
   EXPECT_GT(tried, 0U);
 }
 
-TEST(Nvlink5, AFatalEventOfTheMachineIsMoreThanALinks) {
+TEST(Nvlink5, AFatalMachineEventIsMoreSevereThanALinkEvent) {
   EXPECT_EQ(decode(149, "NETIR_MFDE_EVENT", 0xffffffff, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
 }
 
-TEST(Nvlink5, UnknownRowsAreTakenByTheirWords) {
+TEST(Nvlink5, UnknownRowsUseTheirSeverityText) {
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Nonfatal")->severity, LinkSeverity::kNonFatal);
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
   EXPECT_EQ(decode(149, "NETIR_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kLinkFatal);

@@ -32,7 +32,7 @@ TEST(XidTable, BuiltInTableIsComplete) {
   EXPECT_FALSE(table.nvlink5().front().info_v2.matches(0x00000002));
 }
 
-TEST(XidTable, AFileReplacesAndAddsRowsById) {
+TEST(XidTable, AFileReplacesAndAddsRowsByXid) {
   auto table = XidTable::built_in();
   const std::string text = std::string(kXidHeader) +
                            "63,OURS,memory,yes,drain_then_reset,restore,we replace\n"
@@ -69,7 +69,7 @@ TEST(XidTable, ErrorsNameLineAndColumn) {
   EXPECT_THAT(error_of(header + "5,N,app,yes,none,none," + std::string(401, 'x')), HasSubstr("at most 400"));
 }
 
-TEST(XidTable, AWrongFileChangesNothing) {
+TEST(XidTable, AnInvalidFileChangesNothing) {
   auto table = XidTable::built_in();
   const auto taken = table.override_with(
       std::string(kXidHeader) + "63,OURS,memory,yes,none,restore,\n64,X,app,yes,none,kill,\n", "my.csv");
@@ -77,7 +77,7 @@ TEST(XidTable, AWrongFileChangesNothing) {
   EXPECT_EQ(table.xid(63)->evacuation, Outcome::kLive);
 }
 
-TEST(XidTable, AFileThatIsNotThereIsAnError) {
+TEST(XidTable, AMissingFileIsAnError) {
   auto table = XidTable::built_in();
   EXPECT_FALSE(table.override_with_file("/nowhere/my.csv").has_value());
 }

@@ -87,7 +87,7 @@ std::string why_not(const json& document) {
   return "read";
 }
 
-TEST(Document, HasEachFieldByItsNameAndEnumsByTheirs) {
+TEST(Document, DocumentContainsFieldsAndEnumsByName) {
   const json expected = {{"flag", true},
                          {"ratio", 1.5},
                          {"signed_number", -3},
@@ -102,13 +102,13 @@ TEST(Document, HasEachFieldByItsNameAndEnumsByTheirs) {
   EXPECT_EQ(to_document(some()), expected);
 }
 
-TEST(Document, ReadingGivesWhatWasWritten) {
+TEST(Document, DocumentIsReadAsWritten) {
   const auto again = from_text<Whole>(to_text(some()));
   EXPECT_EQ(to_document(again), to_document(some()));
   EXPECT_EQ(again.id, 0U) << "a field that is not kept was read";
 }
 
-TEST(Document, OptionalMembersWithoutValuesAreLeftOut) {
+TEST(Document, OptionalMembersWithoutValuesAreOmitted) {
   Whole whole = some();
   whole.maybe.reset();
   whole.place.gpu.reset();
@@ -118,13 +118,13 @@ TEST(Document, OptionalMembersWithoutValuesAreLeftOut) {
   EXPECT_FALSE(from_document<Whole>(document).maybe);
 }
 
-TEST(Document, LaterFieldsKeepTheirDefaults) {
+TEST(Document, MissingLaterFieldsHaveTheirDefaults) {
   json document = to_document(some());
   document.erase("added");
   EXPECT_EQ(from_document<Whole>(document).added, "default");
 }
 
-TEST(Document, MissingFieldIsNamedWithItsPath) {
+TEST(Document, MissingFieldErrorNamesItsPath) {
   json document = to_document(some());
   document["parts"][1].erase("size");
   EXPECT_EQ(why_not(document), "parts[1].size is missing");
@@ -133,7 +133,7 @@ TEST(Document, MissingFieldIsNamedWithItsPath) {
   EXPECT_EQ(why_not(document), "node is missing");
 }
 
-TEST(Document, FieldOfAnotherTypeIsRefused) {
+TEST(Document, FieldOfAWrongTypeIsRefused) {
   const std::vector<std::pair<const char*, json>> wrong = {
       {"flag", 1},    {"ratio", "1"},    {"signed_number", 1.5}, {"colour", true},     {"parts", json({})},
       {"words", "x"}, {"node", nullptr}, {"numbers", 5},         {"maybe", "nothing"}, {"added", {1, 2, 3}}};
@@ -146,7 +146,7 @@ TEST(Document, FieldOfAnotherTypeIsRefused) {
   EXPECT_NE(why_not(json::array()), "read");
 }
 
-TEST(Document, NumberThatDoesNotFitIsRefused) {
+TEST(Document, NumberOutOfRangeIsRefused) {
   for (const json& size : {json(256), json(-1), json(1e300)}) {
     json document = to_document(some());
     document["parts"][0]["size"] = size;
@@ -157,7 +157,7 @@ TEST(Document, NumberThatDoesNotFitIsRefused) {
   EXPECT_NE(why_not(document), "read");
 }
 
-TEST(Document, EnumIsReadByNameAndByNumberButNoOther) {
+TEST(Document, EnumIsReadByNameOrNumberAndOtherwiseRefused) {
   json document = to_document(some());
   document["colour"] = "red";
   EXPECT_EQ(from_document<Whole>(document).colour, Colour::kRed);
@@ -169,7 +169,7 @@ TEST(Document, EnumIsReadByNameAndByNumberButNoOther) {
   }
 }
 
-TEST(Document, ShorterListFillsAnArrayAndALongerOneIsRefused) {
+TEST(Document, ShorterListFillsAnArrayAndALongerListIsRefused) {
   json document = to_document(some());
   document["numbers"] = {9};
   EXPECT_EQ(from_document<Whole>(document).numbers.all, (std::array<std::int64_t, 3>{9, 0, 0}));
@@ -183,13 +183,13 @@ TEST(Document, UnknownFieldsAreIgnored) {
   EXPECT_EQ(why_not(document), "read");
 }
 
-TEST(Document, BytesThatAreNoTextStillGiveADocument) {
+TEST(Document, InvalidUtf8IsReplacedInADocument) {
   Whole whole = some();
   whole.added = "why \xff not";
   EXPECT_EQ(from_text<Whole>(to_text(whole)).added, "why \xef\xbf\xbd not");
 }
 
-TEST(Document, TextThatIsNoObjectIsAnErrorThatNamesIt) {
+TEST(Document, TextThatIsNotAnObjectIsAnErrorThatNamesTheDocument) {
   for (const char* text : {"", "[1]", "{\"flag\":", "null"}) {
     const auto read = parse_document<Whole>(text, "The list of x");
     ASSERT_FALSE(read.has_value()) << text;
@@ -198,7 +198,7 @@ TEST(Document, TextThatIsNoObjectIsAnErrorThatNamesIt) {
   }
 }
 
-TEST(Answer, HasItsFieldsInOrderAndNullForWhatHasNoValue) {
+TEST(Answer, AnswerContainsFieldsInOrderAndNullForMissingValues) {
   Whole whole = some();
   whole.maybe.reset();
   const ordered_json answer = to_answer(whole);
@@ -218,7 +218,7 @@ constexpr auto fields_of(Of<Owner>) {
   return fields(field("a", &Owner::a), inlined(&Owner::part));
 }
 
-TEST(Answer, OptionalRecordThatIsInlinedIsThereWithAllOfItsFieldsOrNot) {
+TEST(Answer, OptionalInlinedRecordIsWrittenCompletelyOrOmitted) {
   EXPECT_EQ(to_answer(Owner{.a = 1}), ordered_json({{"a", 1}}));
   const ordered_json whole = to_answer(Owner{.a = 1, .part = Part{"x", 2}});
   EXPECT_EQ(whole, ordered_json({{"a", 1}, {"name", "x"}, {"size", 2}}));
@@ -227,7 +227,7 @@ TEST(Answer, OptionalRecordThatIsInlinedIsThereWithAllOfItsFieldsOrNot) {
   EXPECT_FALSE(from_answer<Owner>(ordered_json({{"a", 1}, {"size", 2}})).part);
 }
 
-TEST(Answer, KeepsTheDefaultOfWhatIsMissingOrHasAnotherForm) {
+TEST(Answer, MissingOrInvalidFieldsKeepTheirDefaults) {
   ordered_json answer = to_answer(some());
   answer.erase("node");
   answer["flag"] = "yes";
@@ -249,7 +249,7 @@ TEST(Answer, KeepsTheDefaultOfWhatIsMissingOrHasAnotherForm) {
     EXPECT_EQ(to_document(from_answer<Whole>(other)), to_document(Whole()));
 }
 
-TEST(Answer, ListHasItsObjects) {
+TEST(Answer, ListContainsItsObjects) {
   const ordered_json list = {{{"name", "a"}, {"size", 1}}, 5, {{"name", "b"}}};
   const auto parts = list_from_answer<Part>(list);
   ASSERT_EQ(parts.size(), 2U);
@@ -257,7 +257,7 @@ TEST(Answer, ListHasItsObjects) {
   EXPECT_TRUE(list_from_answer<Part>(ordered_json("text")).empty());
 }
 
-TEST(Names, TextsAndValuesFindEachOther) {
+TEST(Names, EnumNamesAndValuesAreConvertedBothWays) {
   static_assert(name_of(Colour::kBlue) == "blue");
   static_assert(value_named<Colour>("red") == Colour::kRed);
   static_assert(!value_named<Colour>("Red"));

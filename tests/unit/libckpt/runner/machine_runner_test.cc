@@ -153,13 +153,13 @@ class MachineRunnerTest : public ::testing::Test {
       io_.get_executor(), disk_, protocol_, {4, 6}, [this](const Error& error) { fatal_.push_back(error); }};
 };
 
-TEST_F(MachineRunnerTest, WithoutARecordAllIsDoneBeforeEnqueueReturns) {
+TEST_F(MachineRunnerTest, EventWithoutARecordIsHandledBeforeEnqueueReturns) {
   runner_.enqueue(1, {"first", {Do{"a"}, Do{"b"}}});
   EXPECT_THAT(protocol_.lines, ElementsAre("take first", "do a", "do b", "handled first"));
   EXPECT_FALSE(runner_.is_busy(1));
 }
 
-TEST_F(MachineRunnerTest, ActionsAfterARecordWaitUntilItIsDurableAndOtherQueuesGoOn) {
+TEST_F(MachineRunnerTest, ActionsAfterARecordWaitUntilTheRecordIsDurable) {
   protocol_.hold("record");
   runner_.enqueue(1, {"first", {Do{"before"}, Write{"record"}, Do{"after"}}});
   runner_.enqueue(1, {"second", {Do{"later"}}});
@@ -174,14 +174,14 @@ TEST_F(MachineRunnerTest, ActionsAfterARecordWaitUntilItIsDurableAndOtherQueuesG
                                            "do later", "handled second"));
 }
 
-TEST_F(MachineRunnerTest, ARefusedRecordGoesBackToItsMachineAndTheRestOfTheBatchIsDropped) {
+TEST_F(MachineRunnerTest, ARefusedRecordIsReturnedToItsMachineAndDropsItsBatch) {
   runner_.enqueue(1, {"first", {Write{"full disk"}, Do{"after"}}});
   run_until_idle(1);
   EXPECT_THAT(protocol_.lines, ElementsAre("take first", "do without full disk", "handled first"));
   EXPECT_THAT(fatal_, IsEmpty());
 }
 
-TEST_F(MachineRunnerTest, ARecordOfUnknownFateIsFatalAndNothingFollowsIt) {
+TEST_F(MachineRunnerTest, ARecordWithAnUnknownOutcomeIsFatalAndStopsTheQueue) {
   runner_.enqueue(1, {"first", {Write{"broken disk"}, Do{"after"}}});
   runner_.enqueue(1, {"second", {Do{"later"}}});
   run_until([&] { return !fatal_.empty(); }, "a fatal error");
@@ -190,7 +190,7 @@ TEST_F(MachineRunnerTest, ARecordOfUnknownFateIsFatalAndNothingFollowsIt) {
   EXPECT_THAT(protocol_.lines, ElementsAre("take first"));
 }
 
-TEST_F(MachineRunnerTest, AWaitingCallerGetsTheErrorOfAnImpossibleEvent) {
+TEST_F(MachineRunnerTest, AWaitingCallerGetsTheErrorOfAnInvalidEvent) {
   std::optional<Result<void>> answer;
   const auto wait = [&]() -> control::Task<> {
     Event impossible{"nonsense", {}, false};
@@ -203,7 +203,7 @@ TEST_F(MachineRunnerTest, AWaitingCallerGetsTheErrorOfAnImpossibleEvent) {
   EXPECT_FALSE(runner_.is_busy(1));
 }
 
-TEST_F(MachineRunnerTest, CaughtUpReturnsOnceAllBeforeItIsDone) {
+TEST_F(MachineRunnerTest, CaughtUpReturnsOnceAllEarlierEventsAreHandled) {
   protocol_.hold("record");
   runner_.enqueue(1, {"first", {Write{"record"}}});
   runner_.enqueue(1, {"second", {Do{"later"}}});
@@ -220,7 +220,7 @@ TEST_F(MachineRunnerTest, CaughtUpReturnsOnceAllBeforeItIsDone) {
   run_until([&] { return is_caught_up; }, "the end of what came before");
 }
 
-TEST_F(MachineRunnerTest, LaterEventsWaitForTheDiskWorkOfAnEarlierOne) {
+TEST_F(MachineRunnerTest, LaterEventsWaitForTheDiskWorkOfAnEarlierEvent) {
   protocol_.hold("first");
   runner_.enqueue(1, {"first", {Do{"a"}}, true, true});
   runner_.enqueue(1, {"second", {Do{"b"}}});
@@ -231,7 +231,7 @@ TEST_F(MachineRunnerTest, LaterEventsWaitForTheDiskWorkOfAnEarlierOne) {
                                            "do b", "handled second"));
 }
 
-TEST_F(MachineRunnerTest, ATimerFiresOnceAndADisarmedOneDoesNot) {
+TEST_F(MachineRunnerTest, AnArmedTimerFiresOnceAndADisarmedTimerNever) {
   runner_.enqueue(1, {"arm", {Arm{Clock::kShort}, Arm{Clock::kShort}}});
   runner_.enqueue(2, {"arm and disarm", {Arm{Clock::kShort}, Disarm{Clock::kShort}}});
   runner_.enqueue(3, {"arm, disarmed from outside", {Arm{Clock::kShort}}});
@@ -242,7 +242,7 @@ TEST_F(MachineRunnerTest, ATimerFiresOnceAndADisarmedOneDoesNot) {
   EXPECT_EQ(std::count(protocol_.lines.begin(), protocol_.lines.end(), "take short timer"), 1);
 }
 
-TEST_F(MachineRunnerTest, AnArmedTimerCanBeFiredAtOnce) {
+TEST_F(MachineRunnerTest, AnArmedTimerCanBeFiredImmediately) {
   runner_.enqueue(1, {"arm", {Arm{Clock::kLong}}});
   runner_.fire_now([](Clock timer) { return timer == Clock::kShort; });
   EXPECT_FALSE(protocol_.has("take long timer"));
@@ -254,7 +254,7 @@ TEST_F(MachineRunnerTest, AnArmedTimerCanBeFiredAtOnce) {
 }
 
 // 4 places for a migration, 6 in all.
-TEST_F(MachineRunnerTest, MessagesThatWaitAreBoundedAndOwnEventsAreKept) {
+TEST_F(MachineRunnerTest, WaitingMessagesAreBoundedAndOwnEventsAreKept) {
   for (const wire::MigrationId id : {1, 2, 3}) {
     protocol_.hold("record");
     runner_.enqueue(id, {"first", {Write{"record"}}});

@@ -6,7 +6,7 @@
 namespace ckpt::runner {
 namespace {
 
-TEST(RemoteMessagesTest, OneMigrationTakesNoMoreThanItsPlaces) {
+TEST(RemoteMessagesTest, OneMigrationCannotExceedItsMessageLimit) {
   RemoteMessages remote({3, 100});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(remote.add(7).is_accepted);
   EXPECT_FALSE(remote.add(7).is_accepted);
@@ -16,7 +16,7 @@ TEST(RemoteMessagesTest, OneMigrationTakesNoMoreThanItsPlaces) {
   EXPECT_TRUE(remote.add(7).is_accepted);
 }
 
-TEST(RemoteMessagesTest, TheMigrationWithTheMostGivesAPlaceToAnother) {
+TEST(RemoteMessagesTest, MigrationWithTheMostMessagesYieldsToAnotherMigration) {
   RemoteMessages remote({3, 4});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(remote.add(7).is_accepted);
   EXPECT_TRUE(remote.add(8).is_accepted);
@@ -26,7 +26,7 @@ TEST(RemoteMessagesTest, TheMigrationWithTheMostGivesAPlaceToAnother) {
   EXPECT_EQ(remote.in_all(), 4U);
 }
 
-TEST(RemoteMessagesTest, NobodyLosesAMessageToAMigrationThatHasAsMany) {
+TEST(RemoteMessagesTest, NoMessageIsDroppedForAMigrationWithEquallyMany) {
   RemoteMessages remote({3, 4});
   for (const wire::MigrationId id : {7U, 7U, 8U, 8U}) EXPECT_TRUE(remote.add(id).is_accepted);
   EXPECT_FALSE(remote.add(7).is_accepted);
@@ -35,7 +35,7 @@ TEST(RemoteMessagesTest, NobodyLosesAMessageToAMigrationThatHasAsMany) {
   EXPECT_TRUE(remote.add(9).is_accepted);
 }
 
-TEST(RemoteMessagesTest, AllPlacesAreFreeAgainInTheEnd) {
+TEST(RemoteMessagesTest, AllPlacesAreFreeAfterAllMessagesAreHandled) {
   RemoteMessages remote({32, 512});
   for (int turn = 0; turn < 1000; ++turn)
     for (wire::MigrationId id = 100; id < 200; ++id) remote.add(id);

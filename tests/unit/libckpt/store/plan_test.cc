@@ -39,7 +39,7 @@ std::string refusal(const Result<PlanMatch>& result, ErrorCode code = ErrorCode:
   return result.error().to_string();
 }
 
-TEST(Plan, memory_named_twice_is_a_single_extent) {
+TEST(Plan, MemoryNamedTwiceIsASingleExtent) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("tied", 1, 0, 1000), tensor("view", 1, 400, 100),
                            tensor("b", 1, 4000, 10), tensor("c", 2, 0, 5)});
   ASSERT_EQ(plan.extents.size(), 3u);
@@ -48,14 +48,14 @@ TEST(Plan, memory_named_twice_is_a_single_extent) {
   EXPECT_EQ(plan.tensors[plan.extents[0].tensor].bytes, 4000u);
 }
 
-TEST(Plan, scratch_and_memory_that_cannot_be_exported_have_no_extent) {
+TEST(Plan, ScratchAndUnexportableMemoryHaveNoExtent) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("s", 1, 4000, 1000, CKPT_SCRATCH),
                            tensor("global", wire::kNoRegion, 0, 10)});
   EXPECT_EQ(plan.extents.size(), 1u);
   EXPECT_EQ(plan.tensors.size(), 3u);
 }
 
-TEST(Plan, partial_overlap_and_bad_alignment_are_refused_by_name) {
+TEST(Plan, PartialOverlapAndBadAlignmentAreRefusedByName) {
   auto overlap = build_plan(std::vector{tensor("a", 1, 0, 1000), tensor("b", 1, 2000, 1000)}, 1 << 18, 1, 1);
   ASSERT_FALSE(overlap.has_value());
   EXPECT_NE(overlap.error().to_string().find("\"b\" overlaps tensor \"a\""), std::string::npos);
@@ -64,12 +64,12 @@ TEST(Plan, partial_overlap_and_bad_alignment_are_refused_by_name) {
   EXPECT_NE(crooked.error().to_string().find("\"a\""), std::string::npos);
 }
 
-TEST(Plan, twice_the_same_name_is_no_plan) {
+TEST(Plan, DuplicateTensorNamesAreRefused) {
   EXPECT_FALSE(
       build_plan(std::vector{tensor("a", 1, 0, 10), tensor("a", 1, 400, 10)}, 1 << 18, 1, 1).has_value());
 }
 
-TEST(Plan, extents_go_where_the_standby_has_the_tensor) {
+TEST(Plan, ExtentsAreMappedToTheTensorsOfTheStandby) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("a.view", 1, 400, 100), tensor("b", 1, 4000, 10)});
   auto places = match_plan(
       plan, std::vector{tensor("b", 9, 32, 10), tensor("a", 8, 64, 1000), tensor("a.view", 8, 464, 100)},
@@ -84,7 +84,7 @@ TEST(Plan, extents_go_where_the_standby_has_the_tensor) {
   EXPECT_EQ(found[1].offset, 32u);
 }
 
-TEST(Plan, each_difference_names_the_tensor_and_the_field) {
+TEST(Plan, EachDifferenceNamesTheTensorAndTheField) {
   const Plan plan = build({tensor("w", 1, 0, 1000)});
   EXPECT_NE(refusal(match_plan(plan, {}, true)).find("\"w\" f32[1000] does not exist at the target"),
             std::string::npos);
@@ -110,7 +110,7 @@ TEST(Plan, each_difference_names_the_tensor_and_the_field) {
   EXPECT_TRUE(match_plan(plan, more, false).has_value());
 }
 
-TEST(Plan, all_differences_are_named_at_once) {
+TEST(Plan, AllDifferencesAreReportedTogether) {
   const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("w", 1, 4000, 1000)});
   auto other = tensor("w", 1, 0, 1000);
   other.dtype = CKPT_I32;
@@ -120,7 +120,7 @@ TEST(Plan, all_differences_are_named_at_once) {
     EXPECT_NE(why.find(part), std::string::npos) << why;
 }
 
-TEST(Plan, a_new_program_may_lack_tensors_and_have_others) {
+TEST(Plan, ANewProgramMayLackTensorsAndHaveOtherTensors) {
   const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("gone.view", 1, 400, 100),
                            tensor("kept", 1, 4000, 10), tensor("w", 1, 8000, 1000)});
   auto other = tensor("w", 7, 0, 1000);
@@ -137,14 +137,14 @@ TEST(Plan, a_new_program_may_lack_tensors_and_have_others) {
     EXPECT_FALSE(match_plan(plan, standby, true, wire::kAllowAll & ~lacks).has_value()) << int{lacks};
 }
 
-TEST(Plan, a_tensor_within_one_that_is_dropped_is_refused) {
+TEST(Plan, ATensorWithinADroppedTensorIsRefused) {
   const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("view", 1, 400, 100)});
   EXPECT_NE(refusal(match_plan(plan, std::vector{tensor("view", 8, 0, 100)}, true, wire::kAllowAll))
                 .find("\"view\" lies within \"gone\" at the source"),
             std::string::npos);
 }
 
-TEST(Plan, sharing_must_be_the_same_on_both_sides) {
+TEST(Plan, SharedMemoryMustMatchOnBothSides) {
   const Plan tied = build({tensor("in", 1, 0, 1000), tensor("out", 1, 0, 1000)});
   EXPECT_NE(
       refusal(match_plan(tied, std::vector{tensor("in", 1, 0, 1000), tensor("out", 1, 4000, 1000)}, true))
@@ -156,7 +156,7 @@ TEST(Plan, sharing_must_be_the_same_on_both_sides) {
             std::string::npos);
 }
 
-TEST(Plan, travels_and_is_judged_on_arrival) {
+TEST(Plan, PlanIsDecodedAsEncodedAndValidated) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("b", 1, 4000, 10), tensor("tied", 1, 0, 1000)});
   const auto bytes = wire::encode(plan);
   auto again = decode_plan(bytes);
@@ -179,7 +179,7 @@ TEST(Plan, travels_and_is_judged_on_arrival) {
   EXPECT_EQ(newer.error().code(), ErrorCode::kNotSupported);
 }
 
-TEST(Plan, random_damage_never_gives_an_unsound_plan) {
+TEST(Plan, RandomDamageNeverGivesAnInvalidPlan) {
   const auto bytes =
       wire::encode(build({tensor("a", 1, 0, 1000), tensor("b", 1, 4000, 10), tensor("c", 2, 0, 9)}));
   const std::vector<wire::TensorInfo> standby{tensor("a", 1, 0, 1000), tensor("b", 1, 4000, 10),
@@ -202,7 +202,7 @@ TEST(Plan, random_damage_never_gives_an_unsound_plan) {
   }
 }
 
-TEST(Manifest, holds_only_with_the_same_root_and_host_state) {
+TEST(Manifest, ManifestIsValidOnlyForTheSameRootAndHostState) {
   track::FingerprintKey key{};
   const auto params = track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks);
   std::vector<std::byte> host(1000, std::byte{7});
@@ -227,7 +227,7 @@ TEST(Manifest, holds_only_with_the_same_root_and_host_state) {
   EXPECT_FALSE(check_manifest(manifest, root, sum_of(host)).has_value());
 }
 
-TEST(Manifest, extents_out_of_order_are_no_manifest) {
+TEST(Manifest, ExtentsOutOfOrderAreRefused) {
   Manifest manifest;
   ManifestExtent extent;
   extent.id = 5;

@@ -12,7 +12,7 @@ Command shell(const std::string& script) {
   return {{"/bin/sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
 }
 
-TEST(Command, OutputAndExitCodeComeBack) {
+TEST(Command, OutputAndExitCodeAreReturned) {
   const auto done = run_command(shell("echo out; echo err >&2; exit 3"), nullptr, kPatience);
   ASSERT_TRUE(done);
   EXPECT_EQ(done->exit_code, 3);
@@ -20,13 +20,13 @@ TEST(Command, OutputAndExitCodeComeBack) {
   EXPECT_EQ(done->err, "err\n");
 }
 
-TEST(Command, ASignalIsAnExitCode) {
+TEST(Command, ASignalIsReportedAsAnExitCode) {
   const auto done = run_command(shell("kill -9 $$"), nullptr, kPatience);
   ASSERT_TRUE(done);
   EXPECT_EQ(done->exit_code, 128 + 9);
 }
 
-TEST(Command, MoreThanAPipeHolds) {
+TEST(Command, OutputLargerThanAPipeIsReturned) {
   const auto done =
       run_command(shell("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2"), nullptr, kPatience);
   ASSERT_TRUE(done);
@@ -34,7 +34,7 @@ TEST(Command, MoreThanAPipeHolds) {
   EXPECT_EQ(done->err.size(), 1'000'000u);
 }
 
-TEST(Command, LinesComeAsTheyAreWritten) {
+TEST(Command, LinesAreReturnedAsWritten) {
   auto started = RunningCommand::start(shell("echo one; echo two; printf three; exec sleep 600"), nullptr);
   ASSERT_TRUE(started);
   RunningCommand& running = **started;
@@ -47,7 +47,7 @@ TEST(Command, LinesComeAsTheyAreWritten) {
   EXPECT_EQ(rest.error().code(), ErrorCode::kTimedOut);
 }
 
-TEST(Command, TheEndOfTheOutputIsNoLine) {
+TEST(Command, EndOfTheOutputIsNotReturnedAsALine) {
   auto started = RunningCommand::start(shell("echo one"), nullptr);
   ASSERT_TRUE(started);
   const Nanos deadline = now_ns() + kPatience;
@@ -55,7 +55,7 @@ TEST(Command, TheEndOfTheOutputIsNoLine) {
   EXPECT_FALSE((*started)->read_line(deadline)->has_value());
 }
 
-TEST(Command, AProgramThatDoesNotExistIsAnError) {
+TEST(Command, AMissingProgramIsAnError) {
   EXPECT_FALSE(run_command({{"/no/such/program"}, {}}, nullptr, kPatience));
 }
 

@@ -16,7 +16,7 @@ Json report() {
     "restore": 0.05, "resume": 0.2}, "scan_ms": 9.5, "copy_ms": 8, "estimate_ms": null, "incarnation": 2})");
 }
 
-TEST(MoveReport, FiguresAreTaken) {
+TEST(MoveReport, FiguresAreParsed) {
   const auto move = parse_move(report());
   ASSERT_TRUE(move);
   EXPECT_EQ(move->id, "m7");
@@ -26,7 +26,7 @@ TEST(MoveReport, FiguresAreTaken) {
   EXPECT_DOUBLE_EQ(move->scan_rate, 5e9);
 }
 
-TEST(MoveReport, MissingOrNonNumericFieldsAreNamed) {
+TEST(MoveReport, MissingOrNonNumericFieldsAreReportedByName) {
   for (const char* field : {"downtime_ms", "state_bytes", "scan_bytes_per_second"}) {
     for (const Json& value : {Json(), Json("12"), Json(-1)}) {
       Json broken = report();
@@ -45,7 +45,7 @@ TEST(MoveReport, MissingOrNonNumericFieldsAreNamed) {
   EXPECT_FALSE(parse_move(Json()));
 }
 
-TEST(MoveReport, AMoveThatFailedHasNoFigures) {
+TEST(MoveReport, AFailedMoveHasNoFigures) {
   Json failed = report();
   failed["result"] = "failed";
   failed["downtime_ms"] = nullptr;

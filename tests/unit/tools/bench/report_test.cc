@@ -30,7 +30,7 @@ Report some_report() {
   return report;
 }
 
-TEST(ReportTest, AMedianHasItsLeastAndGreatest) {
+TEST(ReportTest, SpreadContainsTheMedianAndBothExtremes) {
   const double odd[] = {5, 1, 3};
   EXPECT_EQ(spread_of(odd).median, 3);
   EXPECT_EQ(spread_of(odd).least, 1);
@@ -41,21 +41,21 @@ TEST(ReportTest, AMedianHasItsLeastAndGreatest) {
   EXPECT_EQ(spread_of({}).count, 0u);
 }
 
-TEST(ReportTest, RatiosAreTakenPairByPair) {
+TEST(ReportTest, RatiosAreComputedPairwise) {
   const double ours[] = {1, 4}, theirs[] = {2, 4, 9};
   EXPECT_EQ(ratios_of(ours, theirs), (std::vector<double>{0.5, 1}));
   const double nothing[] = {0};
   EXPECT_EQ(ratios_of(ours, nothing), (std::vector<double>{0}));
 }
 
-TEST(ReportTest, GoalsHoldAtTheirBound) {
+TEST(ReportTest, GoalIsMetAtItsBound) {
   EXPECT_TRUE((Goal{"a", 1, Relation::kAtLeast, 1, ""}.passed()));
   EXPECT_FALSE((Goal{"a", 0.99, Relation::kAtLeast, 1, ""}.passed()));
   EXPECT_TRUE((Goal{"a", 1, Relation::kAtMost, 1, ""}.passed()));
   EXPECT_FALSE((Goal{"a", 1.01, Relation::kAtMost, 1, ""}.passed()));
 }
 
-TEST(ReportTest, JsonHasEveryValueAndVerdict) {
+TEST(ReportTest, JsonContainsEveryValueAndVerdict) {
   const Report report = some_report();
   EXPECT_FALSE(report.all_goals_passed());
   EXPECT_FALSE(report.any_failed());
@@ -79,7 +79,7 @@ TEST(ReportTest, FailureIsShownInItsSection) {
   EXPECT_EQ(report.find_section("other")->measures(), "Another");
 }
 
-TEST(ReportTest, MarkdownIsATableWithGoals) {
+TEST(ReportTest, MarkdownContainsATableWithGoals) {
   const std::string text = some_report().to_markdown();
   EXPECT_NE(text.find("|  | rate, GB/s | ratio |\n|---|---|---|\n| ours | 2 (1–3) | 0.5 |\n"),
             std::string::npos)
@@ -97,7 +97,7 @@ TEST(ReportTest, CellsAreFoundByName) {
   EXPECT_EQ(report.find_section("nothing"), nullptr);
 }
 
-TEST(ReportTest, NumbersHaveThreeDigits) {
+TEST(ReportTest, NumbersArePrintedWithThreeDigits) {
   EXPECT_EQ(format_number(0.91234), "0.912");
   EXPECT_EQ(format_number(12.345), "12.3");
   EXPECT_EQ(format_number(123.45), "123.5");

@@ -14,7 +14,7 @@ Line line_with(Outcome outcome) {
   return {&kItem, {std::move(outcome), 1.5, ""}};
 }
 
-TEST(Outcome, FailedPartFailsTheItem) {
+TEST(Outcome, AFailedPartFailsTheItem) {
   Outcome outcome;
   outcome.add("a", Status::kPassed);
   outcome.add("b", Status::kImpossible, "none");
@@ -24,14 +24,14 @@ TEST(Outcome, FailedPartFailsTheItem) {
   EXPECT_EQ("c failed: bytes differ; b not possible here: none", outcome.why);
 }
 
-TEST(Outcome, ItemWithoutPossiblePartsIsNotPassed) {
+TEST(Outcome, ItemWithoutPossiblePartsIsNotReportedAsPassed) {
   Outcome outcome;
   outcome.add("a", Status::kImpossible, "none");
   outcome.sum_up();
   EXPECT_EQ(Status::kImpossible, outcome.status);
 }
 
-TEST(Outcome, SurvivesJson) {
+TEST(Outcome, OutcomeSurvivesJsonConversion) {
   Outcome outcome;
   outcome.figures["x"] = 1.5;
   outcome.add("a", Status::kFailed, "why");
@@ -56,7 +56,7 @@ TEST(Report, TheTableNamesEveryItemAndEscapesBars) {
   EXPECT_FALSE(any_failed(report));
 }
 
-TEST(Report, AnItemThatStoppedEarlyHasNoSummaryButAReason) {
+TEST(Report, AnItemThatStoppedEarlyHasAReasonInsteadOfASummary) {
   Outcome outcome;
   outcome.status = Status::kFailed;
   outcome.why = "killed";
@@ -67,7 +67,7 @@ TEST(Report, AnItemThatStoppedEarlyHasNoSummaryButAReason) {
   EXPECT_FALSE(to_json(report).at("passed").get<bool>());
 }
 
-TEST(Commands, TheLastObjectIsFound) {
+TEST(Commands, LastJsonObjectOfTheOutputIsFound) {
   auto object = last_object("step 1\n{\"digest\":\"a\"}\n{\"digest\":\"b\"}\nbye\n{broken\n");
   ASSERT_TRUE(object);
   EXPECT_EQ("b", object->at("digest").get<std::string>());

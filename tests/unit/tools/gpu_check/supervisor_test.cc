@@ -68,7 +68,7 @@ Result<Outcome> leave_daemon_and_hang(const Setting& setting) {
   sleep_for_ever();
 }
 
-TEST_F(SupervisorTest, ResultsOfAnItemArrive) {
+TEST_F(SupervisorTest, ResultsOfAnItemAreReturned) {
   const Item item{"fine", "?", 60, &succeed};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kPassed, ended.outcome.status);
@@ -78,14 +78,14 @@ TEST_F(SupervisorTest, ResultsOfAnItemArrive) {
   EXPECT_EQ(Status::kImpossible, ended.outcome.parts[1].status);
 }
 
-TEST_F(SupervisorTest, AnErrorIsAFailure) {
+TEST_F(SupervisorTest, AnErrorIsReportedAsAFailure) {
   const Item item{"error", "?", 60, &err};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
   EXPECT_NE(std::string::npos, ended.outcome.why.find("the device is gone"));
 }
 
-TEST_F(SupervisorTest, ADeathIsAFailureWithTheLastOutput) {
+TEST_F(SupervisorTest, ACrashIsReportedAsAFailureWithTheLastOutput) {
   const Item item{"death", "?", 60, &die};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
@@ -94,7 +94,7 @@ TEST_F(SupervisorTest, ADeathIsAFailureWithTheLastOutput) {
   EXPECT_NE(std::string::npos, ended.output.find("of a job"));
 }
 
-TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndNothingIsLeft) {
+TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndLeavesNoProcess) {
   const Item item{"hang", "?", 1, &leave_daemon_and_hang};
   const Ended ended = supervisor_->run(item, setting_, kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);

@@ -22,7 +22,7 @@ class BackupCommands : public backup::BackupTest {
   [[nodiscard]] std::string taken() const { return file() + "-taken"; }
 };
 
-TEST_F(BackupCommands, TakesTheCoordinatorsCopyAndRemovesIt) {
+TEST_F(BackupCommands, BackupTakesTheCopyOfTheCoordinatorAndRemovesTheCopy) {
   const std::string whole = text_of(file());
   const FakeCoordinator coordinator = coordinator_with(file());
   const Ended ended = run(coordinator.home(), {"backup", taken()});
@@ -35,7 +35,7 @@ TEST_F(BackupCommands, TakesTheCoordinatorsCopyAndRemovesIt) {
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-TEST_F(BackupCommands, ADamagedCopyIsNotTaken) {
+TEST_F(BackupCommands, ADamagedCopyIsRefused) {
   std::string damaged = text_of(file());
   damaged[damaged.size() / 2] ^= 1;
   put(file(), damaged);

@@ -75,7 +75,7 @@ TEST(Commands, ImagesAreReadPageByPage) {
   EXPECT_EQ(Json::parse(all.out), Json::parse(R"([{"id":"j1.v1@a"},{"id":"j2.v1@a"}])")) << all.err;
 }
 
-TEST(Commands, APageThatNeverEndsIsRefused) {
+TEST(Commands, AnEndlessListIsRefused) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"migrations":[],"next":"m2"})"); });
   EXPECT_NE(run(coordinator.home(), {"migrations"}).code, 0);
   EXPECT_EQ(coordinator.requests().size(), 2U);
@@ -109,18 +109,18 @@ TEST(Commands, EachRefusalHasItsExitCode) {
   }
 }
 
-TEST(Commands, NothingIsChangedWithoutACoordinator) {
+TEST(Commands, CommandWithoutACoordinatorIsRefused) {
   const Ended ended = run("/nonexistent", {"stop", "j1"});
   EXPECT_EQ(ended.code, 5);
   EXPECT_NE(ended.err.find("local up"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, ContactLostAfterTheRequestIsAnUnknownOutcome) {
+TEST(Commands, DisconnectionAfterTheRequestIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
   EXPECT_EQ(run(coordinator.home(), {"migrate", "train"}).code, 6);
 }
 
-TEST(Commands, BadValuesAreRefusedWithoutARequest) {
+TEST(Commands, InvalidValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {
       {"frobnicate"},
@@ -241,7 +241,7 @@ TEST(Commands, EachResultHasItsExitCode) {
   }
 }
 
-TEST(Commands, LostContactMakesTheOutcomeUnknownAndNamesTheNextCommand) {
+TEST(Commands, DisconnectionDuringAMigrationReportsTheNextCommand) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(kOpen) : FakeAnswer{.hang_up = true};
   });
@@ -264,7 +264,7 @@ TEST(Commands, ProgressIsShownDuringTheCopy) {
   EXPECT_NE(ended.err.find("m7  train > node-b:0  committed\n"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, TerminalShowsProgressInASingleLine) {
+TEST(Commands, TerminalShowsProgressOnASingleLine) {
   std::atomic<int> watched{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     return json(request.method == "POST" || watched++ < 2 ? kOpen.c_str() : kDoneMigration.c_str());
@@ -291,7 +291,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
 }
 
 // A lost coordinator cannot take an abort, and a user who interrupts does not want a minute of retries.
-TEST(Commands, InterruptWithoutACoordinatorEndsAtOnceAndNamesTheNextCommand) {
+TEST(Commands, InterruptWithoutACoordinatorEndsImmediatelyAndNamesTheNextCommand) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};
     FakeCoordinator coordinator([&](const FakeRequest& request) {
@@ -306,7 +306,7 @@ TEST(Commands, InterruptWithoutACoordinatorEndsAtOnceAndNamesTheNextCommand) {
   }
 }
 
-TEST(Commands, AbortThatIsNotDeliveredIsAnUnknownOutcome) {
+TEST(Commands, UndeliveredAbortIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/abort")) return FakeAnswer{.hang_up = true};
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGTERM);
@@ -317,7 +317,7 @@ TEST(Commands, AbortThatIsNotDeliveredIsAnUnknownOutcome) {
   EXPECT_NE(ended.err.find("`gpumigrate watch m7` asks again"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, ControlCTwiceEndsACommandThatGetsNoAnswer) {
+TEST(Commands, SecondControlCEndsACommandWithoutAnAnswer) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
     ::kill(::getpid(), SIGTERM);
@@ -329,7 +329,7 @@ TEST(Commands, ControlCTwiceEndsACommandThatGetsNoAnswer) {
       << ended.err;
 }
 
-TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
+TEST(Commands, SecondControlCLeavesTheMigrationRunning) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
     return json(kOpen);
@@ -339,7 +339,7 @@ TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
   EXPECT_NE(ended.err.find("m7 continues"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, AbortThatIsTooLateIsRefused) {
+TEST(Commands, LateAbortIsRefused) {
   FakeCoordinator late(
       [](const FakeRequest&) { return refusal(409, "refused", "too late: it runs at node-b:0", 5); });
   const Ended ended = run(late.home(), {"abort", "m7"});
@@ -365,7 +365,7 @@ TEST(Commands, DryRunShowsReasons) {
       has(run(coordinator.home(), {"migrate", "train", "--dry-run", "-v"}).out, "1 GiB free, 2 GiB needed"));
 }
 
-TEST(Commands, OptionsOfCopyingAreShown) {
+TEST(Commands, CopyOptionsAreShown) {
   const std::string options =
       R"("options":{"max_downtime_ms":200,"bandwidth":0,"max_rounds":0,"codec":"planes","shadow_memory_bytes":1073741824,
       "slowdown_percent":3.0})";
@@ -408,13 +408,13 @@ FakeAnswer log_answer(const FakeRequest& request) {
           {{"X-Next-Offset", "12"}, {"X-Ended", "true"}}};
 }
 
-TEST(Commands, LogsAreJoined) {
+TEST(Commands, LogPartsAreJoined) {
   FakeCoordinator coordinator(log_answer);
   EXPECT_EQ(run(coordinator.home(), {"logs", "train"}).out, "hello world\n");
   EXPECT_EQ(run(coordinator.home(), {"logs", "-f", "train"}).out, "hello world\n");
 }
 
-TEST(Commands, LogsSurviveALostCoordinator) {
+TEST(Commands, LogsContinueAfterALostConnection) {
   std::atomic<int> calls{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     return ++calls == 2 ? FakeAnswer{.hang_up = true} : log_answer(request);
@@ -429,7 +429,7 @@ FakeAnswer run_answer(const FakeRequest& request) {
   return json(request.target.find("/wait") != std::string::npos ? kEndedJob : kJob);
 }
 
-TEST(Commands, RunEndsWithTheJobsExitCode) {
+TEST(Commands, RunReturnsTheExitCodeOfTheJob) {
   FakeCoordinator coordinator(run_answer);
   const Ended ended =
       run(coordinator.home(), {"run", "--name", "train", "--node", "node-a:0", "--gpu-memory", "1GiB",
@@ -445,7 +445,7 @@ TEST(Commands, RunEndsWithTheJobsExitCode) {
   EXPECT_EQ(body.at("env").at("A"), "b=c");
 }
 
-TEST(Commands, TheNodeChoosesLibrariesAndGpus) {
+TEST(Commands, LibraryPathAndGpusAreChosenByTheNode) {
   ::setenv("LD_LIBRARY_PATH", "/elsewhere", 1);
   ::setenv("MY_SETTING", "yes", 1);
   FakeCoordinator coordinator(run_answer);
@@ -458,7 +458,7 @@ TEST(Commands, TheNodeChoosesLibrariesAndGpus) {
 }
 
 // The environment is stored in several places, so a secret of the shell must not be in it.
-TEST(Commands, AJobGetsTheVariablesThatProgramsNeedAndNoSecrets) {
+TEST(Commands, AJobGetsTheVariablesOfProgramsButNoSecrets) {
   const std::map<std::string, bool> variables = {{"AWS_SECRET_ACCESS_KEY", false},
                                                  {"GITHUB_TOKEN", false},
                                                  {"SSH_AUTH_SOCK", false},
@@ -519,20 +519,20 @@ TEST(Commands, ControlCOnRunStopsTheJob) {
   EXPECT_EQ(ended.code, 7) << ended.err;
 }
 
-TEST(Commands, RunThatCannotBeFollowedEndsWith125) {
+TEST(Commands, RunThatCannotReadTheJobExitsWith125) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(kJob, 201) : refusal(500, "internal", "disk", 6);
   });
   EXPECT_EQ(run(coordinator.home(), {"run", "--", "train"}).code, 125);
 }
 
-TEST(Commands, TwoGpusAreRefused) {
+TEST(Commands, ARequestForTwoGpusIsRefused) {
   FakeCoordinator coordinator(
       [](const FakeRequest&) { return refusal(501, "refused", "more than one GPU: not yet", 5); });
   EXPECT_EQ(run(coordinator.home(), {"run", "--gpus", "2", "--", "x"}).code, 5);
 }
 
-TEST(Commands, WaitReturnsTheJobsExitCode) {
+TEST(Commands, WaitReturnsTheExitCodeOfTheJob) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kEndedJob); });
   EXPECT_EQ(run(coordinator.home(), {"wait", "train"}).code, 7);
   FakeCoordinator running([](const FakeRequest&) { return json(kJob); });
@@ -559,7 +559,7 @@ TEST(Commands, StopAndWaitSurviveARestartOfTheCoordinator) {
   }
 }
 
-TEST(Commands, LostContactAfterAStopIsNotARefusal) {
+TEST(Commands, DisconnectionAfterAStopIsNotReportedAsARefusal) {
   std::atomic<int> away{1000};
   FakeCoordinator coordinator([&](const FakeRequest& request) { return away_at_first(request, away); });
   const Ended ended = run(coordinator.home(), {"stop", "train"});
@@ -569,7 +569,7 @@ TEST(Commands, LostContactAfterAStopIsNotARefusal) {
   EXPECT_FALSE(has(run(never.home(), {"wait", "train"}).err, "retrying"));
 }
 
-TEST(Commands, EachEventIsPrintedInOneLine) {
+TEST(Commands, EachEventIsPrintedOnOneLine) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return json(
         request.target.find("since=0&") != std::string::npos
@@ -580,7 +580,7 @@ TEST(Commands, EachEventIsPrintedInOneLine) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"events", "-o", "json"}).out).at("id"), 1);
 }
 
-TEST(Commands, AMalformedAnswerIsReportedInOneLine) {
+TEST(Commands, AMalformedAnswerIsReportedOnOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("<html>"); });
   const Ended ended = run(coordinator.home(), {"jobs"});
   EXPECT_EQ(ended.code, 6);

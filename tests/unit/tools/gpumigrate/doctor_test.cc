@@ -75,7 +75,7 @@ Ability ability(const Diagnosis& diagnosis, const std::string& words) {
   return {};
 }
 
-TEST(Doctor, AProcessThatCannotImportMakesItsOwnMemory) {
+TEST(Doctor, AProcessThatCannotImportMemoryAllocatesItsOwnMemory) {
   Json facts = full();
   facts["remap"]["import_moved"] = false;
   facts["remap"]["problem"] = "CUDA_ERROR_NOT_SUPPORTED";
@@ -91,7 +91,7 @@ TEST(Doctor, AProcessThatCannotImportMakesItsOwnMemory) {
   EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kUnknown);
 }
 
-TEST(Doctor, ANodeThatHasEverythingLacksNothing) {
+TEST(Doctor, ACompleteNodeLacksNoAbility) {
   const Diagnosis diagnosis = diagnose(full());
   for (const Finding& finding : diagnosis.findings) EXPECT_EQ(finding.answer, Answer::kYes) << finding.what;
   for (const Ability& item : diagnosis.abilities) {
@@ -112,7 +112,7 @@ TEST(Doctor, EveryFindingHasAPurposeAndARemedy) {
   }
 }
 
-TEST(Doctor, MissingFactsAreUnknownAndNeverYes) {
+TEST(Doctor, MissingFactsAreReportedAsUnknown) {
   for (const Json& facts :
        {Json::object(), Json(nullptr), Json::array(), Json{{"driver", 3}, {"ucx", "x"}}}) {
     const Diagnosis diagnosis = diagnose(facts);
@@ -122,7 +122,7 @@ TEST(Doctor, MissingFactsAreUnknownAndNeverYes) {
   }
 }
 
-TEST(Doctor, ADriverWithoutAGpuIsNamedByItsOwnError) {
+TEST(Doctor, ADriverWithoutAGpuIsReportedWithItsOwnError) {
   Json facts = full();
   facts["driver"]["problem"] = "cuInit: CUDA_ERROR_NO_DEVICE";
   facts["driver"]["devices"] = Json::array();
@@ -148,7 +148,7 @@ TEST(Doctor, AMissingDriverIsReportedWithItsRemedy) {
   EXPECT_EQ(found(diagnosis, "driver checkpoint").answer, Answer::kUnknown);
 }
 
-TEST(Doctor, ASilentMoverLeavesTheOtherFindings) {
+TEST(Doctor, ASilentMoverDoesNotHideOtherFindings) {
   Json facts = full();
   facts["driver"] = {{"problem", "gpumigrate-mover --probe did not end within 60000 ms"}};
   const Diagnosis diagnosis = diagnose(facts);
@@ -172,7 +172,7 @@ TEST(Doctor, AnOlderDriverCannotChangeTheGpu) {
   EXPECT_EQ(ability(diagnosis, "ckpt.h, to other nodes").answer, Answer::kYes);
 }
 
-TEST(Doctor, WithoutCriuOrRootUnmodifiedProgramsStayOnTheNode) {
+TEST(Doctor, UnmodifiedProgramsStayOnANodeWithoutCriuOrRoot) {
   Json facts = full();
   facts["criu"] = {{"program", ""}, {"version", ""}, {"works", false}, {"problem", "There is no CRIU"}};
   facts["node"]["root"] = false;
@@ -187,7 +187,7 @@ TEST(Doctor, WithoutCriuOrRootUnmodifiedProgramsStayOnTheNode) {
   EXPECT_EQ(across.missing, (std::vector<std::string>{"root", "PID namespaces", "CRIU"}));
 }
 
-TEST(Doctor, GpuThatLacksAFeatureIsNamed) {
+TEST(Doctor, GpuWithoutAFeatureIsReportedByName) {
   Json facts = full();
   facts["driver"]["devices"][1]["descriptors"] = false;
   facts["driver"]["devices"][0]["direct_rdma"] = nullptr;
@@ -202,7 +202,7 @@ TEST(Doctor, GpuThatLacksAFeatureIsNamed) {
   EXPECT_EQ(ability(diagnose(facts), "by RDMA").missing, std::vector<std::string>{"RDMA"});
 }
 
-TEST(Doctor, TransportsWithinANodeDoNotCountAsUcx) {
+TEST(Doctor, TransportsWithinANodeAreNotCountedAsUcx) {
   Json facts = full();
   facts["ucx"]["transports"] = {"self/memory", "sysv/memory"};
   facts["ucx"]["components"] = {"self", "sysv"};
@@ -213,7 +213,7 @@ TEST(Doctor, TransportsWithinANodeDoNotCountAsUcx) {
   EXPECT_THAT(found(diagnosis, "RDMA").value, HasSubstr("does not use"));
 }
 
-TEST(Doctor, LowLimitsOfTheKernelAreReported) {
+TEST(Doctor, LowKernelLimitsAreReported) {
   Json facts = full();
   facts["kernel"]["descriptors"] = 4096;
   facts["kernel"]["memory_folder_free_bytes"] = 1 << 26;
@@ -235,7 +235,7 @@ TEST(Doctor, LowLimitsOfTheKernelAreReported) {
 }
 
 // `criu check` tests the kernel. It does not see that a filter or a missing capability stops this process.
-TEST(Doctor, CriuThatCannotMoveAProcessCountsAsMissing) {
+TEST(Doctor, CriuThatCannotMoveAProcessIsReportedAsMissing) {
   Json facts = full();
   facts["criu"]["moves"] = true;
   EXPECT_EQ(found(diagnose(facts), "CRIU").answer, Answer::kYes);
@@ -289,7 +289,7 @@ class FakeAgent {
 
 constexpr std::chrono::seconds kLong{60};
 
-TEST(Doctor, TheFactsOfAProgramAreRead) {
+TEST(Doctor, FactsOfAProgramAreParsed) {
   const FakeAgent agent(R"(echo "{\"word\": \"$1 $SAID\"}")");
   const auto facts = ask_for_facts({agent.path(), "--probe"}, {"SAID=hello"}, kLong);
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
@@ -307,7 +307,7 @@ TEST(Doctor, FailingMalformedOrMissingProgramIsAnError) {
   EXPECT_EQ(ask_for_facts({endless.path()}, {}, kLong).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(Doctor, AProgramThatHangsIsEnded) {
+TEST(Doctor, AHungProgramIsKilled) {
   const FakeAgent hangs("exec sleep 1000");
   const auto facts = ask_for_facts({hangs.path()}, {}, std::chrono::milliseconds(50));
   ASSERT_FALSE(facts.has_value());

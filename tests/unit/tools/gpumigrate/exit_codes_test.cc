@@ -25,13 +25,13 @@ std::string job(const std::string& fields) {
 }
 const std::string kRunning = job(R"("state":"running","exit_code":null,"reason":null)");
 
-TEST(ExitCodes, AnAbortThatCameTooLateIsRefused) {
+TEST(ExitCodes, ALateAbortIsRefused) {
   FakeCoordinator moved([](const FakeRequest& r) { return json(r.method == "POST" ? kOpen : kMoved); });
   EXPECT_EQ(run(moved.home(), {"abort", "m7"}).code, 5);
 }
 
 // If a coordinator answers less than docs/api.md promises, a command must not report success.
-TEST(ExitCodes, AnEndWithoutAnExitCodeIsUnknown) {
+TEST(ExitCodes, AResultWithoutAnExitCodeIsUnknown) {
   FakeCoordinator migrations([](const FakeRequest&) { return json(migration(R"("open":false)")); });
   EXPECT_EQ(run(migrations.home(), {"watch", "m7"}).code, 6);
   FakeCoordinator tasks([](const FakeRequest&) {
@@ -50,7 +50,7 @@ TEST(ExitCodes, AnUnknownErrorCodeUsesItsExitCode) {
   }
 }
 
-TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
+TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationRunning) {
   std::atomic<bool> aborted{false};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.ends_with("/abort")) aborted = true;
@@ -64,7 +64,7 @@ TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
     EXPECT_EQ(request.method, "GET") << request.target;
 }
 
-TEST(ExitCodes, AJobNamedLikeAnIdMeansItsOpenMigration) {
+TEST(ExitCodes, AJobNamedLikeAnIdSelectsItsOpenMigration) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/v1/migrations/m7")) return refusal(404, "not_found", "no such migration", 5);
     if (has(request.target, "/v1/jobs/m7"))
@@ -75,7 +75,7 @@ TEST(ExitCodes, AJobNamedLikeAnIdMeansItsOpenMigration) {
   EXPECT_TRUE(has(coordinator.requests().back().target, "/v1/migrations/m9"));
 }
 
-TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedAtOnce) {
+TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedImmediately) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "because", 5); });
   EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 5);
   EXPECT_EQ(coordinator.requests().size(), 2u) << "a job may have that name, too";
@@ -84,7 +84,7 @@ TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedAtOnce) {
   EXPECT_FALSE(has(nobody.err, "retrying")) << nobody.err;
 }
 
-TEST(ExitCodes, ACoordinatorThatIsNotReadyIsAskedAgain) {
+TEST(ExitCodes, ACoordinatorThatIsNotReadyIsQueriedAgain) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (has(request.target, "/logs"))
@@ -103,7 +103,7 @@ TEST(ExitCodes, ALogAnswerWithoutAnOffsetIsAnUnknownOutcome) {
   EXPECT_EQ(run(coordinator.home(), {"logs", "train"}).code, 6);
 }
 
-TEST(ExitCodes, TheEndOfAJobGivesTheExitCode) {
+TEST(ExitCodes, EndOfAJobDeterminesTheExitCode) {
   const struct {
     const char* fields;
     int exit_code;
@@ -123,7 +123,7 @@ TEST(ExitCodes, TheEndOfAJobGivesTheExitCode) {
   }
 }
 
-TEST(ExitCodes, ControlCTwiceOnRunLeavesTheJobAlone) {
+TEST(ExitCodes, SecondControlCOnRunLeavesTheJobRunning) {
   std::atomic<int> stops{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) -> FakeAnswer {
     if (request.target.ends_with("/stop")) ++stops;
@@ -140,7 +140,7 @@ TEST(ExitCodes, ControlCTwiceOnRunLeavesTheJobAlone) {
   EXPECT_EQ(stops, 1);
 }
 
-TEST(ExitCodes, ARefusedRunIsNotAFailureOfTheJob) {
+TEST(ExitCodes, ARefusedRunIsNotReportedAsAJobFailure) {
   const std::pair<const char*, int> refusals[] = {{"usage", 64}, {"refused", 5}};
   for (const auto& [code, exit_code] : refusals) {
     FakeCoordinator coordinator([&, code = code, exit_code = exit_code](const FakeRequest&) {
@@ -153,7 +153,7 @@ TEST(ExitCodes, ARefusedRunIsNotAFailureOfTheJob) {
   EXPECT_EQ(run(broken.home(), {"run", "--detach", "--", "train"}).code, 6);
 }
 
-TEST(ExitCodes, AProgramThatCannotBeStartedHasTheStatusOfAShell) {
+TEST(ExitCodes, AProgramThatCannotBeStartedHasTheExitCodeOfAShell) {
   for (const int status : {126, 127}) {
     FakeCoordinator coordinator(
         [status](const FakeRequest&) { return refusal(409, "refused", "nosuchprog: not found", status); });
@@ -171,14 +171,14 @@ TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(ExitCodes, AProcessOfAnotherMachineIsNotAdopted) {
+TEST(ExitCodes, AProcessOfAnotherMachineIsRefusedForAdoption) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
   const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});  // no kernel has so high a number
   EXPECT_EQ(ended.code, 5);
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(Requests, AJobsEnvironmentHasNoVariablesOfGpumigrate) {
+TEST(Requests, JobEnvironmentContainsNoGpumigrateVariables) {
   const char* const names[] = {"CKPT_FAULT_DIR_X", "CUDASIM_X", "GPUMIGRATE_X"};
   for (const char* name : names) ::setenv(name, "1", 1);
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
@@ -188,7 +188,7 @@ TEST(Requests, AJobsEnvironmentHasNoVariablesOfGpumigrate) {
   for (const char* name : names) EXPECT_FALSE(env.contains(name)) << name;
 }
 
-TEST(Requests, AFolderIsSentAsAnAbsolutePathAndANodeByName) {
+TEST(Requests, SnapshotSendsAFolderAsAnAbsolutePathAndANodeByName) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"id":"t1","verb":"snapshot","job":"j3","job_name":"train","open":false,"exit_code":0,"image":"i"})");

@@ -37,7 +37,7 @@ std::string ended_drain(const std::string& result, int code, const std::string& 
                R"(","from":"node-a:0","to":"node-b:0","downtime_ms":12.5}])");
 }
 
-TEST(DrainCommands, ADrainIsFollowedAndItsResultIsTheExitCode) {
+TEST(DrainCommands, DrainWaitsForTheResultAndReturnsItsExitCode) {
   for (const auto& [result, code] :
        {std::pair("empty", 0), std::pair("incomplete", 1), std::pair("deadline", 2), std::pair("empty", 3)}) {
     FakeCoordinator coordinator([&](const FakeRequest& request) {
@@ -55,7 +55,7 @@ TEST(DrainCommands, ADrainIsFollowedAndItsResultIsTheExitCode) {
   }
 }
 
-TEST(DrainCommands, ATerminalGetsAScreenThatIsRedrawnAndRemoved) {
+TEST(DrainCommands, ATerminalShowsAScreenThatIsRedrawnAndRemoved) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
@@ -80,7 +80,7 @@ TEST(DrainCommands, ATerminalGetsAScreenThatIsRedrawnAndRemoved) {
   EXPECT_FALSE(has(pipe.err, "\x1b")) << pipe.err;
 }
 
-TEST(DrainCommands, ControlCLeavesTheDrainAlone) {
+TEST(DrainCommands, ControlCLeavesTheDrainRunning) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
     return json(kOpenDrain);
@@ -91,7 +91,7 @@ TEST(DrainCommands, ControlCLeavesTheDrainAlone) {
   EXPECT_FALSE(asked(coordinator, "/v1/drains/d3/cancel"));
 }
 
-TEST(DrainCommands, LostContactMakesTheOutcomeUnknown) {
+TEST(DrainCommands, DisconnectionMakesTheOutcomeUnknown) {
   FakeCoordinator later([](const FakeRequest& request) {
     return has(request.target, "/watch") ? FakeAnswer{.hang_up = true} : json(kOpenDrain);
   });
@@ -104,7 +104,7 @@ TEST(DrainCommands, LostContactMakesTheOutcomeUnknown) {
   EXPECT_TRUE(has(never.err, "`gpumigrate drains` shows whether node-a is being drained")) << never.err;
 }
 
-TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToLookUp) {
+TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToQueryTheDrain) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
     return FakeAnswer{.silent = true};
@@ -114,7 +114,7 @@ TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToLookUp) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate drains` shows whether")) << ended.err;
 }
 
-TEST(DrainCommands, DrainsAreShownFollowedAndCancelled) {
+TEST(DrainCommands, DrainsAreShownWatchedAndCancelled) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/watch") || has(request.target, "/cancel"))
       return json(ended_drain("cancelled", 2));
@@ -128,7 +128,7 @@ TEST(DrainCommands, DrainsAreShownFollowedAndCancelled) {
   EXPECT_EQ(coordinator.requests().back().body, R"({"reason":"later"})");
 }
 
-TEST(DrainCommands, BadValuesAreRefusedWithoutARequest) {
+TEST(DrainCommands, InvalidValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {{"drain"},
                                                        {"drain", "node-a", "--deadline", "soon"},
@@ -143,7 +143,7 @@ TEST(DrainCommands, BadValuesAreRefusedWithoutARequest) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(DrainCommands, CordonsNameTheirOwner) {
+TEST(DrainCommands, CordonsReportTheirOwner) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target == "/v1/cordon")
       return json(R"({"place":"node-a","owner":"operator","reason":"new driver"})");
@@ -162,7 +162,7 @@ TEST(DrainCommands, CordonsNameTheirOwner) {
 
 // ---- policy
 
-TEST(PolicyCommands, StoppedPolicyNamesTheCommandThatResumesIt) {
+TEST(PolicyCommands, StoppedPolicyNamesTheResumeCommand) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(R"({"breaker":{"open":true,"since":"noon","reason":"20 evacuations"},"paused":["node-b"]})");
   });
@@ -183,7 +183,7 @@ TEST(PolicyCommands, StoppedPolicyNamesTheCommandThatResumesIt) {
 
 // ---- certificates and nodes
 
-TEST(DenialCommands, NameTheNodeOrTheCertificate) {
+TEST(DenialCommands, DenialsNameTheNodeOrTheCertificate) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.method == "GET")
       return json(
@@ -201,7 +201,7 @@ TEST(DenialCommands, NameTheNodeOrTheCertificate) {
   EXPECT_TRUE(has(denied.out, "0A                   2026-02-01T00:00  2026-01-02T00:00")) << denied.out;
 }
 
-TEST(NodeCommands, ARemovalNamesTheJobsThatWereLostAndAFenceThatFailed) {
+TEST(NodeCommands, RemovalReportsLostJobsAndAFailedFence) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/add")) return json(R"({"node":"node-b"})");
     return json(has(request.target, "node-c")
@@ -246,7 +246,7 @@ TEST(RebalanceCommands, AnInterruptedRebalanceHasAnUnknownOutcome) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows")) << ended.err;
 }
 
-TEST(RebalanceCommands, LostContactEndsTheCommandAndIsReported) {
+TEST(RebalanceCommands, DisconnectionEndsTheCommandAndIsReported) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(rebalance("running")) : FakeAnswer{.hang_up = true};
   });
@@ -256,7 +256,7 @@ TEST(RebalanceCommands, LostContactEndsTheCommandAndIsReported) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows its open moves")) << ended.err;
 }
 
-TEST(RebalanceCommands, StopThatIsNotDeliveredIsNotARefusal) {
+TEST(RebalanceCommands, UndeliveredStopIsNotReportedAsARefusal) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/stop")) return FakeAnswer{.hang_up = true};
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
@@ -265,7 +265,7 @@ TEST(RebalanceCommands, StopThatIsNotDeliveredIsNotARefusal) {
   EXPECT_EQ(run(coordinator.home(), {"rebalance", "--apply"}, {.patience = std::chrono::hours(1)}).code, 6);
 }
 
-TEST(RebalanceCommands, AForgottenRebalanceIsNotARefusal) {
+TEST(RebalanceCommands, AForgottenRebalanceIsNotReportedAsARefusal) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(rebalance("running")) : forgotten();
   });
@@ -281,7 +281,7 @@ std::string task(const std::string& verb, const std::string& fields) {
 }
 constexpr const char* kBegun = R"("open":true,"state":"copying","error":null)";
 
-TEST(ImageCommands, ASnapshotIsFollowedToItsEnd) {
+TEST(ImageCommands, SnapshotWaitsForItsEnd) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.method == "POST") return json(task("snapshot", kBegun), 202);
     return json(
@@ -297,7 +297,7 @@ TEST(ImageCommands, ASnapshotIsFollowedToItsEnd) {
   EXPECT_EQ(coordinator.requests().at(1).target, "/v1/tasks/t1?timeout_ms=30000");
 }
 
-TEST(ImageCommands, ARestoreThatLostWorkExitsThree) {
+TEST(ImageCommands, ARestoreThatLostWorkExitsWithThree) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(task("restore", R"("open":false,"exit_code":3,"error":null,
         "restored":{"at":"node-b:0","image":"j3.v2@node-a","incarnation":4,"lost_ms":90000,"note":null})"));
@@ -340,7 +340,7 @@ TEST(ImageCommands, AnInterruptedForgottenOrLostTaskHasAnUnknownOutcome) {
   }
 }
 
-TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToLookUp) {
+TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToQueryTheTask) {
   FakeCoordinator hangs_up([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
   FakeCoordinator silent([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
@@ -353,7 +353,7 @@ TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToLookUp) {
   }
 }
 
-TEST(ImageCommands, TheCostOfProtectionIsPrintedBeforeItBegins) {
+TEST(ImageCommands, CostOfProtectionIsPrintedBeforeTheStart) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(R"({"job":"j3","every_ms":30000,"keep":2,"note":"each one pauses the job"})");
   });
@@ -368,7 +368,7 @@ TEST(ImageCommands, TheCostOfProtectionIsPrintedBeforeItBegins) {
   EXPECT_EQ(coordinator.requests().size(), 3U);
 }
 
-TEST(ImageCommands, TheEndOfAProtectionIsConfirmedInOneLine) {
+TEST(ImageCommands, EndOfAProtectionIsConfirmedOnOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"job":"j3"})"); });
   EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out, "job j3 is unprotected; its images stay\n");
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"unprotect", "train", "-o", "json"}).out)["job"], "j3");
@@ -390,7 +390,7 @@ TEST(ImageCommands, ImagesAreListedAndRemoved) {
   EXPECT_EQ(coordinator.requests().back().body, R"({"force":true})");
 }
 
-TEST(ImageCommands, TheNameOfAJobMeansItsImage) {
+TEST(ImageCommands, JobNameSelectsTheImageOfTheJob) {
   const std::string images =
       R"([{"id":"j3.v1@node-a","job":"j3","job_name":"train","version":1,"sequence":1},
           {"id":"j3.v2@node-a","job":"j3","job_name":"train","version":2,"sequence":2},
@@ -429,13 +429,13 @@ TEST(Following, AnInterruptedAbortHasAnUnknownOutcome) {
   EXPECT_EQ(run(coordinator.home(), {"abort", "m7"}).code, 6);
 }
 
-TEST(Following, WideControlCharactersDoNotReachTheTerminal) {
+TEST(Following, TwoByteControlCharactersDoNotReachTheTerminal) {
   FakeCoordinator coordinator(
       [](const FakeRequest&) { return json(R"([{"id":"j1","name":"a\u009b2Jb\u00e9"}])"); });
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs"}).out, "a?2Jb\xc3\xa9"));
 }
 
-TEST(Logs, EndEvenIfTheJobWritesFasterThanTheyAreRead) {
+TEST(Logs, LogsEndEvenIfTheJobWritesFasterThanTheClientReads) {
   unsigned asked = 0;
   FakeCoordinator coordinator([&asked](const FakeRequest&) {
     ++asked;

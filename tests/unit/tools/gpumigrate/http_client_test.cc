@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(HttpClient, ATickThatWasDueWhenTheTickerEndedIsNotCalled) {
+TEST(HttpClient, APendingTickIsNotCalledAfterTheTickerEnded) {
   HttpClient client;
   int ticks = 0;
   // The tick takes longer than the pause, so that the next tick is due when the pause ends.
@@ -27,7 +27,7 @@ TEST(HttpClient, ATickThatWasDueWhenTheTickerEndedIsNotCalled) {
   EXPECT_EQ(ticks, before);
 }
 
-TEST(HttpClient, ATickOfAnEndedTickerDoesNotReachTheNextOne) {
+TEST(HttpClient, ATickOfAnEndedTickerDoesNotReachTheNextTicker) {
   HttpClient client;
   // The tick takes longer than the pause, as above.
   client.set_ticker(0ms, [] { std::this_thread::sleep_for(20ms); });

@@ -66,7 +66,7 @@ TEST(Listing, FiltersApplyToTablesAndJson) {
   EXPECT_EQ(run(coordinator.home(), {"gpus", "--node", "node-a"}).out.find("node-b"), std::string::npos);
 }
 
-TEST(Listing, FiltersThatCanMatchNothingAreRefused) {
+TEST(Listing, UnmatchableFiltersAreRefused) {
   FakeCoordinator coordinator(sample_answer);
   for (const char* list : {"jobs", "nodes", "migrations", "drains"}) {
     const Ended bogus = run(coordinator.home(), {list, "--state", "bogus"});
@@ -81,7 +81,7 @@ TEST(Listing, FiltersThatCanMatchNothingAreRefused) {
   }
 }
 
-TEST(Listing, AMigrationThatFailedShowsWhy) {
+TEST(Listing, AFailedMigrationShowsItsError) {
   const api::Migration failed{
       .id = "m4", .reason = "maintenance", .result = "failed", .error = "the disk is full"};
   const api::Migration done{.id = "m5", .reason = "maintenance", .result = "done"};
@@ -90,7 +90,7 @@ TEST(Listing, AMigrationThatFailedShowsWhy) {
   EXPECT_TRUE(has(view_migrations({done}, Layout()), "maintenance"));
 }
 
-TEST(Listing, TroubleAndSilenceAreMarked) {
+TEST(Listing, UnhealthyGpusAndSilentNodesAreMarked) {
   const Json gpu = {{"node", "node-a"}, {"index", 0}, {"healthy", false}, {"reason", "Xid 79 (cordoned)"}};
   EXPECT_TRUE(has(view_gpus({record::from_answer<api::Gpu>(gpu)}, Layout()), "Xid 79 (cordoned)"));
   const Json silent = {{"node", "node-b"}, {"index", 0}, {"healthy", true}, {"node_silent", true}};
@@ -103,7 +103,7 @@ TEST(Listing, TroubleAndSilenceAreMarked) {
   EXPECT_TRUE(has(view_jobs({record::from_answer<api::Job>(job)}, Layout(), {}), "stopping (node silent)"));
 }
 
-TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {
+TEST(Listing, PauseForecastIsShownFromTheStart) {
   api::Migration migration{
       .strategy = "live", .options = {.max_downtime_ms = 100.0}, .expected_pause_ms = 2700.0};
   EXPECT_EQ(pause_of(migration), "pause ~2.7 s (limit 100 ms)");
@@ -113,13 +113,13 @@ TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {
   EXPECT_EQ(pause_of(migration), "pause <=5 s");
 }
 
-TEST(Listing, WideShowsTheOtherColumns) {
+TEST(Listing, WideOutputShowsAllColumns) {
   FakeCoordinator coordinator(sample_answer);
   EXPECT_FALSE(has(run(coordinator.home(), {"jobs"}).out, "INCARNATION"));
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "-o", "wide"}).out, "INCARNATION"));
 }
 
-TEST(Listing, ColoursAreShownOnRequest) {
+TEST(Listing, ColorsAreShownOnRequest) {
   FakeCoordinator coordinator(sample_answer);
   EXPECT_FALSE(has(run(coordinator.home(), {"jobs"}).out, "\x1b["));
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--color", "always"}).out, "\x1b[32mrunning\x1b[0m"));
@@ -138,7 +138,7 @@ TEST(Listing, WatchedListIsRedrawnUntilControlC) {
   EXPECT_GE(asked, 2);
 }
 
-TEST(Listing, WatchedImagesEndAtControlC) {
+TEST(Listing, WatchOfImagesEndsAtControlC) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (++asked == 2) ::kill(::getpid(), SIGINT);
@@ -150,7 +150,7 @@ TEST(Listing, WatchedImagesEndAtControlC) {
   EXPECT_GE(asked, 2);
 }
 
-TEST(Listing, ScreensFitTheWidthOfATerminal) {
+TEST(Listing, ScreensFitTheTerminalWidth) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.starts_with("/v1/health")) return json(sample_health().dump());
     if (request.target.starts_with("/v1/recovery")) return json(sample_recovery().dump());
@@ -166,7 +166,7 @@ TEST(Listing, ScreensFitTheWidthOfATerminal) {
   }
 }
 
-TEST(Listing, WatchThatFindsNoCoordinatorIsRefused) {
+TEST(Listing, WatchWithoutACoordinatorIsRefused) {
   EXPECT_EQ(run("/nonexistent", {"jobs", "-w"}).code, 5);
 }
 
@@ -184,7 +184,7 @@ TEST(Listing, OldMigrationsAreHiddenAndCounted) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"migrations", "-o", "json"}).out).size(), 30U);
 }
 
-TEST(Listing, TopPrintsTheClusterOnceIntoAPipe) {
+TEST(Listing, TopPrintsTheClusterOnceToAPipe) {
   FakeCoordinator coordinator(sample_answer);
   const Ended top = run(coordinator.home(), {"top"});
   EXPECT_EQ(top.code, 0) << top.err;
@@ -193,7 +193,7 @@ TEST(Listing, TopPrintsTheClusterOnceIntoAPipe) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"top", "-o", "json"}).out)["gpus"], sample_gpus());
 }
 
-TEST(Listing, DescribeShowsTheLastMovesOrAllOnRequest) {
+TEST(Listing, DescribeShowsTheLastMovesOrAllMovesOnRequest) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target == "/v1/jobs/plain") return json(sample_job().dump());
@@ -241,13 +241,13 @@ TEST(Listing, StopAndWaitPrintOneLine) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"stop", "j2", "-o", "json"}).out), sample_jobs()[3]);
 }
 
-TEST(Listing, DescribeOfAnEndedJobDoesNotClaimThatItRuns) {
+TEST(Listing, DescribeOfAnEndedJobDoesNotReportARunningJob) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_jobs()[3].dump()); });
   const Ended ended = run(coordinator.home(), {"describe", "j2"});
   EXPECT_TRUE(has(ended.out, "exited 143, was at node-a:0, started ")) << ended.out;
 }
 
-TEST(Listing, SetAnswersWithTheOldAndTheNewLimit) {
+TEST(Listing, SetPrintsTheOldAndTheNewLimit) {
   Json before = sample_migrations()[0];
   before["options"] = {{"bandwidth", 12 << 20}, {"max_downtime_ms", 200.0}};
   Json after = before;
@@ -262,11 +262,11 @@ TEST(Listing, SetAnswersWithTheOldAndTheNewLimit) {
             after);
 }
 
-TEST(Listing, HelpOfMigrateNamesTheUsualLimit) {
+TEST(Listing, HelpOfMigrateNamesTheDefaultLimit) {
   EXPECT_TRUE(has(run("/nonexistent", {"migrate", "--help"}).out, "200ms"));
 }
 
-TEST(Listing, SuspendOfAParkedJobSaysSo) {
+TEST(Listing, SuspendOfAParkedJobReportsThatTheJobIsParked) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"id":"t1","verb":"suspend","job":"j13","job_name":"low","open":false,"exit_code":0,"error":null,
@@ -288,7 +288,7 @@ TEST(Listing, APauseOfZeroIsShownAsADash) {
   EXPECT_FALSE(has(run(coordinator.home(), {"images"}).out, "0.00 ms"));
 }
 
-TEST(Listing, ReasonsOfADrainAreSummedUpOrShownEachOnRequest) {
+TEST(Listing, DrainReasonsAreSummarizedOrListedOnRequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_drain().dump()); });
   const Ended sum = run(coordinator.home(), {"drains", "d5"});
   EXPECT_TRUE(has(sum.out, "no GPU: 2 cordoned, 2 full, 2 being drained")) << sum.out;

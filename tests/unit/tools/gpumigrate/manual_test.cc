@@ -35,7 +35,7 @@ std::vector<std::string> completed(const std::string& home, std::vector<std::str
 
 using Words = std::vector<std::string>;
 
-TEST(Manual, ThePagesOfTheTreeMatchTheProgram) {
+TEST(Manual, ManualPagesMatchTheProgram) {
   const std::string docs = std::string(GPUMIGRATE_SOURCE) + "/docs/command/";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cli"}).out, text_at(docs + "cli.md")) << "tools/write-cli-docs";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cheatsheet"}).out, text_at(docs + "cheatsheet.md"))
@@ -75,7 +75,7 @@ TEST(Completion, CommandsOptionsAndValuesAreCompleted) {
   EXPECT_EQ(completed("/nonexistent", {"frobnicate", ""}).size(), completed("/nonexistent", {""}).size());
 }
 
-TEST(Completion, NamesOfTheClusterAreCompleted) {
+TEST(Completion, ClusterNamesAreCompleted) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target == "/v1/jobs")
       return json(
@@ -92,12 +92,12 @@ TEST(Completion, NamesOfTheClusterAreCompleted) {
   EXPECT_EQ(run(coordinator.home(), {"__complete", "--", "stop", ""}).out.find('\x1b'), std::string::npos);
 }
 
-TEST(Completion, ACoordinatorThatDoesNotAnswerGivesNoNames) {
+TEST(Completion, ASilentCoordinatorGivesNoNames) {
   FakeCoordinator coordinator([](const FakeRequest&) { return FakeAnswer{.silent = true}; });
   EXPECT_EQ(completed(coordinator.home(), {"stop", ""}), Words{});
 }
 
-TEST(Completion, EachShellHasAScript) {
+TEST(Completion, EachShellHasACompletionScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const Ended ended = run("/nonexistent", {"completion", shell});
     EXPECT_EQ(ended.code, 0);

@@ -8,7 +8,7 @@
 namespace ckpt::cli {
 namespace {
 
-TEST(PlacingCommands, ADryRunOfRunCountsCausesAndShowsEveryGpuOnRequest) {
+TEST(PlacingCommands, DryRunOfRunCountsCausesAndShowsEveryGpuOnRequest) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"json({"dry_run":true,"name":null,"to":"node-a:1","gpu_memory_bytes":0,"possible":true,"reason":null,"candidates":[
@@ -36,7 +36,7 @@ TEST(PlacingCommands, ADryRunOfRunCountsCausesAndShowsEveryGpuOnRequest) {
   }
 }
 
-TEST(PlacingCommands, ADryRunOfRunThatFindsNoGpuExitsWithFive) {
+TEST(PlacingCommands, DryRunOfRunWithoutAGpuExitsWithFive) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"dry_run":true,"to":null,"possible":false,"reason":"No GPU can take the job","candidates":[]})");
@@ -46,7 +46,7 @@ TEST(PlacingCommands, ADryRunOfRunThatFindsNoGpuExitsWithFive) {
   EXPECT_TRUE(has(ended.out, "not start: No GPU can take the job")) << ended.out;
 }
 
-TEST(PlacingCommands, DescribeShowsTheMemorysHistory) {
+TEST(PlacingCommands, DescribeShowsTheMemoryHistory) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"id":"j1","name":"train","priority":3,"memory":{"now_bytes":1073741824,"peak_bytes":3221225472,
@@ -81,7 +81,7 @@ TEST(PlacingCommands, RebalanceShowsThePlanAndChangesNothing) {
   EXPECT_EQ(Json::parse(coordinator.requests().at(0).body), Json::parse(R"({"apply":false,"parallel":1})"));
 }
 
-TEST(PlacingCommands, RebalanceFollowsARunToItsEnd) {
+TEST(PlacingCommands, RebalanceWaitsForTheEndOfARun) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.method == "POST")
       return json(rebalance(R"("state":"running","revision":1,"parallel":2)", "moving"), 202);
@@ -95,7 +95,7 @@ TEST(PlacingCommands, RebalanceFollowsARunToItsEnd) {
   EXPECT_EQ(coordinator.requests().at(1).target, "/v1/rebalance/watch?since=1&timeout_ms=30000");
 }
 
-TEST(PlacingCommands, BadValuesAreRefusedWithoutARequest) {
+TEST(PlacingCommands, InvalidValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {{"rebalance", "--parallel", "0"},
                                                        {"rebalance", "--apply", "--dry-run"},

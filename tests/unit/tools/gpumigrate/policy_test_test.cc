@@ -51,7 +51,7 @@ TEST(PolicyTest, TheDecisionIsPrintedAsJson) {
   EXPECT_EQ(answer["rows"][0]["table"], "built in");
 }
 
-TEST(PolicyTest, AProbeCountsWhereNothingBeforeItDecides) {
+TEST(PolicyTest, AProbeDecidesIfNoStrongerEvidenceDecides) {
   const Json alone = run({"--probe", "hung", "-o", "json"}).json();
   EXPECT_EQ(alone["outcome"], "restore");
   EXPECT_EQ(alone["cordon"], true);
@@ -61,7 +61,7 @@ TEST(PolicyTest, AProbeCountsWhereNothingBeforeItDecides) {
   EXPECT_EQ(run({"--probe", "maybe"}).code, kUsage);
 }
 
-TEST(PolicyTest, ALineOfTheKernelLogIsUnderstood) {
+TEST(PolicyTest, AKernelLogLineIsParsed) {
   const Json answer =
       run({"--line",
            "NVRM: Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (x)", "-o",
@@ -71,7 +71,7 @@ TEST(PolicyTest, ALineOfTheKernelLogIsUnderstood) {
   EXPECT_EQ(answer["another_process"]["outcome"], "live");
 }
 
-TEST(PolicyTest, ATableOfTheUserIsRead) {
+TEST(PolicyTest, ACustomTableIsRead) {
   std::string folder = (std::filesystem::temp_directory_path() / "gpumigrate-policy-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/table.csv";

@@ -50,7 +50,7 @@ TEST_F(Processes, ADaemonHasItsOwnSessionAndInheritsNoDescriptors) {
   EXPECT_FALSE(is_alive(process));
 }
 
-TEST_F(Processes, AMissingProgramIsAnErrorAtOnce) {
+TEST_F(Processes, AMissingProgramIsAnImmediateError) {
   const auto process = start_daemon({{"/nonexistent/program"}, {}, folder_ + "/out.log"});
   ASSERT_FALSE(process.has_value());
   EXPECT_NE(process.error().message().find("/nonexistent/program"), std::string::npos);
@@ -69,7 +69,7 @@ TEST_F(Processes, AProcessThatIgnoresTheSignalIsKilled) {
   EXPECT_TRUE(end_all(find_by_environment(marker()), SIGKILL, std::chrono::seconds(5)).has_value());
 }
 
-TEST_F(Processes, AWaitThatReturnsEarlyLeavesAProcessItsTime) {
+TEST_F(Processes, AnEarlyReturnOfTheWaitKeepsTheGracePeriod) {
   const std::string ready = folder_ + "/ready";
   const std::string order = folder_ + "/order";
   ASSERT_EQ(::mkfifo(ready.c_str(), 0600), 0);
@@ -95,7 +95,7 @@ TEST_F(Processes, AWaitThatReturnsEarlyLeavesAProcessItsTime) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/ended"));
 }
 
-TEST_F(Processes, AreFoundByTheirMark) {
+TEST_F(Processes, ProcessesAreFoundByTheirMark) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   // The shell makes no exec and no child: during an exec the environment of a process reads as empty.
@@ -114,14 +114,14 @@ TEST_F(Processes, AReusedPidIsNotAlive) {
   EXPECT_FALSE(is_alive({}));
 }
 
-TEST_F(Processes, AdditionsReplaceVariables) {
+TEST_F(Processes, AddedVariablesReplaceExistingVariables) {
   ::setenv("GPUMIGRATE_TEST_A", "old", 1);
   const auto environment = environment_with({"GPUMIGRATE_TEST_A=new"});
   EXPECT_EQ(std::count(environment.begin(), environment.end(), "GPUMIGRATE_TEST_A=new"), 1);
   EXPECT_EQ(std::count(environment.begin(), environment.end(), "GPUMIGRATE_TEST_A=old"), 0);
 }
 
-TEST_F(Processes, LocalStateIsKept) {
+TEST_F(Processes, LocalStateIsStoredAndLoaded) {
   ASSERT_FALSE(load_local(folder_)->has_value());
   LocalState state;
   state.gpus = 3;

@@ -122,7 +122,7 @@ std::string golden(const std::string& name, const std::string& text) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(Screens, MatchTheirGoldenFiles) {
+TEST(Screens, ScreensMatchTheirGoldenFiles) {
   for (const auto& [name, view] : views()) {
     for (const std::size_t width : {60, 80, 200}) {
       const std::string text = view(layout(width));
@@ -136,7 +136,7 @@ TEST(Screens, MatchTheirGoldenFiles) {
   }
 }
 
-TEST(Screens, NoLineIsLongerThanTheLayoutIsWide) {
+TEST(Screens, NoLineExceedsTheLayoutWidth) {
   for (const auto& [name, view] : views()) {
     for (std::size_t width = 30; width <= 220; width++) {
       for (const bool wide : {false, true}) {
@@ -149,7 +149,7 @@ TEST(Screens, NoLineIsLongerThanTheLayoutIsWide) {
   }
 }
 
-TEST(Screens, ColoursChangeNothingElse) {
+TEST(Screens, ColorsChangeNoText) {
   for (const auto& [name, view] : views()) {
     Layout coloured = layout(80);
     coloured.colour = true;
@@ -161,7 +161,7 @@ TEST(Screens, ColoursChangeNothingElse) {
   }
 }
 
-TEST(Tables, TheHighestRankIsLeftOutFirstAndNoCellIsWrapped) {
+TEST(Tables, HighestRankColumnIsOmittedFirstAndNoCellIsWrapped) {
   Table table({{"NAME", {.least = 6}}, {"A", {.rank = 1}}, {"B", {.rank = 2}}});
   table.add({"a-long-name", "12345", "67890"});
   EXPECT_EQ(table.text({.width = 25}), "NAME         A      B\na-long-name  12345  67890\n");
@@ -172,7 +172,7 @@ TEST(Tables, TheHighestRankIsLeftOutFirstAndNoCellIsWrapped) {
   EXPECT_EQ(table.text({.width = 4}), "NAME\na-l…\n");
 }
 
-TEST(Tables, WidthsMatchThoseOfATerminal) {
+TEST(Tables, WidthsMatchTheTerminal) {
   EXPECT_EQ(width_of("a\xc3\xa9"), 2U);      // é
   EXPECT_EQ(width_of("\xe5\xad\x97x"), 3U);  // a wide character
   EXPECT_EQ(width_of("e\xcc\x81"), 1U);      // combining
@@ -183,7 +183,7 @@ TEST(Tables, WidthsMatchThoseOfATerminal) {
   EXPECT_EQ(wrapped("", 4), std::vector<std::string>{""});
 }
 
-TEST(ShortText, SizesSpansAndAgesAreShort) {
+TEST(ShortText, SizesDurationsAndAgesAreShort) {
   EXPECT_EQ(short_bytes(0), "0 B");
   EXPECT_EQ(short_bytes(1023), "1 KiB");
   EXPECT_EQ(short_bytes(4.0 * 1048576), "4 MiB");
@@ -223,7 +223,7 @@ TEST(ProgressLine, PercentPauseAndEtaFitSixtyColumns) {
   EXPECT_EQ(progress.line(moving(1, 38), 30), "62%  pause <=200 ms  ETA 2 s");
 }
 
-TEST(ProgressLine, PercentNeverGoesBackwards) {
+TEST(ProgressLine, PercentNeverDecreases) {
   Progress progress;
   int before = 0;
   for (const auto& [round, remaining] : std::vector<std::pair<int, std::uint64_t>>{
@@ -236,7 +236,7 @@ TEST(ProgressLine, PercentNeverGoesBackwards) {
   EXPECT_EQ(progress.percent({.id = "m15-k3fa", .state = "committed"}), -1);
 }
 
-TEST(ProgressLine, AnEstimateIsShownOnceItIsMeaningful) {
+TEST(ProgressLine, PauseEstimateIsShownOnceMeaningful) {
   EXPECT_EQ(pause_of(moving(1, 50, "9000")), "pause <=200 ms");
   EXPECT_EQ(pause_of(moving(2, 50, "123", "1000")), "pause ~123 ms");
   api::Migration stopped = moving(1, 50, "9000");
@@ -244,7 +244,7 @@ TEST(ProgressLine, AnEstimateIsShownOnceItIsMeaningful) {
   EXPECT_EQ(pause_of(stopped), "paused");
 }
 
-TEST(DrainScreens, PercentNeverGoesBackwards) {
+TEST(DrainScreens, PercentNeverDecreases) {
   DrainScreen screen;
   const auto percent = [&](const api::Drain& drain, const std::vector<api::Migration>& migrations) {
     const std::string text = screen.view(drain, migrations, 20);
@@ -303,7 +303,7 @@ class Terminal {
   std::size_t column_ = 0;
 };
 
-TEST(Frames, ATerminalShowsTheNextFrameAndNothingOfTheOneBefore) {
+TEST(Frames, ATerminalShowsOnlyTheNextFrame) {
   Terminal terminal;
   Frame shown;
   for (const Frame& next :
@@ -315,12 +315,12 @@ TEST(Frames, ATerminalShowsTheNextFrameAndNothingOfTheOneBefore) {
   EXPECT_EQ(redraw({"same"}, {"same"}), "");
 }
 
-TEST(Frames, AFrameFitsTheRowsAndCountsTheRest) {
+TEST(Frames, AFrameFitsTheRowsAndCountsTheOmittedLines) {
   EXPECT_EQ(frame_of("1\n2\n3\n4\n5\n", {.columns = 80, .rows = 4}), (Frame{"1", "2", "3 more"}));
   EXPECT_EQ(frame_of("1\n2\n3\n", {.columns = 80, .rows = 4}), (Frame{"1", "2", "3"}));
 }
 
-TEST(Frames, APipeGetsEntriesThatAreNewOrHaveChanged) {
+TEST(Frames, APipeGetsOnlyNewAndChangedEntries) {
   EXPECT_EQ(news("", "H\na\n", "H 1\na 1\n"), "H 1\na 1\n");
   EXPECT_EQ(news("H\na\n", "H\na\nb\n", "H 2\na 2\nb 2\n"), "b 2\n");
 }

@@ -15,7 +15,7 @@ TEST(Units, SizesAreParsed) {
   EXPECT_EQ(*parse_size("1TiB"), 1ull << 40);
 }
 
-TEST(Units, NonsenseIsNotASize) {
+TEST(Units, MalformedSizesAreRefused) {
   for (const char* text :
        {"", "GiB", "-1GiB", "+1GiB", "1 GiB", "1GiB ", "1gib", "1G", "1e3", "0x10", "1.GiB", ".5GiB",
         "1.2.3KiB", "0.5B", "99999999999999TiB", "inf", "nan", "12GiBx"}) {

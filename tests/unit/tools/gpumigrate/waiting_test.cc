@@ -64,7 +64,7 @@ struct Case {
 
 class Waiting : public testing::TestWithParam<Case> {};
 
-TEST_P(Waiting, ShowsItsSubjectAndEndsAtTheFirstSignal) {
+TEST_P(Waiting, WaitShowsItsSubjectAndEndsAtTheFirstSignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const Case& c = GetParam();
     const Ended ended = run_impatiently(c.arguments, c.waits_for, c.answer_to_post, false, signal);
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a", "", 6, "Interrupted before"}));
 
 // The first signal ends a job or a move once its id is known, and the command reports that.
-TEST(WaitingForAnOrderThatIsFollowed, TheFirstSignalSaysWhatItDoesAndTheSecondEndsTheCommand) {
+TEST(WaitingForAnOrderThatIsFollowed, FirstSignalPrintsItsEffectAndTheSecondEndsTheCommand) {
   for (const auto& [arguments, note] :
        {std::pair(std::vector<std::string>{"run", "--", "x"}, "the job is stopped once its id is known"),
         std::pair(std::vector<std::string>{"migrate", "train"},
@@ -126,7 +126,7 @@ TEST(WaitingForAnOrderThatIsFollowed, TheFirstSignalSaysWhatItDoesAndTheSecondEn
   }
 }
 
-TEST(WaitingOnATerminal, RewritesOneLineAndRemovesIt) {
+TEST(WaitingOnATerminal, WaitRewritesOneLineAndRemovesTheLine) {
   const Ended ended = run_impatiently({"wait", "train"}, "the end of job train", "", true);
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(ended.err.starts_with("\r0 s: waiting for the end of job train\x1b[K")) << ended.err;
@@ -134,7 +134,7 @@ TEST(WaitingOnATerminal, RewritesOneLineAndRemovesIt) {
       << ended.err;
 }
 
-TEST(WaitingWithALimit, EndsAtTheLimitAndSaysWhatContinues) {
+TEST(WaitingWithALimit, WaitEndsAtTheLimitAndReportsTheContinuingWork) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kTask); });
   const Ended snapshot = run(coordinator.home(), {"snapshot", "train", "--timeout", "0"});
   EXPECT_EQ(snapshot.code, 6);
@@ -154,7 +154,7 @@ struct Limited {
 };
 
 // Each command ends at its limit, both if the order stays unanswered and if the operation continues.
-TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatContinues) {
+TEST(WaitingWithALimit, EachVerbEndsWith124AtTheLimitAndReportsTheContinuingWork) {
   const std::string order = "the end of migration m7";
   const std::vector<Limited> limited = {
       {{"watch", "m7"}, order, "`gpumigrate watch m7` shows whether it continues"},
@@ -191,7 +191,7 @@ TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatContinues) {
   }
 }
 
-TEST(WaitingWithALimit, ALimitThatIsNotATimeIsRefusedWithoutARequest) {
+TEST(WaitingWithALimit, AnInvalidLimitIsRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning); });
   for (const char* verb : {"wait", "stop", "snapshot", "suspend", "resume", "restore"})
     EXPECT_EQ(run(coordinator.home(), {verb, "train", "--timeout", "soon"}).code, 64) << verb;

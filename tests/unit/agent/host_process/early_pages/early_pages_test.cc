@@ -53,7 +53,7 @@ class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<boo
 INSTANTIATE_TEST_SUITE_P(EachWay, EarlyPagesTest, ::testing::Bool(),
                          [](const auto& way) { return way.param ? "LeftOut" : "ThrownAway"; });
 
-TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
+TEST_P(EarlyPagesTest, ProgramContinuesWithMemoryCopiedEarly) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const bool lazily = run_until_done(io_, criu_->restores_lazily(folder_.path()));
   const pid_t source = start({"plain"});
@@ -129,7 +129,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
 
 // Checks that a copy that differs from the process is detected at the latest when all pages are compared, and
 // that nothing is lost.
-TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
+TEST_P(EarlyPagesTest, MoveFailsIfAnEarlyCopyDiffersFromTheProcess) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
@@ -156,7 +156,7 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
 
 // A process that ends before CRIU stops the other processes shifts their numbers. A process that was not
 // watched takes its place.
-TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
+TEST_P(EarlyPagesTest, PagemapMatchesAFullCriuDump) {
   const pid_t source = start({"memories"});
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
   if (is_unsupported(early)) GTEST_SKIP() << early.error().to_string();
@@ -177,7 +177,7 @@ TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
   }
 }
 
-TEST_P(EarlyPagesTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
+TEST_P(EarlyPagesTest, DiscardedPagesOfAnotherProcessAreReadFromThatProcess) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);

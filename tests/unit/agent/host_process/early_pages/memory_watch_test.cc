@@ -120,7 +120,7 @@ class MemoryWatchTest : public ::testing::Test {
   }
 };
 
-TEST_F(MemoryWatchTest, WrittenPagesAreFoundOnce) {
+TEST_F(MemoryWatchTest, WrittenPagesAreReportedOnce) {
   const Program program([](char order) {
     if (order == 'w') kPlace[7 * kMemoryPage] = std::byte{2};
     if (order == 'd') ::madvise(kPlace + 9 * kMemoryPage, kMemoryPage, MADV_DONTNEED);
@@ -145,7 +145,7 @@ TEST_F(MemoryWatchTest, WrittenPagesAreFoundOnce) {
   EXPECT_TRUE(written_of(watch, whole).empty()) << "a page that is not there is none";
 }
 
-TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
+TEST_F(MemoryWatchTest, NewMappingAtAnOldAddressIsNotWatched) {
   const Program program([](char order) {
     if (order == 'n') map_pages();
     if (order == 'm') {
@@ -169,7 +169,7 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
 
 // The kernel refuses a scan that encounters a mapping without a watch, after it has taken the pages before
 // that mapping.
-TEST_F(MemoryWatchTest, PartThatIsMappedAgainTakesNothingFromItsNeighbours) {
+TEST_F(MemoryWatchTest, RemappedPartDoesNotAffectItsNeighbors) {
   const Program program([](char) {
     kPlace[7 * kMemoryPage] = std::byte{2};
     ::mmap(kPlace + 900 * kMemoryPage, 100 * kMemoryPage, PROT_READ | PROT_WRITE,
@@ -189,7 +189,7 @@ TEST_F(MemoryWatchTest, PartThatIsMappedAgainTakesNothingFromItsNeighbours) {
 
 // A process that shares memory with another process (vfork, CLONE_VM) must not take pages that the other
 // process's watch has to find.
-TEST_F(MemoryWatchTest, MappingHasOneWatch) {
+TEST_F(MemoryWatchTest, MappingHasOnlyOneWatch) {
   const Program program([](char) {});
   auto first = *MemoryWatch::create(program.pid());
   auto second = *MemoryWatch::create(program.pid());
@@ -205,7 +205,7 @@ TEST_F(MemoryWatchTest, MappingHasOneWatch) {
 
 // A heap, a stack and mremap make a mapping longer, and its watched part stays watched. The end of the
 // mapping is not where a huge page could be.
-TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
+TEST_F(MemoryWatchTest, GrownMappingIsNewOnlyAtItsEnd) {
   const Program program([](char) {
     ::munmap(kPlace + 600 * kMemoryPage, (kPages - 600) * kMemoryPage);
     ::mremap(kPlace, 600 * kMemoryPage, 1000 * kMemoryPage, 0);
@@ -223,7 +223,7 @@ TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
   EXPECT_EQ(take_all(watch, range_of(0, 1000)), std::vector{range_of(999, 1)});
 }
 
-TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
+TEST_F(MemoryWatchTest, NoMemoryIsWatchedAfterAnExec) {
   const Program program([](char) { ::execl("/bin/sleep", "sleep", "1000", nullptr); });
   auto watch = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(watch.mappings().has_value());
@@ -237,7 +237,7 @@ TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
   EXPECT_FALSE(again.has_value() && again->is_watched);
 }
 
-TEST_F(MemoryWatchTest, EndOfTheWatchLeavesNothingBehind) {
+TEST_F(MemoryWatchTest, EndOfTheWatchReleasesTheMappings) {
   const Program program([](char order) {
     if (order == 'w') std::memset(kPlace, 3, kPages * kMemoryPage);
   });
@@ -253,7 +253,7 @@ TEST_F(MemoryWatchTest, EndOfTheWatchLeavesNothingBehind) {
   EXPECT_TRUE(second.follow(range_of(0, kPages))->is_watched) << "the first one still holds it";
 }
 
-TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
+TEST_F(MemoryWatchTest, MemoryReadsMatchTheContentOfTheProgram) {
   const Program program([](char) {
     kPlace[3 * kMemoryPage] = std::byte{9};
     ::mprotect(kPlace + 3 * kMemoryPage, kMemoryPage, PROT_NONE);
@@ -272,7 +272,7 @@ TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
 
 // The first thread is tried in four states: in a read (the program's loop), in a restarting call with a
 // timeout, in a call with its own signal mask, and running.
-TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
+TEST_F(MemoryWatchTest, WatchIsInvisibleToTheProgram) {
   static int handled = 0;
   const Program program([](char order) {
     sigset_t usual;
@@ -342,7 +342,7 @@ TEST_F(MemoryWatchTest, StoppedProgramIsRefusedAndStaysStopped) {
   EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
 }
 
-TEST_F(MemoryWatchTest, SignalThatStopsDuringTheCallTakesEffect) {
+TEST_F(MemoryWatchTest, StopSignalDuringTheCallTakesEffect) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] { ::kill(program.pid(), SIGSTOP); };
@@ -354,7 +354,7 @@ TEST_F(MemoryWatchTest, SignalThatStopsDuringTheCallTakesEffect) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramThatIsContinuedMeanwhileRuns) {
+TEST_F(MemoryWatchTest, ProgramContinuedDuringTheCallKeepsRunning) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] {
@@ -365,7 +365,7 @@ TEST_F(MemoryWatchTest, ProgramThatIsContinuedMeanwhileRuns) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsWaitedForAndLives) {
+TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsAwaitedAndSurvives) {
   const Program program([](char) {});
   TraceOptions options;
   options.most_inside = std::chrono::milliseconds(0);
@@ -375,7 +375,7 @@ TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsWaitedForAndLives) {
   }
 }
 
-TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
+TEST(PageIndexTest, NewestLocationOfAPageIsUsed) {
   PageIndex index;
   index.put({0x1000, 0x9000}, 0);
   index.put({0x3000, 0x5000}, 0x8000);
@@ -395,7 +395,7 @@ TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
   EXPECT_EQ(index.bytes(), 0u);
 }
 
-TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
+TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsReported) {
   const Program program([](char) { kPlace[500 * kMemoryPage + 9] = std::byte{2}; });
   auto log = *MemoryLog::create(kPages * kMemoryPage, kMemoryPage);
   const MemoryRange whole = range_of(0, kPages);
@@ -420,7 +420,7 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
   EXPECT_LT(found, 100) << "a sample is all pages";
 }
 
-TEST(RangeSetTest, PartsAreAddedAndRemoved) {
+TEST(RangeSetTest, RangesAreAddedAndRemoved) {
   RangeSet set;
   set.add({0x1000, 0x3000});
   set.add({0x5000, 0x6000});
@@ -449,7 +449,7 @@ TEST(MemoryLogTest, FullLogRefusesPagesThatDoNotFit) {
 }
 
 // A round fills the log on the pool while the loop queries its progress.
-TEST(MemoryLogTest, GrowthIsSeenFromOtherThreads) {
+TEST(MemoryLogTest, GrowthIsVisibleToOtherThreads) {
   constexpr std::uint64_t kSteps = 512;
   auto log = *MemoryLog::create(kSteps * kMemoryPage, kMemoryPage);
   std::thread writer([&log] {

@@ -177,7 +177,7 @@ class RestlessMemoryTest : public ::testing::Test {
   }
 };
 
-TEST_F(RestlessMemoryTest, HeldPagesAreThoseOfTheProgram) {
+TEST_F(RestlessMemoryTest, HeldPagesMatchTheMemoryOfTheProgram) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's memory is not for this";
 #endif

@@ -69,7 +69,7 @@ TEST_F(ComparedFiles, AnotherFileOfTheSameLengthIsRefused) {
   }
 }
 
-TEST_F(ComparedFiles, MemoryOfTheProgramMustBeTheSameFile) {
+TEST_F(ComparedFiles, MemoryMappedForWritingMustBeTheSameFile) {
   write("shared", "AAAA");
   open_in_child("shared", O_RDWR, true);
   EXPECT_EQ(why_not(), "");
@@ -77,7 +77,7 @@ TEST_F(ComparedFiles, MemoryOfTheProgramMustBeTheSameFile) {
   EXPECT_THAT(why_not(), HasSubstr("mapped for writing: put it on a file system that both nodes mount"));
 }
 
-TEST_F(ComparedFiles, MappedFileThatIsOnlyReadIsComparedByContent) {
+TEST_F(ComparedFiles, FileMappedReadOnlyIsComparedByContent) {
   write("weights", "AAAA");
   open_in_child("weights", O_RDONLY, true);
   replace("weights", "AAAB");
@@ -86,7 +86,7 @@ TEST_F(ComparedFiles, MappedFileThatIsOnlyReadIsComparedByContent) {
   EXPECT_EQ(why_not(), "");
 }
 
-TEST_F(ComparedFiles, OneAndTheSameFileMayGrow) {
+TEST_F(ComparedFiles, SharedFileMayGrow) {
   for (const int flags : {O_RDONLY, O_RDWR, O_WRONLY | O_APPEND}) {
     write("log", "begin\n");
     open_in_child("log", flags);
@@ -97,7 +97,7 @@ TEST_F(ComparedFiles, OneAndTheSameFileMayGrow) {
   }
 }
 
-TEST_F(ComparedFiles, NumbersOfAnotherKernelProveNothing) {
+TEST_F(ComparedFiles, FileNumbersOfAnotherKernelAreNotCompared) {
   write("data", "AAAA");
   open_in_child("data", O_RDWR);
   list_.kernel = "another";
@@ -108,7 +108,7 @@ TEST_F(ComparedFiles, NumbersOfAnotherKernelProveNothing) {
   EXPECT_THAT(why_not(), HasSubstr("other content"));
 }
 
-TEST_F(ComparedFiles, LongFileIsComparedBySamplesAndItsTime) {
+TEST_F(ComparedFiles, LongFileIsComparedBySamplesAndModificationTime) {
   const timespec written{1'000'000, 7};
   sparse("long", written);
   open_in_child("long", O_RDONLY);
@@ -125,7 +125,7 @@ TEST_F(ComparedFiles, LongFileIsComparedBySamplesAndItsTime) {
   EXPECT_THAT(why_not(), HasSubstr("other content"));
 }
 
-TEST_F(ComparedFiles, LongFileThatIsWrittenMustBeTheSame) {
+TEST_F(ComparedFiles, LongFileOpenForWritingMustBeTheSameFile) {
   sparse("long", timespec{1'000'000, 7});
   open_in_child("long", O_RDWR);
   EXPECT_EQ(why_not(), "");
@@ -133,7 +133,7 @@ TEST_F(ComparedFiles, LongFileThatIsWrittenMustBeTheSame) {
   EXPECT_THAT(why_not(), HasSubstr("it is long and open for writing"));
 }
 
-TEST_F(ComparedFiles, FileThatIsGoneFromASharedFolderIsNotNeeded) {
+TEST_F(ComparedFiles, FileDeletedFromASharedFolderIsAccepted) {
   write("journal", "AAAA");
   open_in_child("journal", O_RDWR);
   ::unlink((folder_ / "journal").c_str());
@@ -142,7 +142,7 @@ TEST_F(ComparedFiles, FileThatIsGoneFromASharedFolderIsNotNeeded) {
   EXPECT_THAT(why_not(), HasSubstr("journal does not exist at the target"));
 }
 
-TEST_F(ComparedFiles, FileThatIsReplacedInASharedFolderIsNotNeeded) {
+TEST_F(ComparedFiles, FileReplacedInASharedFolderIsAccepted) {
   write("manifest", "AAAA");
   open_in_child("manifest", O_RDONLY);
   const std::string kernel = list_.kernel;
@@ -153,7 +153,7 @@ TEST_F(ComparedFiles, FileThatIsReplacedInASharedFolderIsNotNeeded) {
   EXPECT_THAT(why_not(), HasSubstr("manifest has 5 bytes at the target and 4 at the source"));
 }
 
-TEST_F(ComparedFiles, FileOfAnImageMustBeAsItWas) {
+TEST_F(ComparedFiles, FileOfAStoredImageMustBeUnchanged) {
   write("data", "AAAA");
   open_in_child("data", O_RDONLY);
   EXPECT_EQ(why_not(Compared::kStored), "");
@@ -162,7 +162,7 @@ TEST_F(ComparedFiles, FileOfAnImageMustBeAsItWas) {
   EXPECT_EQ(why_not(Compared::kNow), "");
 }
 
-TEST_F(ComparedFiles, OlderSourcesListIsComparedByLength) {
+TEST_F(ComparedFiles, ListFromAnOlderSourceIsComparedByLength) {
   write("data", "AAAA");
   open_in_child("data", O_RDONLY);
   list_.kernel.clear();
@@ -176,7 +176,7 @@ TEST_F(ComparedFiles, OlderSourcesListIsComparedByLength) {
   EXPECT_THAT(why_not(), HasSubstr("has 5 bytes at the target and 4 at the source"));
 }
 
-TEST_F(ComparedFiles, FilesOfTheKernelAreNotCompared) {
+TEST_F(ComparedFiles, KernelFilesAreNotCompared) {
   const Child child([] {
     ::open("/proc/meminfo", O_RDONLY);
     ::open("/sys/devices/system/cpu/online", O_RDONLY);
@@ -198,7 +198,7 @@ FileIdentity on_network(const std::string& network, const std::string& handle) {
   return identity;
 }
 
-TEST(FileIdentities, OnlyAServersHandleOrTimesProveAFileBetweenKernels) {
+TEST(FileIdentities, OnlyServerHandlesOrTimesIdentifyAFileAcrossKernels) {
   const FileIdentity nfs = on_network("nfs4 server:/home", "1:aabb");
   FileIdentity seen = nfs;
   seen.device = 50;
@@ -220,7 +220,7 @@ TEST(FileIdentities, OnlyAServersHandleOrTimesProveAFileBetweenKernels) {
   EXPECT_EQ(compare(FileIdentity(), FileIdentity(), true), Sameness::kOther);
 }
 
-TEST(FileIdentities, MountsOfSeveralNodesAreRecognized) {
+TEST(FileIdentities, NetworkMountsAreRecognized) {
   const MountLine nfs =
       parse_mount("41 29 0:52 / /home rw,relatime shared:9 - nfs4 server:/home rw,vers=4.2");
   EXPECT_EQ(nfs.mount, 41u);

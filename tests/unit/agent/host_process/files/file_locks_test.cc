@@ -49,14 +49,14 @@ class FileLocks : public ::testing::Test {
   const std::string path_ = folder_ / "held";
 };
 
-TEST_F(FileLocks, LockThatTheTargetSeesIsRefusedByName) {
+TEST_F(FileLocks, LockVisibleAtTheTargetIsRefusedByName) {
   EXPECT_THAT(answer([](int file) { (void)!::flock(file, LOCK_EX); }),
               HasSubstr(path_ + " is locked for writing (flock) by process "));
   EXPECT_THAT(answer([](int file) { lock_range(file, F_SETLK, F_WRLCK); }), HasSubstr("(fcntl or lockf)"));
   EXPECT_THAT(answer([](int file) { lock_range(file, F_OFD_SETLK, F_WRLCK); }), HasSubstr("(F_OFD_SETLK)"));
 }
 
-TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
+TEST_F(FileLocks, LockInheritedByAChildIsDetected) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t parent = ::fork();
@@ -89,17 +89,17 @@ TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
   ::waitpid(parent, nullptr, 0);
 }
 
-TEST_F(FileLocks, LockOfAFileThatEachNodeHasMoves) {
+TEST_F(FileLocks, LockOnANodeLocalFileIsAccepted) {
   EXPECT_EQ(answer([](int file) { (void)!::flock(file, LOCK_EX); }, true), "");
   EXPECT_EQ(answer([](int file) { lock_range(file, F_SETLK, F_WRLCK); }, true), "");
 }
 
-TEST_F(FileLocks, LockForReadingIsSharedWithTheOriginal) {
+TEST_F(FileLocks, ReadLockIsAccepted) {
   EXPECT_EQ(answer([](int file) { (void)!::flock(file, LOCK_SH); }), "");
   EXPECT_EQ(answer([](int file) { lock_range(file, F_SETLK, F_RDLCK); }), "");
 }
 
-TEST_F(FileLocks, LockOfAnotherProgramAtTheTargetIsRefused) {
+TEST_F(FileLocks, LockHeldByAnotherProgramAtTheTargetIsRefused) {
   std::ofstream(folder_ / "other") << "AAAA";
   const Child holder([&] { (void)!::flock(::open((folder_ / "other").c_str(), O_RDWR), LOCK_EX); });
   const Child child([&] { (void)!::flock(::open(path_.c_str(), O_RDWR), LOCK_EX); });
@@ -109,13 +109,13 @@ TEST_F(FileLocks, LockOfAnotherProgramAtTheTargetIsRefused) {
   EXPECT_FALSE(check_files(*list).has_value());
 }
 
-TEST_F(FileLocks, LeaseIsRefusedAtTheSourceAndStays) {
+TEST_F(FileLocks, LeaseIsRefusedAtTheSourceAndKept) {
   const std::string why = answer([](int file) { (void)!::fcntl(file, F_SETLEASE, F_WRLCK); });
   EXPECT_THAT(why, HasSubstr("(F_SETLEASE)"));
   EXPECT_THAT(why, HasSubstr("let the program release it"));
 }
 
-TEST(LockLines, KindsAndRangesAreRead) {
+TEST(LockLines, LockKindsAndRangesAreParsed) {
   const auto locks = locks_in(
       "pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 41 fe:00:7 0 EOF\n"
       "lock:\t2: OFDLCK ADVISORY  READ -1 fe:00:7 10 19\nlock:\t3: DELEG  ACTIVE    READ 5 fe:00:7 0 "

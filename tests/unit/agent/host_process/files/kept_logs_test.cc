@@ -26,7 +26,7 @@ class KeptLogs : public ::testing::Test {
   std::string log_ = home_.path() + "/criu-dump.log";
 };
 
-TEST_F(KeptLogs, LogsOutliveTheirFolderAndHaveTheEndOfALongLog) {
+TEST_F(KeptLogs, KeptLogOutlivesItsFolderAndContainsTheEndOfALongLog) {
   write(std::string(2 * kKeptLogBytes, 'x') + "Error (the cause)\n");
   const auto kept = keep_log(folder_, log_, "j1-m7");
   fs::remove(log_);
@@ -38,12 +38,12 @@ TEST_F(KeptLogs, LogsOutliveTheirFolderAndHaveTheEndOfALongLog) {
   EXPECT_EQ(fs::status(folder_).permissions(), fs::perms::owner_all);
 }
 
-TEST_F(KeptLogs, LogThatIsNotThereLeavesNothing) {
+TEST_F(KeptLogs, MissingLogIsNotKept) {
   EXPECT_FALSE(keep_log(folder_, log_, "j1-m7").has_value());
   EXPECT_FALSE(fs::exists(folder_));
 }
 
-TEST_F(KeptLogs, TheNewestStayAndTheOldGo) {
+TEST_F(KeptLogs, NewestLogsAreKeptAndOldLogsAreRemoved) {
   write("one line\n");
   std::string newest;
   for (std::size_t number = 0; number < kMaxKeptLogs + 5; ++number) {

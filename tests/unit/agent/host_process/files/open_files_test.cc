@@ -67,7 +67,7 @@ bool holds(const std::string& image, const std::string& part) {
   return image.find(part) != std::string::npos;
 }
 
-TEST(OpenFiles, TimerThatHasExpiredUnreadGoesOnWithItsInterval) {
+TEST(OpenFiles, ExpiredUnreadTimerContinuesWithItsInterval) {
   Timer timer;
   timer.ticks = 1;
   timer.every_nanos = 100'000'000;
@@ -75,7 +75,7 @@ TEST(OpenFiles, TimerThatHasExpiredUnreadGoesOnWithItsInterval) {
   EXPECT_TRUE(holds(changed, number(7, 0) + number(8, 100'000'000) + number(9, 0) + number(10, 100'000'000)));
 }
 
-TEST(OpenFiles, OtherTimersStayAsTheyAre) {
+TEST(OpenFiles, OtherTimersAreUnchanged) {
   Timer disarmed;
   disarmed.every_nanos = 5;
   Timer once;
@@ -88,7 +88,7 @@ TEST(OpenFiles, OtherTimersStayAsTheyAre) {
     EXPECT_EQ(settled(timer_image(timer)), timer_image(timer));
 }
 
-TEST(OpenFiles, TimerOfAnAbsoluteTimeKeepsItsRemainingTime) {
+TEST(OpenFiles, AbsoluteTimerKeepsItsRemainingTime) {
   Timer timer;
   timer.flags = TFD_TIMER_ABSTIME;
   timer.nanos = 900'000'000;
@@ -100,7 +100,7 @@ TEST(OpenFiles, TimerOfAnAbsoluteTimeKeepsItsRemainingTime) {
   EXPECT_TRUE(holds(settled(timer_image(timer)), number(6, 0) + number(7, 0) + number(8, 0)));
 }
 
-TEST(OpenFiles, NamesAreFoundAndChanged) {
+TEST(OpenFiles, ProcNamesAreFoundAndReplaced) {
   std::vector<OpenFile> found;
   const std::string own = settled(file_image("/proc/41/statm", 0, 0), &found);
   EXPECT_TRUE(holds(own, "/proc/self/statm"));
@@ -112,7 +112,7 @@ TEST(OpenFiles, NamesAreFoundAndChanged) {
   EXPECT_EQ(found[0].path, "/data/log");
 }
 
-TEST(OpenFiles, LengthsOfTheSameFilesAreForgotten) {
+TEST(OpenFiles, LengthsOfSharedFilesAreRemoved) {
   const std::string image = file_image("/data/log", 2, 5);
   EXPECT_EQ(*without_lengths(image, {"/data/other"}), image);
   const auto changed = without_lengths(image, {"/data/log"});

@@ -25,13 +25,13 @@ std::string why_not(const std::function<void()>& prepare) {
   return "";
 }
 
-TEST(ProcFiles, OwnFilesGoWithTheProcess) {
+TEST(ProcFiles, OwnProcFilesAreAccepted) {
   EXPECT_EQ(why_not([] { ::open("/proc/self/statm", O_RDONLY); }), "");
   EXPECT_EQ(why_not([] { ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY); }), "");
   EXPECT_EQ(why_not([] { ::open("/proc/meminfo", O_RDONLY); }), "");
 }
 
-TEST(ProcFiles, FilesOfOthersAreRefusedByName) {
+TEST(ProcFiles, ProcFilesOfOtherProcessesAreRefusedByName) {
   const std::string parent = "/proc/" + std::to_string(::getpid());
   const std::string why = why_not([&parent] { ::open((parent + "/statm").c_str(), O_RDONLY); });
   EXPECT_THAT(why, HasSubstr("descriptor 4 of process "));
@@ -41,7 +41,7 @@ TEST(ProcFiles, FilesOfOthersAreRefusedByName) {
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }
 
-TEST(ProcFiles, OnlyPathsOfProcessesNameAProcess) {
+TEST(ProcFiles, PathsOfOtherProcessesAreDistinguishedFromOwnPaths) {
   EXPECT_EQ(why_not_its_own(41, "/proc/41/statm"), "");
   EXPECT_EQ(why_not_its_own(41, "/proc/sys/kernel/pid_max"), "");
   EXPECT_EQ(why_not_its_own(41, "/sys/fs/cgroup/cgroup.controllers"), "");

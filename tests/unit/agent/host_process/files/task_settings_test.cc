@@ -47,7 +47,7 @@ void rename(TaskSettings& settings, pid_t to) {
   for (ProcessSettings& process : settings.processes) process.process = static_cast<std::uint32_t>(to);
 }
 
-TEST(TaskSettings, SettingsTravelToTheRestoredProcess) {
+TEST(TaskSettings, SettingsAreTransferredToTheRestoredProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, for another process's timer slack";
   const Child source(change_own);
   const Child target([] {});
@@ -79,7 +79,7 @@ TEST(TaskSettings, OrdinaryProcessHasNoSettings) {
   EXPECT_TRUE(saved_settings(images.path()).has_value());
 }
 
-TEST(TaskSettings, ProcessorsThatTheTargetLacksAreLeftOut) {
+TEST(TaskSettings, ProcessorsThatTheTargetLacksAreRemoved) {
   const Child target([] {});
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof before, &before), 0);

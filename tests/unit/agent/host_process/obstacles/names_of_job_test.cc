@@ -95,14 +95,14 @@ class NamesAloneTest : public ::testing::Test {
   const std::string path_ = "/dev/shm/" + name_;
 };
 
-TEST_F(NamesAloneTest, NameOfTheOnlyJobTravels) {
+TEST_F(NamesAloneTest, NameOfTheOnlyJobIsTransferred) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   ASSERT_TRUE(job.is_there());
   EXPECT_TRUE(travels(owner_of(job)));
   EXPECT_FALSE(travels(NameOwner())) << "not asked for";
 }
 
-TEST_F(NamesAloneTest, MarkNamesTheOwner) {
+TEST_F(NamesAloneTest, MarkIdentifiesTheOwner) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   const SmallJob other([] { return true; });
   ASSERT_TRUE(job.is_there() && other.is_there());
@@ -118,7 +118,7 @@ TEST_F(NamesAloneTest, MarkNamesTheOwner) {
   EXPECT_TRUE(travels(another)) << "it arrived with that job";
 }
 
-TEST_F(NamesAloneTest, WatchMarksFilesThatAJobMakes) {
+TEST_F(NamesAloneTest, WatchMarksFilesCreatedByAJob) {
   const auto watch = SharedFolderWatch::start();
   if (!watch.has_value()) GTEST_SKIP() << watch.error().to_string();
   const SmallJob job([this] { return write_text(path_, "x"); });
@@ -129,14 +129,14 @@ TEST_F(NamesAloneTest, WatchMarksFilesThatAJobMakes) {
   EXPECT_TRUE(travels(owner_of(job, false))) << "no mark within 20 s";
 }
 
-TEST_F(NamesAloneTest, NameInDoubtIsAnObstacle) {
+TEST_F(NamesAloneTest, NameWithAnAmbiguousOwnerIsAnObstacle) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   const NameOwner owner = owner_of(job, false);
   EXPECT_FALSE(travels(owner));
   EXPECT_NE(problem(owner).find("may belong to this job or to another"), std::string::npos) << problem(owner);
 }
 
-TEST_F(NamesAloneTest, NamesOfOthersDoNotTravel) {
+TEST_F(NamesAloneTest, NamesOfOtherOwnersAreNotTransferred) {
   ASSERT_TRUE(write_text(path_, "x"));
   const SmallJob later([] { return true; });
   NameOwner owner = owner_of(later);
@@ -156,7 +156,7 @@ TEST_F(NamesAloneTest, FolderIsAnObstacle) {
   EXPECT_NE(problem(owner_of(job)).find("is not a file"), std::string::npos);
 }
 
-TEST_F(NamesAloneTest, FileIsMadeAtTheTargetAndRemovedAtTheSource) {
+TEST_F(NamesAloneTest, FileIsCreatedAtTheTargetAndRemovedAtTheSource) {
   auto images = MemoryFolder::create("/dev/shm", "names-" + std::to_string(::getpid()), 0);
   ASSERT_TRUE(images.has_value());
   const std::string folder = images->path();
@@ -250,7 +250,7 @@ class SystemVTest : public ::testing::Test {
   Objects* own_ = nullptr;
 };
 
-TEST_F(SystemVTest, ObjectsThatAnEndedProcessOfTheJobUsedAreNamed) {
+TEST_F(SystemVTest, ObjectsUsedByAnExitedProcessOfTheJobAreReported) {
   const SmallJob job([this] {
     const pid_t child = ::fork();
     if (child == 0) ::_exit(own_->make() && own_->use() ? 0 : 1);
@@ -266,7 +266,7 @@ TEST_F(SystemVTest, ObjectsThatAnEndedProcessOfTheJobUsedAreNamed) {
   EXPECT_EQ(rest.find("shared memory"), std::string::npos) << "it is named as a mapping";
 }
 
-TEST_F(SystemVTest, ObjectsThatAnotherJobUsedAreNotNamed) {
+TEST_F(SystemVTest, ObjectsUsedByAnotherJobAreNotReported) {
   const SmallJob job([] { return true; });
   const SmallJob other([this] { return own_->make() && own_->use(); });
   ASSERT_TRUE(job.is_there() && other.is_there());
@@ -297,7 +297,7 @@ TEST(SystemVOwner, UnusedObjectBelongsToTheOnlyJobOfItsUser) {
   EXPECT_TRUE(is_of_job(object, owner));
 }
 
-TEST(KernelKeys, KeyringsOfProcessesThatHoldKeysAreNamed) {
+TEST(KernelKeys, KeyringsOfProcessesThatHoldKeysAreReported) {
   const std::string keys =
       "01c09455 I--Q---     1 perm 0c030000     0 65534 keyring   .user_reg: 2\n"
       "032fa42c I--Q---     2 perm 1f3f0000     0 65534 keyring   _uid.0: 1\n"
@@ -310,7 +310,7 @@ TEST(KernelKeys, KeyringsOfProcessesThatHoldKeysAreNamed) {
   EXPECT_TRUE(process_keyrings("", 0).empty());
 }
 
-TEST(MessageQueues, QueueThatNoProcessHasOpenIsNamed) {
+TEST(MessageQueues, QueueThatNoProcessHasOpenIsReported) {
   const std::string name = "/gm-queue-test-" + std::to_string(::getpid());
   const SmallJob job([&] {
     const mqd_t queue = ::mq_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600, nullptr);

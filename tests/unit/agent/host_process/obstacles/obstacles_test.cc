@@ -241,7 +241,7 @@ const std::vector<Obstacle> kObstacles = {
 
 class ObstacleTest : public ::testing::TestWithParam<Obstacle> {};
 
-TEST_P(ObstacleTest, ObstacleIsNamedWithItsProcess) {
+TEST_P(ObstacleTest, ObstacleIsReportedWithItsProcess) {
   const SmallJob job(GetParam().prepare);
   if (!job.is_there()) GTEST_SKIP() << "this kernel has none";
   const auto refused = collect_files(job.pid(), {});
@@ -253,7 +253,7 @@ TEST_P(ObstacleTest, ObstacleIsNamedWithItsProcess) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ObstacleTest, ::testing::ValuesIn(kObstacles),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Obstacles, AllObstaclesAreNamedAtOnce) {
+TEST(Obstacles, AllObstaclesAreReportedTogether) {
   const SmallJob job([] {
     int ends[2];
     return ::socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 && ::pipe2(ends, O_DIRECT) == 0 && other_user();
@@ -265,7 +265,7 @@ TEST(Obstacles, AllObstaclesAreNamedAtOnce) {
     EXPECT_NE(refused.error().message().find(part), std::string::npos) << refused.error().message();
 }
 
-TEST(Obstacles, StateThatCriuRestoresIsNoObstacle) {
+TEST(Obstacles, StateThatCriuRestoresIsAccepted) {
   const SmallJob job([] {
     int ends[2];
     const int raw = ::socket(AF_INET, SOCK_RAW, IPPROTO_ICMP);

@@ -33,7 +33,7 @@ void write_first(const TemporaryFolder& folder, char pid) {
               std::string("\x08", 1) + pid + std::string("\x10\x00\x18\x01\x20\x01", 6));
 }
 
-TEST(StoppedProcesses, IdsOfStoppedProcessesAreFound) {
+TEST(StoppedProcesses, StoppedProcessIdsAreFound) {
   const TemporaryFolder folder;
   write_first(folder, 1);
   write_core(folder, 1, 1);
@@ -45,7 +45,7 @@ TEST(StoppedProcesses, IdsOfStoppedProcessesAreFound) {
   EXPECT_EQ(stopped_in(folder.path()), (std::set<pid_t>{2, 17}));
 }
 
-TEST(StoppedProcesses, JobThatOthersStoppedNamesNoProcess) {
+TEST(StoppedProcesses, JobStoppedFromOutsideHasNoStoppedProcesses) {
   const TemporaryFolder folder;
   write_first(folder, 5);
   write_core(folder, 5, 3);
@@ -53,7 +53,7 @@ TEST(StoppedProcesses, JobThatOthersStoppedNamesNoProcess) {
   EXPECT_TRUE(stopped_in(folder.path()).empty());
 }
 
-TEST(StoppedProcesses, IdsAreKeptForALaterAgentOnce) {
+TEST(StoppedProcesses, ProcessIdsAreKeptForALaterAgentOnce) {
   const TemporaryFolder folder;
   keep_stopped(folder.path(), {});
   EXPECT_TRUE(take_stopped(folder.path()).empty());

@@ -50,7 +50,7 @@ class Model {
   std::map<std::uint64_t, const std::byte*> pages_;
 };
 
-TEST(MissingMemory, RangesFollowTheProgramsChanges) {
+TEST(MissingMemory, RangesMatchTheMemoryChangesOfTheProgram) {
   constexpr std::uint64_t kPages = 64;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
@@ -82,7 +82,7 @@ TEST(MissingMemory, RangesFollowTheProgramsChanges) {
   }
 }
 
-TEST(MissingMemory, NextRangeGoesRoundAndIsCutToSize) {
+TEST(MissingMemory, NextRangeWrapsAroundAndIsLimitedInSize) {
   MissingMemory memory;
   memory.add({10 * kPage, 4 * kPage, source(0)});
   memory.add({20 * kPage, 1 * kPage, source(9)});

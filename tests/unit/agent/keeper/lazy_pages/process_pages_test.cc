@@ -242,15 +242,15 @@ void expect_good(unsigned first_seed, bool all) {
   }
 }
 
-TEST(ProcessPages, ProgramThatChangesItsMemoryMeanwhileFindsAllOfIt) {
+TEST(ProcessPages, ProgramThatChangesItsMemoryDuringTheTransferFindsAllPages) {
   expect_good(1, true);
 }
 
-TEST(ProcessPages, EachPageThatIsTouchedComes) {
+TEST(ProcessPages, EachTouchedPageIsLoaded) {
   expect_good(101, false);
 }
 
-TEST(ProcessPages, ProgramThatEndsEarlyIsDone) {
+TEST(ProcessPages, ProgramThatExitsEarlyEndsTheTransfer) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd own(ends[0]);
@@ -276,7 +276,7 @@ TEST(ProcessPages, ProgramThatEndsEarlyIsDone) {
   EXPECT_TRUE(process.is_done());
 }
 
-TEST(MissingPagesPlan, ComesBackAsWrittenAndNothingElseDoes) {
+TEST(MissingPagesPlan, PlanIsReadAsWrittenAndMalformedPlansAreRefused) {
   const agent::TemporaryFolder temporary;
   const std::string folder = temporary.path();
   const std::vector<MissingRange> ranges = {{2, 1, 0x7000, 0x2000, 0}, {3, 1, 0x9000, 0x1000, 0x2000}};

@@ -21,7 +21,7 @@ class OpenOperationsTest : public ::testing::Test {
   OpenOperations open_{config_, tasks_, actions_};
 };
 
-TEST_F(OpenOperationsTest, OneDriverUntilTheEnd) {
+TEST_F(OpenOperationsTest, AnOperationHasOneDriverUntilTheDriverEnds) {
   EXPECT_TRUE(open_.begin_to_drive(1));
   EXPECT_FALSE(open_.begin_to_drive(1));
   EXPECT_TRUE(open_.begin_to_drive(2));
@@ -42,7 +42,7 @@ TEST_F(OpenOperationsTest, TaskOutlivesTheDriverAndClosesOnce) {
   EXPECT_EQ(tasks_.find(task)->exit_code, 2);
 }
 
-TEST_F(OpenOperationsTest, TaskShowsTheImageThatTheJobRestsIn) {
+TEST_F(OpenOperationsTest, TaskReportsTheImageOfTheParkedJob) {
   const TaskId task = begin_task();
   open_.show(1, task);
   Image image;
@@ -53,7 +53,7 @@ TEST_F(OpenOperationsTest, TaskShowsTheImageThatTheJobRestsIn) {
   EXPECT_EQ(tasks_.find(task)->image->version, 7U);
 }
 
-TEST_F(OpenOperationsTest, ExpiresAtItsDeadline) {
+TEST_F(OpenOperationsTest, OperationExpiresAtItsDeadline) {
   EXPECT_FALSE(open_.is_expired(1));
   EXPECT_EQ(open_.time_left(1), OpenOperations::kLongest);
   config_.image_timeout_ms = 0;
@@ -64,7 +64,7 @@ TEST_F(OpenOperationsTest, ExpiresAtItsDeadline) {
   EXPECT_FALSE(open_.is_expired(1));
 }
 
-TEST_F(OpenOperationsTest, VaultThatStaysAwayIsTheReason) {
+TEST_F(OpenOperationsTest, DisconnectedVaultIsReportedAsTheReason) {
   config_.vault_timeout_ms = 0;
   Job job;
   job.id = 1;

@@ -28,7 +28,7 @@ Drain with(std::vector<DrainJobState> states) {
   return drain;
 }
 
-TEST(DrainRules, HigherPriorityThenSmallerThenOlder) {
+TEST(DrainRules, JobsAreOrderedByPriorityThenSizeThenAge) {
   std::vector<DrainJob> jobs{job(1, 0, 10), job(2, 5, 90), job(3, 5, 20), job(4, -1, 1), job(5, 0, 10)};
   std::sort(jobs.begin(), jobs.end(), goes_before);
   std::vector<JobId> order;
@@ -36,7 +36,7 @@ TEST(DrainRules, HigherPriorityThenSmallerThenOlder) {
   EXPECT_EQ(order, (std::vector<JobId>{3, 2, 1, 5, 4}));
 }
 
-TEST(DrainRules, EndsOnlyOnceNothingIsUnderWay) {
+TEST(DrainRules, DrainEndsOnlyWhenNoMoveIsInProgress) {
   using S = DrainJobState;
   EXPECT_EQ(result_of(with({}), false, false), DrainResult::kEmpty);
   EXPECT_EQ(result_of(with({}), true, false), DrainResult::kNone);  // a job is moving to this place
@@ -60,7 +60,7 @@ TEST(DrainRules, CancelledDrainEndsAfterItsOpenMoves) {
   EXPECT_EQ(result_of(drain, false, false), DrainResult::kCancelled);
 }
 
-TEST(DrainRules, ExitCodes) {
+TEST(DrainRules, ExitCodesMatchTheDrainResults) {
   using S = DrainJobState;
   const auto code = [](std::vector<S> states, DrainResult result) {
     Drain drain = with(std::move(states));
@@ -76,7 +76,7 @@ TEST(DrainRules, ExitCodes) {
   EXPECT_EQ(code({S::kMoved, S::kLost}, DrainResult::kEmpty), 4);
 }
 
-TEST(DrainRules, SurviveTheStore) {
+TEST(DrainRules, DrainIsStoredAndLoadedUnchanged) {
   Drain drain = with({DrainJobState::kMoved, DrainJobState::kMoving});
   drain.scope = Scope("node-a", 3);
   drain.parallel = 7;
@@ -101,7 +101,7 @@ TEST(DrainRules, SurviveTheStore) {
   EXPECT_TRUE(read.open());
 }
 
-TEST(DrainRules, ReadsPlacesAndIds) {
+TEST(DrainRules, PlacesAndIdsAreParsed) {
   EXPECT_EQ(parse_scope("node-a").value(), Scope("node-a", std::nullopt));
   EXPECT_EQ(parse_scope("node-a:2").value(), Scope("node-a", 2));
   for (const char* bad : {"", ":1", "node-a:", "node-a:x", "node-a:-1", "a b", "node-a:99999999999"})

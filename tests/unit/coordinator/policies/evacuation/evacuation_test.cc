@@ -36,12 +36,12 @@ std::vector<EvacuationId> next(const std::vector<Evacuation>& all, std::uint32_t
 
 using Ids = std::vector<EvacuationId>;
 
-TEST(EvacuationDeadline, GrowsWithTheBytes) {
+TEST(EvacuationDeadline, DeadlineGrowsWithTheBytes) {
   EXPECT_EQ(live_deadline_ms(30'000, 0), 30'000);
   EXPECT_EQ(live_deadline_ms(30'000, 80'000'000'000), 830'000);
 }
 
-TEST(EvacuationAttempts, LiveMovesThatCameToNothingHadTargetsOfTheirOwn) {
+TEST(EvacuationAttempts, FailedLiveMovesToOtherTargetsAreNotCountedAsAttempts) {
   Evacuation e = evacuation(1, true, HealthOutcome::kLive);
   e.started_ms = {1'000, 2'000, 3'000};
   e.failed = {{Place("node-b", 0), "it failed"}, {Place("node-c", 0), "it failed"}};
@@ -50,7 +50,7 @@ TEST(EvacuationAttempts, LiveMovesThatCameToNothingHadTargetsOfTheirOwn) {
   EXPECT_EQ(failed_text(again), "node-b:0: it failed; node-c:0: it failed");
 }
 
-TEST(EvacuationOrder, ReadableMemoryFirstThenImages) {
+TEST(EvacuationOrder, JobsWithReadableMemoryPrecedeRestores) {
   const std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kRestore),
                                     evacuation(2, true, HealthOutcome::kLive),
                                     evacuation(3, true, HealthOutcome::kLive)};
@@ -68,7 +68,7 @@ TEST(EvacuationOrder, RunningEvacuationsCountAgainstTheLimit) {
   EXPECT_EQ(next(all, 2), Ids{});
 }
 
-TEST(EvacuationOrder, PredictiveEvacuationsRunOneAtATime) {
+TEST(EvacuationOrder, PredictiveEvacuationsRunOneAfterAnother) {
   std::vector<Evacuation> all{evacuation(1, false, HealthOutcome::kLive),
                               evacuation(2, false, HealthOutcome::kLive)};
   EXPECT_EQ(next(all, 8), (Ids{1}));
@@ -82,13 +82,13 @@ TEST(EvacuationOrder, PredictiveEvacuationsRunOneAtATime) {
                                         // take
 }
 
-TEST(EvacuationOrder, WaitingEvacuationTakesNoSlot) {
+TEST(EvacuationOrder, WaitingEvacuationUsesNoSlot) {
   const std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive),
                                     evacuation(2, true, HealthOutcome::kLive)};
   EXPECT_EQ(next(all, 1, {1}), (Ids{2}));
 }
 
-TEST(Breaker, CountsStartsWithinItsWindow) {
+TEST(Breaker, BreakerCountsStartsWithinItsWindow) {
   std::vector<Evacuation> all;
   for (const std::int64_t started : {100, 500, 900}) {
     all.push_back(evacuation(all.size() + 1, true, HealthOutcome::kLive));
@@ -107,7 +107,7 @@ TEST(Breaker, CountsStartsWithinItsWindow) {
   EXPECT_TRUE(trips_breaker(3, limits));
 }
 
-TEST(Breaker, AttemptsAtAJobAreLimited) {
+TEST(Breaker, AttemptsPerJobAreLimited) {
   std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive),
                               evacuation(2, true, HealthOutcome::kLive),
                               evacuation(3, true, HealthOutcome::kLive)};
@@ -137,7 +137,7 @@ TEST(EvacuationEntry, MostSevereVerdictWins) {
   EXPECT_EQ(e.reason, "fallen off the bus");
 }
 
-TEST(EvacuationEntry, SurvivesTheStore) {
+TEST(EvacuationEntry, EntryIsStoredAndLoadedUnchanged) {
   Evacuation e = evacuation(4, false, HealthOutcome::kRestore, EvacuationState::kRestored);
   e.job_name = "train";
   e.from = Place("a", 1);

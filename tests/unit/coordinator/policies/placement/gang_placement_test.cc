@@ -65,12 +65,12 @@ void link(std::vector<GpuView>& gpus, std::size_t a, std::size_t b, unsigned nvl
   }
 }
 
-TEST(GangPlacement, AllRanksAreOnOneNode) {
+TEST(GangPlacement, AllRanksArePlacedOnOneNode) {
   const auto plan = plan_of({gang_gpu("a", 0), gang_gpu("b", 0), gang_gpu("b", 1)}, 2);
   EXPECT_THAT(plan.places, ElementsAre(Place("b", 0), Place("b", 1)));
 }
 
-TEST(GangPlacement, NodesThatAreTooSmallAreNamedAndNothingIsPlaced) {
+TEST(GangPlacement, NodesThatAreTooSmallAreReportedAndNoRankIsPlaced) {
   std::vector<GpuView> gpus{gang_gpu("a", 0), gang_gpu("b", 0), gang_gpu("b", 1)};
   gpus[2].healthy = false;
   gpus[2].health_reason = "Xid 79";
@@ -80,25 +80,25 @@ TEST(GangPlacement, NodesThatAreTooSmallAreNamedAndNothingIsPlaced) {
   EXPECT_THAT(plan.reason, HasSubstr("a has 1, b has 1; of the others 1 "));
 }
 
-TEST(GangPlacement, NodeThatIsNamedTwiceTakesTwoSharesOnGpusOfTheirOwn) {
+TEST(GangPlacement, NodeNamedTwiceTakesTwoSharesOnSeparateGpus) {
   const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 3}}), 4, {"b", "a", "b", "b"});
   EXPECT_THAT(plan.places, ElementsAre(Place("b", 0), Place("b", 1), Place("b", 2), Place("a", 0)));
 }
 
-TEST(GangPlacement, RankThatMovesGoesToANodeOfThoseThatStay) {
+TEST(GangPlacement, MovingRankGoesToANodeOfTheRemainingRanks) {
   const auto gpus = gpus_of({{"a", 4}, {"b", 2}, {"c", 4}});
   EXPECT_THAT(plan_beside(gpus, 1, {Place("b", 0)}).places, ElementsAre(Place("b", 1)));
   EXPECT_THAT(plan_beside(gpus, 1, {Place("b", 0), Place("c", 0), Place("c", 1)}).places,
               ElementsAre(Place("c", 2)));
 }
 
-TEST(GangPlacement, RankThatMovesGoesToTheGpuThatIsLinkedWithThoseThatStay) {
+TEST(GangPlacement, MovingRankGoesToTheGpuLinkedWithTheRemainingRanks) {
   std::vector<GpuView> gpus = gpus_of({{"a", 4}});
   link(gpus, 0, 3, 4, 30);
   EXPECT_THAT(plan_beside(gpus, 1, {Place("a", 0)}).places, ElementsAre(Place("a", 3)));
 }
 
-TEST(GangPlacement, NvlinkDomainOfThoseThatStayComesBeforeTheirRack) {
+TEST(GangPlacement, NvlinkDomainOfTheRemainingRanksTakesPrecedenceOverTheirRack) {
   std::vector<GpuView> gpus = gpus_of({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
   gpus[0].rack = gpus[1].rack = "r1";
   gpus[0].fabric = gpus[3].fabric = "cluster/1";
@@ -107,17 +107,17 @@ TEST(GangPlacement, NvlinkDomainOfThoseThatStayComesBeforeTheirRack) {
   EXPECT_THAT(plan_beside(gpus, 1, {Place("a", 0)}).places, ElementsAre(Place("b", 0)));
 }
 
-TEST(GangPlacement, SeveralRanksGoToTheRackOfThoseThatStay) {
+TEST(GangPlacement, SeveralMovingRanksGoToTheRackOfTheRemainingRanks) {
   std::vector<GpuView> gpus = gpus_of({{"a", 2}, {"b", 2}, {"c", 2}, {"d", 1}, {"e", 1}});
   for (GpuView& gpu : gpus) gpu.rack = gpu.place.node == "a" || gpu.place.node == "b" ? "r1" : "r2";
   EXPECT_THAT(shares_text(plan_beside(gpus, 3, {Place("e", 0)}).places), "c 2 ranks, d 1 rank");
 }
 
-TEST(GangPlacement, NodeWithoutUnsuitableGpusHasNoOthers) {
+TEST(GangPlacement, ReasonOmitsUnsuitableGpusOfANodeWithoutUnsuitableGpus) {
   EXPECT_EQ(plan_of({gang_gpu("a", 0)}, 2).reason, "No node has 2 GPUs that can each take a rank: a has 1");
 }
 
-TEST(GangPlacement, NvlinkBeatsOneBoard) {
+TEST(GangPlacement, NvlinkBeatsASharedBoard) {
   std::vector<GpuView> gpus{gang_gpu("a", 0), gang_gpu("a", 1), gang_gpu("a", 2)};
   link(gpus, 0, 1, 0, 0);
   link(gpus, 0, 2, 4, 30);
@@ -131,31 +131,31 @@ TEST(GangPlacement, NearestBoardIsChosenWithoutNvlink) {
   EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 2)));
 }
 
-TEST(GangPlacement, NumaNodeCountsWhereTheBoardIsNotKnown) {
+TEST(GangPlacement, NumaNodeIsUsedIfTheBoardIsUnknown) {
   std::vector<GpuView> gpus = gpus_of({{"a", 4}});
   for (GpuView& gpu : gpus) gpu.numa_node = gpu.place.gpu % 2 == 0 ? 0 : 1;
   gpus[0].free_bytes = gpus[0].free_bytes / 2;  // the score alone would choose GPU 1 and another GPU
   EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 3)));
 }
 
-TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNodesThatAreNamed) {
+TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNamedNodes) {
   const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 4}, {"c", 4}}), 3, {"c", "a"});
   EXPECT_THAT(plan.places, ElementsAre(Place("c", 0), Place("c", 1), Place("a", 0)));
   EXPECT_EQ(shares_text(plan.places), "c 2 ranks, a 1 rank");
 }
 
-TEST(GangPlacement, NamedNodeThatIsTooSmallIsTheReason) {
+TEST(GangPlacement, NamedNodeThatIsTooSmallIsReportedAsTheReason) {
   const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 1}}), 4, {"a", "b"});
   EXPECT_THAT(plan.places, IsEmpty());
   EXPECT_EQ(plan.reason, "b is to take 2 ranks, but only 1 of its GPUs can take one");
 }
 
-TEST(GangPlacement, OneNodeIsChosenWhereOneIsEnough) {
+TEST(GangPlacement, OneNodeIsChosenIfOneNodeHasEnoughGpus) {
   const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 3}, {"c", 2}}), 3);
   EXPECT_EQ(shares_text(plan.places), "b 3 ranks");
 }
 
-TEST(GangPlacement, FewestNodesAreChosenAndTheRestGoesToTheSmallestThatTakesIt) {
+TEST(GangPlacement, FewestNodesAreChosenAndTheRemainderGoesToTheSmallestNode) {
   const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 4}, {"c", 1}, {"d", 3}}), 5);
   EXPECT_EQ(shares_text(plan.places), "b 4 ranks, c 1 rank");
 }
@@ -167,7 +167,7 @@ TEST(GangPlacement, RackThatHasEnoughBeatsFewerNodes) {
   EXPECT_EQ(shares_text(spread_plan(gpus, 5).places), "a 2 ranks, b 2 ranks, e 1 rank");
 }
 
-TEST(GangPlacement, TooFewGpusInAllIsTheReason) {
+TEST(GangPlacement, TooFewGpusInTotalIsReportedAsTheReason) {
   EXPECT_EQ(spread_plan(gpus_of({{"a", 2}, {"b", 1}}), 4).reason,
             "There are not 4 GPUs that can each take a rank: a has 2, b has 1");
 }

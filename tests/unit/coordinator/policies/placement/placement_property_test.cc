@@ -72,7 +72,7 @@ class PlacementProperties : public ::testing::Test {
   std::mt19937_64 random_{17};
 };
 
-TEST_F(PlacementProperties, SuitableGpusComeBeforeUnsuitableOnes) {
+TEST_F(PlacementProperties, SuitableGpusPrecedeUnsuitableGpus) {
   for (int round = 0; round < 2000; ++round) {
     const auto gpus = random_gpus();
     const PlacementRequest request = random_request(gpus);
@@ -107,7 +107,7 @@ std::size_t rank_of(const std::vector<Candidate>& candidates, const Place& place
   return static_cast<std::size_t>(at - candidates.begin());
 }
 
-TEST_F(PlacementProperties, MoreMemoryNeverMakesAGpuWorse) {
+TEST_F(PlacementProperties, MoreMemoryNeverLowersTheRankOfAGpu) {
   for (int round = 0; round < 2000; ++round) {
     auto gpus = random_gpus();
     const PlacementRequest request = random_request(gpus);
@@ -123,7 +123,7 @@ TEST_F(PlacementProperties, MoreMemoryNeverMakesAGpuWorse) {
   }
 }
 
-TEST_F(PlacementProperties, TheOrderOfTheInputDoesNotMatter) {
+TEST_F(PlacementProperties, RankingIsIndependentOfTheInputOrder) {
   for (int round = 0; round < 1000; ++round) {
     auto gpus = random_gpus();
     const PlacementRequest request = random_request(gpus);

@@ -23,7 +23,7 @@ GpuView gpu(const std::string& node, std::uint32_t index) {
   return view;
 }
 
-TEST(Placement, NeverTheSourceItself) {
+TEST(Placement, SourceGpuIsNeverChosen) {
   PlacementRequest request;
   request.not_here = Place("a", 0);
   const auto candidates = rank_candidates({gpu("a", 0), gpu("a", 1)}, request);
@@ -32,7 +32,7 @@ TEST(Placement, NeverTheSourceItself) {
   EXPECT_FALSE(candidates.at(1).suitable);
 }
 
-TEST(Placement, NeedsMemoryForStateAndMargin) {
+TEST(Placement, PlacementRequiresMemoryForStateAndMargin) {
   PlacementRequest request;
   request.memory_bytes = 3 * kGiB;
   request.margin_bytes = kGiB;
@@ -47,7 +47,7 @@ TEST(Placement, NeedsMemoryForStateAndMargin) {
   EXPECT_THAT(candidates.at(1).reasons, Contains(HasSubstr("but the job needs 4.00 GiB")));
 }
 
-TEST(Placement, PromisedMemoryCounts) {
+TEST(Placement, PromisedMemoryIsNotAvailable) {
   PlacementRequest request;
   request.memory_bytes = 3 * kGiB;
   GpuView promised = gpu("a", 0);
@@ -60,7 +60,7 @@ TEST(Placement, PromisedMemoryCounts) {
   EXPECT_FALSE(rank_candidates({promised}, request).at(0).suitable);
 }
 
-TEST(Placement, UnhealthyAndAbsentGpusAreRefused) {
+TEST(Placement, UnhealthyAndDisconnectedGpusAreRefused) {
   GpuView sick = gpu("a", 0);
   sick.healthy = false;
   sick.health_reason = "Xid 79";
@@ -74,7 +74,7 @@ TEST(Placement, UnhealthyAndAbsentGpusAreRefused) {
   EXPECT_THAT(reason, HasSubstr("b:0: node is not connected"));
 }
 
-TEST(Placement, ClosedGpuIsRefusedWithTheReason) {
+TEST(Placement, ClosedGpuIsRefusedWithItsReason) {
   GpuView cordoned = gpu("a", 0);
   cordoned.closed = "cordoned by operator: new driver";
   const auto candidates = rank_candidates({cordoned, gpu("b", 0)}, PlacementRequest());
@@ -101,7 +101,7 @@ TEST(Placement, TemporaryObstaclesAreMarked) {
   }
 }
 
-TEST(Placement, ASuspectGpuTakesNoJobForNow) {
+TEST(Placement, ASuspectGpuIsTemporarilyRefused) {
   GpuView suspect = gpu("a", 0);
   suspect.suspect = "suspect until 10:58:25Z: Xid 94";
   const Candidate candidate = rank_candidates({suspect}, PlacementRequest()).at(0);
@@ -110,7 +110,7 @@ TEST(Placement, ASuspectGpuTakesNoJobForNow) {
   EXPECT_EQ(candidate.cause, "suspect");
 }
 
-TEST(Placement, SameModelOnlyWhereItMatters) {
+TEST(Placement, SameModelIsRequiredOnlyOnRequest) {
   GpuView other = gpu("a", 0);
   other.model = "model-2";
   PlacementRequest request;
@@ -135,7 +135,7 @@ TEST(Placement, BytesArePrintedInPowersOf1024) {
   EXPECT_EQ(bytes_text(std::uint64_t{5000} << 40), "5000.00 TiB");
 }
 
-TEST(Placement, SpreadsOverGpusThenNodes) {
+TEST(Placement, JobsAreSpreadOverGpusThenOverNodes) {
   GpuView busy = gpu("a", 0);
   busy.jobs = 1;
   busy.node_jobs = 1;
@@ -169,7 +169,7 @@ void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spo
   EXPECT_THAT(candidate.reasons, ::testing::ElementsAre(HasSubstr(reason)));
 }
 
-TEST(PlacementFilter, EachFilterHasItsReason) {
+TEST(PlacementFilter, EachFilterReportsItsReason) {
   using View = GpuView;
   using Request = PlacementRequest;
   expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
@@ -193,7 +193,7 @@ TEST(PlacementFilter, EachFilterHasItsReason) {
       "no network in common: the target has lab (ucx-trusted), and the source has data (tls)");
 }
 
-TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
+TEST(SharedNetwork, SharedNetworkIsTheFirstSourceNetworkThatTheTargetHas) {
   using wire::LaneTransport;
   const DataNetworks source = {{"fast", "10.0.2.1", LaneTransport::kUcxTrusted},
                                {"data", "10.0.0.1", LaneTransport::kTls},
@@ -209,7 +209,7 @@ TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
   EXPECT_TRUE(shared_network({}, target, ""));  // an older agent names no networks
 }
 
-TEST(SharedNetwork, AddressesArePairedByTheirPositionAsFarAsBothHaveThem) {
+TEST(SharedNetwork, AddressesArePairedByPosition) {
   const auto network = [](std::vector<std::string> addresses) {
     wire::DataNetwork made("data", addresses.front(), wire::LaneTransport::kTls);
     made.more_addresses.assign(addresses.begin() + 1, addresses.end());
@@ -223,7 +223,7 @@ TEST(SharedNetwork, AddressesArePairedByTheirPositionAsFarAsBothHaveThem) {
             wire::DataNetwork::kMaxAddresses);
 }
 
-TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMoves) {
+TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMigration) {
   GpuView view = gpu("a", 1);
   view.moves_processes = false;
   PlacementRequest request;
@@ -243,7 +243,7 @@ TEST(PlacementFilter, OnlyTheRequestedGpuOfTheRequestedNodePasses) {
   EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not asked for"});
 }
 
-TEST(PlacementFilter, ACooperativeJobGoesToAnyDriver) {
+TEST(PlacementFilter, ACooperativeJobMayMoveToAnyDriver) {
   GpuView view = gpu("b", 0);
   view.driver = "575.2";
   PlacementRequest request;
@@ -251,7 +251,7 @@ TEST(PlacementFilter, ACooperativeJobGoesToAnyDriver) {
   EXPECT_TRUE(objections(view, request).empty());
 }
 
-TEST(PlacementFilter, SickGpuHasASingleReason) {
+TEST(PlacementFilter, UnhealthyGpuHasASingleReason) {
   GpuView sick = gpu("a", 0);
   sick.healthy = false;
   sick.recovery_action = 1;
@@ -259,7 +259,7 @@ TEST(PlacementFilter, SickGpuHasASingleReason) {
   EXPECT_EQ(objections(sick, PlacementRequest()).size(), 1U);
 }
 
-TEST(PlacementFilter, ADriverThatIsNotKnownIsNoReason) {
+TEST(PlacementFilter, AnUnknownDriverIsNotAnObstacle) {
   GpuView view = gpu("b", 0);
   PlacementRequest request;
   request.preferred_model = view.model;
@@ -273,7 +273,7 @@ TEST(PlacementFilter, ADriverThatIsNotKnownIsNoReason) {
   EXPECT_EQ(driver_branch("580"), "580");
 }
 
-TEST(PlacementFilter, ReasonNamesTheOriginOfTheNeed) {
+TEST(PlacementFilter, ReasonNamesTheOriginOfTheMemoryNeed) {
   PlacementRequest request;
   request.memory_bytes = 9 * kGiB;
   request.memory_why = "it held 9.00 GiB at noon";
@@ -315,7 +315,7 @@ PeerView peer(std::uint32_t index, unsigned nvlinks, unsigned ancestor) {
   return view;
 }
 
-TEST(PlacementScore, EachTermPrefersItsGpu) {
+TEST(PlacementScore, EachScoreTermPrefersItsGpu) {
   using Views = std::vector<GpuView>;
   using Request = PlacementRequest;
   expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 4, 50)}; }, "4 NVLink(s) to a:0");
@@ -338,7 +338,7 @@ TEST(PlacementScore, EachTermPrefersItsGpu) {
       "same model");
 }
 
-TEST(PlacementScore, UnknownIsNotEqual) {
+TEST(PlacementScore, UnknownTopologyIsNotScoredAsEqual) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
   PlacementRequest request;
   request.near = {Place("a", 0)};
@@ -351,7 +351,7 @@ TEST(PlacementScore, UnknownIsNotEqual) {
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
 }
 
-TEST(PlacementScore, NearestOfSeveralGpusCounts) {
+TEST(PlacementScore, NearestOfSeveralGpusIsScored) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2), gpu("b", 0)};
   gpus[2].peers = {peer(0, 0, 40), peer(1, 0, 10)};
   PlacementRequest request;
@@ -363,7 +363,7 @@ TEST(PlacementScore, NearestOfSeveralGpusCounts) {
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("with a:")));  // the peer is GPU 1 of node b itself
 }
 
-TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
+TEST(PlacementScore, GpusAcrossTheMachineAreNotScoredAsNear) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1)};
   gpus[1].peers = {peer(0, 0, 50)};
   PlacementRequest request;
@@ -372,7 +372,7 @@ TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
 }
 
-TEST(PlacementScore, NoModelIsPreferredWithoutAWish) {
+TEST(PlacementScore, NoModelIsPreferredWithoutARequest) {
   GpuView view = gpu("a", 0);
   view.model.clear();  // a GPU without a model name is not preferred either
   for (const ScoreTerm& term : score_terms(view, PlacementRequest(), {view}))
@@ -380,7 +380,7 @@ TEST(PlacementScore, NoModelIsPreferredWithoutAWish) {
 }
 
 // All other terms together do not outweigh a job on the GPU.
-TEST(PlacementScore, SpreadOutweighsNearness) {
+TEST(PlacementScore, SpreadOutweighsProximity) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
   gpus[0].numa_node = gpus[1].numa_node = 0;
   gpus[0].rack = gpus[1].rack = "r1";
@@ -398,7 +398,7 @@ TEST(PlacementScore, SpreadOutweighsNearness) {
   EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
 }
 
-TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
+TEST(Placement, ExplanationCoversOnlyTheRequestedGpu) {
   PlacementRequest request;
   request.node = "b";
   request.gpu = 1;
@@ -411,7 +411,7 @@ TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
   EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
 }
 
-TEST(Placement, CausesAreCountedAndAnotherCauseGoesFirst) {
+TEST(Placement, CausesAreCountedAndADifferentCauseIsListedFirst) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0), gpu("b", 1), gpu("c", 0)};
   gpus[0].closed = "cordoned by operator";
   gpus[1].closed = "cordoned by operator";
@@ -429,7 +429,7 @@ TEST(Placement, CausesAreCountedAndAnotherCauseGoesFirst) {
   EXPECT_EQ(causes_text({}, drained), "there is none");
 }
 
-TEST(Placement, ARefusalListsTwoGpusAndCountsTheCausesOfMore) {
+TEST(Placement, ARefusalListsTwoGpusAndCountsFurtherCauses) {
   PlacementRequest wanted;
   wanted.memory_bytes = 9 * kGiB;
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};

@@ -38,7 +38,7 @@ std::vector<JobId> ids(const Preemption& preemption) {
   return out;
 }
 
-TEST(Preemption, LowestPriorityThenYoungestJobGoesFirst) {
+TEST(Preemption, LowestPriorityThenYoungestJobIsParkedFirst) {
   const std::vector<Occupant> jobs{occupant(1, 0, 0, 10), occupant(2, 0, 0, 10), occupant(3, 0, 4, 10)};
   const auto one = plan_preemption({gpu(0, 5)}, needs(15), 5, jobs);
   ASSERT_TRUE(one);
@@ -48,7 +48,7 @@ TEST(Preemption, LowestPriorityThenYoungestJobGoesFirst) {
   EXPECT_EQ(ids(*all), (std::vector<JobId>{2, 1, 3}));
 }
 
-TEST(Preemption, EqualPriorityOrEnoughMemoryEvictsNoJob) {
+TEST(Preemption, EqualPriorityOrEnoughMemoryParksNoJob) {
   const std::vector<Occupant> jobs{occupant(1, 0, 5, 10), occupant(2, 0, 4, 3)};
   EXPECT_FALSE(plan_preemption({gpu(0, 5)}, needs(15), 5, jobs));
   EXPECT_FALSE(plan_preemption({gpu(0, 5)}, needs(9), 4, jobs));
@@ -57,7 +57,7 @@ TEST(Preemption, EqualPriorityOrEnoughMemoryEvictsNoJob) {
   EXPECT_TRUE(none->victims.empty());
 }
 
-TEST(Preemption, JobThatNeedNotGoStays) {
+TEST(Preemption, JobThatNeedNotBeParkedContinues) {
   // The first job is too small to help once the second job has left.
   const std::vector<Occupant> jobs{occupant(1, 0, 0, 1), occupant(2, 0, 1, 20)};
   const auto found = plan_preemption({gpu(0, 5)}, needs(20), 5, jobs);
@@ -65,7 +65,7 @@ TEST(Preemption, JobThatNeedNotGoStays) {
   EXPECT_EQ(ids(*found), std::vector<JobId>{2});
 }
 
-TEST(Preemption, TheGpuWithTheLeastHarm) {
+TEST(Preemption, GpuWithTheLeastHarmIsChosen) {
   const std::vector<Occupant> jobs{occupant(1, 0, 3, 20), occupant(2, 1, 1, 10), occupant(3, 1, 1, 10),
                                    occupant(4, 2, 1, 20)};
   const auto found = plan_preemption({gpu(0, 0), gpu(1, 0), gpu(2, 0)}, needs(15), 5, jobs);
@@ -88,14 +88,14 @@ TEST(Preemption, EqualHarmPrefersFewerThenSmallerJobsThenTheFirstGpu) {
       Place("a", 0));
 }
 
-TEST(Preemption, TheMarginCounts) {
+TEST(Preemption, MarginIsIncludedInTheRequiredMemory) {
   PlacementRequest request = needs(15);
   request.margin_bytes = 3;
   EXPECT_FALSE(plan_preemption({gpu(0, 5)}, request, 5, {occupant(1, 0, 0, 12)}));
   EXPECT_TRUE(plan_preemption({gpu(0, 5)}, request, 5, {occupant(1, 0, 0, 13)}));
 }
 
-TEST(Preemption, FiltersAndPromisesHold) {
+TEST(Preemption, FiltersAndPromisesAreRespected) {
   std::vector<Occupant> jobs{occupant(1, 0, 0, 50)};
   GpuView closed = gpu(0, 0);
   closed.closed = "cordoned";
@@ -109,7 +109,7 @@ TEST(Preemption, FiltersAndPromisesHold) {
   EXPECT_FALSE(plan_preemption({gpu(0, 0)}, needs(5), 5, jobs));
 }
 
-TEST(Preemption, VictimsAreLowerAndNoneCouldBeLeftOut) {
+TEST(Preemption, OnlyNecessaryJobsOfLowerPriorityAreParked) {
   std::mt19937_64 random(9);
   unsigned found_some = 0;
   for (int round = 0; round < 3000; ++round) {

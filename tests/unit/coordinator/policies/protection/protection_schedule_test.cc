@@ -27,7 +27,7 @@ class ScheduleTest : public ::testing::Test {
   std::map<wire::JobId, std::string> nodes_{{1, "a"}, {2, "a"}, {3, "b"}};
 };
 
-TEST_F(ScheduleTest, TheFirstIsDueAtOnceAndTheNextByTheInterval) {
+TEST_F(ScheduleTest, FirstSnapshotIsDueImmediatelyAndTheNextAfterTheInterval) {
   schedule_.protect(1, 30'000, 0, 0);
   EXPECT_EQ(due(1'000'000), Jobs{1});
   take(1, 1'000'000, 1'002'000);
@@ -36,7 +36,7 @@ TEST_F(ScheduleTest, TheFirstIsDueAtOnceAndTheNextByTheInterval) {
   EXPECT_EQ(due(1'030'000), Jobs{1});
 }
 
-TEST_F(ScheduleTest, JobHasOneSnapshotAtATime) {
+TEST_F(ScheduleTest, JobRunsOneSnapshotAtATime) {
   schedule_.protect(1, 1'000, 0, 0);
   schedule_.began(1, "a", 1'000'000);
   EXPECT_TRUE(due(2'000'000).empty());
@@ -45,7 +45,7 @@ TEST_F(ScheduleTest, JobHasOneSnapshotAtATime) {
   EXPECT_EQ(schedule_.due_of(1), 2'000'000);
 }
 
-TEST_F(ScheduleTest, JobsOfANodeAreSavedInTurn) {
+TEST_F(ScheduleTest, JobsOfANodeAreSavedOneAfterAnother) {
   for (const wire::JobId job : {1, 2, 3}) schedule_.protect(job, 30'000, 0, 0);
   EXPECT_EQ(due(1'000'000), (Jobs{1, 3}));
   schedule_.began(1, "a", 1'000'000);
@@ -55,7 +55,7 @@ TEST_F(ScheduleTest, JobsOfANodeAreSavedInTurn) {
   EXPECT_EQ(due(1'000'200), Jobs{2});
 }
 
-TEST_F(ScheduleTest, TheLongestOverdueGoesFirst) {
+TEST_F(ScheduleTest, LongestOverdueJobIsSavedFirst) {
   schedule_.protect(1, 30'000, 0, 0);
   schedule_.protect(2, 30'000, 0, 0);
   take(1, 1'005'000, 1'006'000);
@@ -63,7 +63,7 @@ TEST_F(ScheduleTest, TheLongestOverdueGoesFirst) {
   EXPECT_EQ(due(1'100'000), Jobs{2});
 }
 
-TEST_F(ScheduleTest, JobThatCannotBeSavedKeepsItsTurn) {
+TEST_F(ScheduleTest, JobThatCannotBeSavedStaysDue) {
   schedule_.protect(1, 30'000, 0, 0);
   nodes_.erase(1);  // the job is moving
   EXPECT_TRUE(due(1'000'000).empty());
@@ -72,7 +72,7 @@ TEST_F(ScheduleTest, JobThatCannotBeSavedKeepsItsTurn) {
   EXPECT_EQ(due(1'000'001), Jobs{1});
 }
 
-TEST_F(ScheduleTest, FailuresBackOffAndSuccessForgets) {
+TEST_F(ScheduleTest, FailuresIncreaseTheDelayAndASuccessResetsTheDelay) {
   schedule_.protect(1, 30'000, 0, 0);
   take(1, 1'000'000, 1'001'000, false);
   EXPECT_EQ(schedule_.due_of(1), 1'060'000);
@@ -84,29 +84,29 @@ TEST_F(ScheduleTest, FailuresBackOffAndSuccessForgets) {
   EXPECT_EQ(schedule_.due_of(1), 3'030'000);
 }
 
-TEST_F(ScheduleTest, TheBackoffNeverBeginsEarlierThanTheInterval) {
+TEST_F(ScheduleTest, RetryDelayIsNeverShorterThanTheInterval) {
   schedule_.protect(1, 3'600'000, 0, 0);
   take(1, 1'000'000, 1'001'000, false);
   EXPECT_EQ(schedule_.due_of(1), 4'600'000);
 }
 
-TEST_F(ScheduleTest, StartOfTheLastSnapshotLastsOverARestart) {
+TEST_F(ScheduleTest, StartOfTheLastSnapshotSurvivesARestart) {
   schedule_.protect(1, 30'000, 1'000'000, 0);
   EXPECT_TRUE(due(1'010'000).empty());
   EXPECT_EQ(due(1'030'000), Jobs{1});
 }
 
-TEST_F(ScheduleTest, AClockThatWasSetBackDelaysNothing) {
+TEST_F(ScheduleTest, AClockSetBackDelaysNoSnapshot) {
   schedule_.protect(1, 30'000, 5'000'000, 0);
   EXPECT_EQ(due(1'000'000), Jobs{1});
 }
 
-TEST_F(ScheduleTest, FailuresLastOverARestart) {
+TEST_F(ScheduleTest, FailureCountSurvivesARestart) {
   schedule_.protect(1, 30'000, 1'000'000, 2);
   EXPECT_EQ(schedule_.due_of(1), 1'120'000);
 }
 
-TEST_F(ScheduleTest, TheNextIsTheFirstOfThoseThatWaitForTheirTime) {
+TEST_F(ScheduleTest, NextDueTimeIsTheEarliestOfTheWaitingJobs) {
   schedule_.protect(1, 30'000, 1'000'000, 0);
   schedule_.protect(2, 60'000, 1'000'000, 0);
   schedule_.protect(3, 10'000, 1'000'000, 0);
@@ -163,17 +163,17 @@ class ProtectedFor : public ScheduleTest {
   std::map<wire::JobId, std::vector<Taken>> taken_;
 };
 
-TEST_F(ProtectedFor, AnIntervalAndOneSnapshotAreLostAtMost) {
+TEST_F(ProtectedFor, LossIsBoundedByAnIntervalAndOneSnapshot) {
   run({1}, kEvery, 200);
   expect_bounded(1, 0);
 }
 
-TEST_F(ProtectedFor, SnapshotsThatTakeLongerThanTheIntervalFollowAtOnce) {
+TEST_F(ProtectedFor, SnapshotsLongerThanTheIntervalRunBackToBack) {
   run({1}, 3 * kEvery, 200);
   expect_bounded(1, 0);
 }
 
-TEST_F(ProtectedFor, JobsOfANodeWaitForEachOtherOnceAtMost) {
+TEST_F(ProtectedFor, JobsOfANodeWaitAtMostOnceForEachOther) {
   constexpr std::int64_t kLongest = 8'000;
   run({1, 2, 3, 4}, kLongest, 400);
   for (const wire::JobId job : {1, 2, 3, 4}) expect_bounded(job, 3 * kLongest);

@@ -137,7 +137,7 @@ std::optional<std::size_t> free_without(const PackProblem& problem, const PackPl
 }
 
 // No move is needless, even where the search is stopped early with a result that is not the best.
-TEST(Rebalance, NoMoveIsNeedless) {
+TEST(Rebalance, PlanContainsNoUnnecessaryMove) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 3000; ++round) {
     const PackProblem problem = random_problem(random);
@@ -149,7 +149,7 @@ TEST(Rebalance, NoMoveIsNeedless) {
   }
 }
 
-TEST(Rebalance, JoinsTwoHalfFullGpus) {
+TEST(Rebalance, PlanJoinsTwoHalfFullGpus) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5)};
   problem.jobs = {job(1, 0, 3, 2), job(2, 1, 4, 2)};
@@ -174,7 +174,7 @@ TEST(Rebalance, OnlyGpusFreedByMovesAreReported) {
   EXPECT_EQ(plan.free_after, 2U);
 }
 
-TEST(Rebalance, EveryMoveCostsSomethingAndTwiceAsMuchToAnotherNode) {
+TEST(Rebalance, EveryMoveHasACostThatDoublesForAnotherNode) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("a", 1, 5), gpu("b", 0, 5)};
   problem.jobs = {job(1, 0, 3, 3)};
@@ -185,7 +185,7 @@ TEST(Rebalance, EveryMoveCostsSomethingAndTwiceAsMuchToAnotherNode) {
   EXPECT_EQ(move_cost(problem, 0, 2), 2U);
 }
 
-TEST(Rebalance, MovesThatFreeMemoryPrecedeMovesThatNeedIt) {
+TEST(Rebalance, MovesThatFreeMemoryPrecedeMovesThatNeedMemory) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5), gpu("c", 0, 5), gpu("d", 0, 5)};
   problem.jobs = {job(1, 1, 1, 4), job(2, 3, 1, 4), job(3, 3, 1, 4), job(4, 3, 1, 4)};
@@ -200,7 +200,7 @@ TEST(Rebalance, MovesThatFreeMemoryPrecedeMovesThatNeedIt) {
   EXPECT_EQ(why_move(problem, plan, 2), "frees d:0");
 }
 
-TEST(Rebalance, MovesNothingThatFreesNothing) {
+TEST(Rebalance, PlanIsEmptyIfNoGpuCanBeFreed) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 2), gpu("b", 0, 2), gpu("c", 0, 9)};
   problem.jobs = {job(1, 0, 3, 3), job(2, 1, 3, 3)};
@@ -211,14 +211,14 @@ TEST(Rebalance, MovesNothingThatFreesNothing) {
   EXPECT_TRUE(plan.freed.empty());
 }
 
-TEST(Rebalance, EmptyGpuIsNoTargetWithoutNeed) {
+TEST(Rebalance, EmptyGpuIsUsedAsATargetOnlyIfNecessary) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 0), gpu("b", 0, 9)};
   problem.jobs = {job(1, 0, 3, 2)};
   EXPECT_TRUE(plan_packing(problem).moves.empty());
 }
 
-TEST(Rebalance, ALargeEmptyGpuMayTakeTheJobsOfTwoSmallOnes) {
+TEST(Rebalance, ALargeEmptyGpuMayTakeTheJobsOfTwoSmallGpus) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 1), gpu("a", 1, 1), gpu("b", 0, 20)};
   problem.jobs = {job(1, 0, 6, 3), job(2, 1, 6, 3)};
@@ -227,7 +227,7 @@ TEST(Rebalance, ALargeEmptyGpuMayTakeTheJobsOfTwoSmallOnes) {
   EXPECT_EQ(plan.free_after, plan.free_before + 1);
 }
 
-TEST(Rebalance, JobIsMovedFirstWhereThatFreesMemoryForAnother) {
+TEST(Rebalance, JobIsMovedFirstToFreeMemoryForAnotherJob) {
   PackProblem problem;
   // The job of c fits nowhere before the small job of b has moved to a.
   problem.gpus = {gpu("a", 0, 4), gpu("b", 0, 3), gpu("c", 0, 0)};
@@ -251,7 +251,7 @@ TEST(Rebalance, UnmovableJobsAndForbiddenGpusAreRespected) {
   EXPECT_EQ(plan_packing(problem).moves.size(), 1U);
 }
 
-TEST(Rebalance, PrefersAMoveWithinTheNode) {
+TEST(Rebalance, PlanPrefersAMoveWithinTheNode) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 0), gpu("b", 0, 9), gpu("a", 1, 9)};
   problem.jobs = {job(1, 0, 3, 3), job(2, 1, 7, 3), job(3, 2, 7, 3)};
@@ -261,7 +261,7 @@ TEST(Rebalance, PrefersAMoveWithinTheNode) {
   EXPECT_EQ(plan.moves[0].to, 2U);
 }
 
-TEST(Rebalance, IsAsGoodAsTryingEverything) {
+TEST(Rebalance, PlanMatchesExhaustiveSearch) {
   std::mt19937_64 random(11);
   unsigned freed = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -279,7 +279,7 @@ TEST(Rebalance, IsAsGoodAsTryingEverything) {
   EXPECT_GT(freed, 300U);  // otherwise the problems prove little
 }
 
-TEST(Rebalance, TheSameProblemGivesTheSamePlan) {
+TEST(Rebalance, EqualProblemsGetEqualPlans) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 200; ++round) {
     const PackProblem problem = random_problem(random);

@@ -36,7 +36,7 @@ JobId next_of(std::vector<ParkedJob> jobs, std::vector<GpuView> gpus) {
   return next ? next->id : 0;
 }
 
-TEST(ResumeOrder, JobParkedTheLongestResumesFirst) {
+TEST(ResumeOrder, LongestParkedJobResumesFirst) {
   EXPECT_EQ(next_of({resting(1, 30, 10), resting(2, 10, 10), resting(3, 20, 10)}, {gpu(0, 100)}), 2U);
   EXPECT_EQ(next_of({resting(2, 10, 10), resting(1, 10, 10)}, {gpu(0, 100)}), 1U);
   EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu(0, 49)}), 0U);
@@ -49,14 +49,14 @@ TEST(ResumeOrder, SmallJobDoesNotOvertakeAnOlderLargeJob) {
   EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu(0, 60), gpu(1, 80)}), 1U);
 }
 
-TEST(ResumeOrder, AnAttemptThatFailedAMomentAgoKeepsItsPlace) {
+TEST(ResumeOrder, JobWithARecentFailedAttemptKeepsItsClaim) {
   const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
   EXPECT_EQ(next_of({jobs[0], jobs[1]}, {gpu(0, 100)}), 0U);
   EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // the second job claims the memory that the first job leaves
                                                 // free
 }
 
-TEST(ResumeOrder, MemoryBeyondTheClaimsIsForTheNextJob) {
+TEST(ResumeOrder, MemoryBeyondTheClaimsGoesToTheNextJob) {
   const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 40)};
   const auto next = next_to_resume(jobs, {gpu(0, 100)});
   ASSERT_TRUE(next);
@@ -64,13 +64,13 @@ TEST(ResumeOrder, MemoryBeyondTheClaimsIsForTheNextJob) {
   EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 60}}));
 }
 
-TEST(ResumeOrder, MarginsAreClaimedToo) {
+TEST(ResumeOrder, ClaimsIncludeTheMargin) {
   ParkedJob first = resting(1, 10, 50, kNotReady);
   first.request.margin_bytes = 10;
   EXPECT_EQ(next_of({first, resting(2, 20, 41)}, {gpu(0, 100)}), 0U);
 }
 
-TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOfSuitableGpus) {
+TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOnSuitableGpus) {
   GpuView cordoned = gpu(1, 50);
   cordoned.closed = "cordoned";
   GpuView other_model = gpu(2, 50);
@@ -84,7 +84,7 @@ TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOfSuitableGpus) {
   EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 80}}));
 }
 
-TEST(ResumeOrder, UnplaceableJobDoesNotBlockOthers) {
+TEST(ResumeOrder, UnplaceableJobDoesNotBlockOtherJobs) {
   GpuView shared = gpu(0, 30);
   shared.shown_bytes = 40;  // the rest of the used memory belongs to other programs
   EXPECT_EQ(next_of({resting(1, 10, 71), resting(2, 20, 30)}, {shared}), 2U);

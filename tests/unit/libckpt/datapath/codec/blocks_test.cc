@@ -32,7 +32,7 @@ Bytes encoded(const Bytes& chunk, const Mask& mask) {
   return out;
 }
 
-TEST(Blocks, AnyMaskOfAnyChunkTurnsTheOldIntoTheNew) {
+TEST(Blocks, AnyPatchTurnsTheOldChunkIntoTheNewChunk) {
   std::mt19937_64 random(5);
   int patches = 0;
   for (const std::size_t bytes :
@@ -72,7 +72,7 @@ TEST(Blocks, AnyMaskOfAnyChunkTurnsTheOldIntoTheNew) {
   EXPECT_GT(patches, 150);
 }
 
-TEST(Blocks, PatchHasTheDocumentedBytes) {
+TEST(Blocks, PatchMatchesTheDocumentedFormat) {
   const Bytes chunk = chunk_of(40 * 4096 + 100);
   const Bytes patch = encoded(chunk, mask_of(chunk.size(), {1, 40}));
   ASSERT_EQ(patch.size(), 8U + 4096 + 100);
@@ -82,7 +82,7 @@ TEST(Blocks, PatchHasTheDocumentedBytes) {
   EXPECT_TRUE(std::equal(patch.begin() + 8 + 4096, patch.end(), chunk.begin() + 40 * 4096));
 }
 
-TEST(Blocks, NoChangeIsAPatchWithoutPieces) {
+TEST(Blocks, UnchangedChunkGivesAnEmptyPatch) {
   const Bytes chunk = chunk_of(65536);
   const Bytes bytes = encoded(chunk, mask_of(65536, {}));
   const auto patch = parse_blocks(bytes, 65536).value();
@@ -90,7 +90,7 @@ TEST(Blocks, NoChangeIsAPatchWithoutPieces) {
   EXPECT_EQ(patch.changed_bytes(), 0U);
 }
 
-TEST(Blocks, PatchThatIsNotShorterIsNotEncoded) {
+TEST(Blocks, PatchLongerThanTheChunkIsNotEncoded) {
   const Bytes chunk = chunk_of(65536);
   Bytes out(65536 * 2);
   Mask all(1, 0xffffU);
@@ -109,7 +109,7 @@ void expect_corrupt(std::span<const std::byte> patch, std::size_t chunk_bytes, c
   EXPECT_EQ(parsed.error().code(), ErrorCode::kCorrupt) << what;
 }
 
-TEST(Blocks, BrokenPatchesAreRefused) {
+TEST(Blocks, MalformedPatchesAreRefused) {
   const std::size_t bytes = 33 * 4096 - 5;
   const Bytes chunk = chunk_of(bytes);
   const Bytes patch = encoded(chunk, mask_of(bytes, {0, 3, 32}));
@@ -128,7 +128,7 @@ TEST(Blocks, BrokenPatchesAreRefused) {
   }
 }
 
-TEST(Blocks, RandomBytesNeverGivePiecesOutside) {
+TEST(Blocks, RandomBytesNeverGivePiecesOutsideTheChunk) {
   std::mt19937_64 random(6);
   int taken = 0;
   for (int turn = 0; turn < 20000; ++turn) {

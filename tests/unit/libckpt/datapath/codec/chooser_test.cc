@@ -42,7 +42,7 @@ struct Case {
   Encoding expected;
 };
 
-TEST(Chooser, DecidesByLinkCoresAndRatio) {
+TEST(Chooser, EncodingIsChosenByLinkRateCoresAndRatio) {
   constexpr auto kAuto = CodecMode::kAuto;
   const Case cases[] = {
       {"a slow link", kAuto, 1, 0.125, 1.7, 0, 1.24, 1, Encoding::kPlanes4},
@@ -83,7 +83,7 @@ TEST(Chooser, DecidesByLinkCoresAndRatio) {
   }
 }
 
-TEST(Chooser, AnUnknownRateIsTriedAndThenKnown) {
+TEST(Chooser, AnUnknownEncodingRateIsMeasuredByATrial) {
   Chooser chooser(CodecMode::kAuto, 1);
   EXPECT_FALSE(chooser.may_encode()) << "the link is not known";
   chooser.set_link_rate(kGb);
@@ -94,7 +94,7 @@ TEST(Chooser, AnUnknownRateIsTriedAndThenKnown) {
   for (int turn = 0; turn < 100; ++turn) EXPECT_EQ(chooser.choose(estimate_of(1.24)), Encoding::kPlanes4);
 }
 
-TEST(Chooser, TrialsAreFew) {
+TEST(Chooser, TrialsAreRare) {
   // Nothing is ever observed: the encodings give up on every chunk.
   Chooser chooser(CodecMode::kAuto, 4);
   chooser.set_link_rate(kGb);
@@ -106,7 +106,7 @@ TEST(Chooser, TrialsAreFew) {
   EXPECT_LE(tried, 11 * 8);
 }
 
-TEST(Chooser, AHopelessLinkIsSampledSeldom) {
+TEST(Chooser, AFastLinkIsRarelySampled) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(50 * kGb);
   teach(chooser, Encoding::kPlanes4, 2 * kGb);
@@ -116,7 +116,7 @@ TEST(Chooser, AHopelessLinkIsSampledSeldom) {
   EXPECT_LE(sampled, 11 * 8);
 }
 
-TEST(Chooser, EncodingThatBecomesFasterIsUsedAgain) {
+TEST(Chooser, EncodingIsUsedAgainAfterItsRateIncreases) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(kGb);
   chooser.observe(Encoding::kPlanes4, kGb / 1000, 100'000'000);  // the core was busy with something else
@@ -129,7 +129,7 @@ TEST(Chooser, EncodingThatBecomesFasterIsUsedAgain) {
   EXPECT_GT(used, 4096) << "one slow start decided for ever";
 }
 
-TEST(Chooser, StrayObservationDoesNotDecide) {
+TEST(Chooser, SingleSlowObservationDoesNotChangeTheChoice) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(kGb);
   teach(chooser, Encoding::kPlanes4, 2 * kGb);
@@ -143,7 +143,7 @@ TEST(Chooser, StrayObservationDoesNotDecide) {
   EXPECT_LE(chooser.rate(Encoding::kPlanes4), 2 * kGb) << "a clock that stood still was believed";
 }
 
-TEST(Chooser, OtherEncodingsAreNotLearnt) {
+TEST(Chooser, ObservationsOfOtherEncodingsAreIgnored) {
   Chooser chooser(CodecMode::kAuto, 1);
   for (const Encoding encoding :
        {Encoding::kInvalid, Encoding::kZero, Encoding::kRaw, Encoding::kBlocks, static_cast<Encoding>(200)}) {

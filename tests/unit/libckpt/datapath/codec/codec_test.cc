@@ -16,7 +16,7 @@ std::vector<std::byte> random_bytes(std::size_t bytes) {
   return data;
 }
 
-TEST(IsZero, BitAnywhereIsFound) {
+TEST(IsZero, NonzeroBitIsFoundAtAnyPosition) {
   std::vector<std::byte> data(4096 + 64);
   for (const std::size_t length : {1, 7, 8, 31, 127, 128, 129, 255, 300, 4096}) {
     for (const std::size_t start : {0, 1, 13, 32}) {
@@ -36,7 +36,7 @@ TEST(IsZero, BitAnywhereIsFound) {
   EXPECT_TRUE(is_zero({}));
 }
 
-TEST(Codec, RawAndZeroComeBackAsTheyWere) {
+TEST(Codec, RawAndZeroChunksAreDecodedUnchanged) {
   for (const std::size_t length : {0, 1, 65535, 65536}) {
     for (const Encoding encoding : {Encoding::kZero, Encoding::kRaw}) {
       const Codec* codec = find_codec(encoding);
@@ -55,19 +55,19 @@ TEST(Codec, RawAndZeroComeBackAsTheyWere) {
   }
 }
 
-TEST(Codec, ZeroRefusesOtherChunks) {
+TEST(Codec, ZeroCodecRefusesNonzeroChunks) {
   std::vector<std::byte> chunk(1000);
   chunk[999] = std::byte{1};
   EXPECT_FALSE(find_codec(Encoding::kZero)->encode(chunk, {}).has_value());
 }
 
-TEST(Codec, RawRefusesAnOutputThatIsTooShort) {
+TEST(Codec, RawCodecRefusesAShortOutput) {
   const std::vector<std::byte> chunk = random_bytes(100);
   std::vector<std::byte> out(99);
   EXPECT_FALSE(find_codec(Encoding::kRaw)->encode(chunk, out).has_value());
 }
 
-TEST(Codec, WrongLengthsAreCorrupt) {
+TEST(Codec, WrongLengthsAreReportedAsCorrupt) {
   const std::vector<std::byte> in = random_bytes(100);
   std::vector<std::byte> out(101, std::byte{7});
   const auto raw = find_codec(Encoding::kRaw)->decode(in, out);

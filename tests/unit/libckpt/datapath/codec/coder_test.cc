@@ -87,7 +87,7 @@ class CoderTest : public testing::Test {
   int round_trips_ = 0;
 };
 
-TEST_F(CoderTest, EveryKindOfEveryChunkSizeComesBack) {
+TEST_F(CoderTest, ChunksOfEveryKindAndSizeAreDecodedUnchanged) {
   for (std::size_t bytes = 4096; bytes <= kMaxBytes; bytes *= 2) {
     for (const Kind kind : all_kinds()) {
       const Bytes chunk = make_chunk(kind, bytes), previous = make_chunk(kind, bytes, 2);
@@ -99,7 +99,7 @@ TEST_F(CoderTest, EveryKindOfEveryChunkSizeComesBack) {
   EXPECT_GT(round_trips_, 200) << "hardly anything was encoded";
 }
 
-TEST_F(CoderTest, OddLengthsComeBack) {
+TEST_F(CoderTest, ChunksOfOddLengthsAreDecodedUnchanged) {
   std::vector<std::size_t> lengths;
   for (std::size_t bytes = 0; bytes <= 70; ++bytes) lengths.push_back(bytes);
   for (const std::size_t vector : {128, 256, 1024, 65536}) {
@@ -117,7 +117,7 @@ TEST_F(CoderTest, OddLengthsComeBack) {
   EXPECT_GT(round_trips_, 2000);
 }
 
-TEST_F(CoderTest, AnyBitsAgainstAnyBitsComeBack) {
+TEST_F(CoderTest, DifferencesOfUnlikeChunksAreDecodedUnchanged) {
   // Differences of unlike kinds wrap around, meet NaNs and both zeroes.
   const std::size_t bytes = 8192;
   for (const Kind kind : all_kinds()) {
@@ -129,7 +129,7 @@ TEST_F(CoderTest, AnyBitsAgainstAnyBitsComeBack) {
   }
 }
 
-TEST_F(CoderTest, UnalignedMemoryComesBack) {
+TEST_F(CoderTest, UnalignedChunksAreDecodedUnchanged) {
   const Bytes all = make_chunk(Kind::kWeights, 65536 + 8), old = make_chunk(Kind::kWeights, 65536 + 8, 2);
   for (std::size_t off = 0; off < 8; ++off) {
     const auto at = static_cast<std::ptrdiff_t>(off);
@@ -159,7 +159,7 @@ TEST_F(CoderTest, ADifferenceIsDecodedOverThePreviousVersion) {
   }
 }
 
-TEST_F(CoderTest, SampleOfAChunkDoesNotAffectAnother) {
+TEST_F(CoderTest, SampleOfAChunkDoesNotAffectAnotherChunk) {
   // The same memory holds noise when it is sampled and weights when it is encoded, and the other way round.
   Bytes chunk = make_chunk(Kind::kRandom, 65536);
   EXPECT_EQ(coder_->estimate(chunk, {}).encoding, Encoding::kRaw);
@@ -173,7 +173,7 @@ TEST_F(CoderTest, SampleOfAChunkDoesNotAffectAnother) {
   expect_round_trip(Encoding::kPlanes4, chunk, {}, "noise after weights");
 }
 
-TEST_F(CoderTest, SmoothDataShrinksAsMeasuredOnTraining) {
+TEST_F(CoderTest, SmoothDataCompressesAsMeasuredInTraining) {
   for (const std::size_t bytes : {65536, 1 << 20}) {
     EXPECT_GT(ratio(Encoding::kPlanes4, make_chunk(Kind::kWeights, bytes)), 1.15);
     EXPECT_GT(ratio(Encoding::kPlanes2, make_chunk(Kind::kBfloat, bytes)), 1.40);
@@ -191,7 +191,7 @@ TEST_F(CoderTest, NoiseIsNotEncoded) {
   EXPECT_EQ(coder_->estimate(noise, other).encoding, Encoding::kRaw);
 }
 
-TEST_F(CoderTest, EncodingsOfOthersAreNotEncoded) {
+TEST_F(CoderTest, EncodingsOfOtherCodersAreNotEncoded) {
   const Bytes chunk = make_chunk(Kind::kZero, 65536);
   for (const Encoding encoding :
        {Encoding::kInvalid, Encoding::kZero, Encoding::kRaw, Encoding::kBlocks, static_cast<Encoding>(99)}) {
@@ -224,7 +224,7 @@ TEST_F(CoderTest, EstimateIsCloseToTheEncodedSize) {
   }
 }
 
-TEST_F(CoderTest, TheEstimateFindsTheElement) {
+TEST_F(CoderTest, EstimateDetectsTheElementSize) {
   const Bytes weights = make_chunk(Kind::kWeights, 65536), bfloat = make_chunk(Kind::kBfloat, 65536);
   EXPECT_EQ(coder_->estimate(weights, {}).planes, Encoding::kPlanes4);
   EXPECT_EQ(coder_->estimate(bfloat, {}).planes, Encoding::kPlanes2);
@@ -234,7 +234,7 @@ TEST_F(CoderTest, TheEstimateFindsTheElement) {
   EXPECT_EQ(coder_->estimate({}, {}).encoding, Encoding::kRaw);
 }
 
-TEST_F(CoderTest, NothingIsAllocatedPerChunk) {
+TEST_F(CoderTest, CoderAllocatesNoMemoryPerChunk) {
   const Bytes chunk = make_chunk(Kind::kIntegers, kMaxBytes),
               previous = make_chunk(Kind::kIntegers, kMaxBytes, 2);
   Bytes out(kMaxBytes), back(kMaxBytes);
@@ -253,7 +253,7 @@ TEST_F(CoderTest, NothingIsAllocatedPerChunk) {
   EXPECT_EQ(allocations.load(), before);
 }
 
-TEST_F(CoderTest, NoCoderForNothing) {
+TEST_F(CoderTest, CoderOfInvalidSizeIsRefused) {
   EXPECT_FALSE(Coder::create(0).has_value());
   EXPECT_FALSE(Coder::create(std::size_t{1} << 31).has_value());
 }

@@ -69,7 +69,7 @@ TEST_F(HostileTest, EveryTruncationIsRefused) {
   }
 }
 
-TEST_F(HostileTest, AnotherLengthIsRefused) {
+TEST_F(HostileTest, WrongLengthIsRefused) {
   for (const Encoding encoding : kAll) {
     const Bytes whole = encoded(encoding);
     for (const std::size_t bytes :
@@ -79,7 +79,7 @@ TEST_F(HostileTest, AnotherLengthIsRefused) {
   }
 }
 
-TEST_F(HostileTest, FlippedBitsAreRefusedOrGiveAWholeChunk) {
+TEST_F(HostileTest, FlippedBitsAreRefusedOrGiveACompleteChunk) {
   std::mt19937_64 random(7);
   int refused = 0;
   for (const Encoding encoding : kAll) {
@@ -105,7 +105,7 @@ TEST_F(HostileTest, RandomBytesAreRefused) {
   }
 }
 
-TEST_F(HostileTest, LengthsInTheHeaderAreNotBelieved) {
+TEST_F(HostileTest, LengthsInTheHeaderAreValidated) {
   for (const Encoding encoding : kAll) {
     for (const std::uint32_t length : {0U, 1U, 0x7fffffffU, 0x80000000U, 0xffffffffU, 0x80000001U,
                                        0x80004000U, 0x40000000U, 0x40000e00U, 0xc0000e00U, 4096U, 8193U}) {
@@ -121,7 +121,7 @@ TEST_F(HostileTest, LengthsInTheHeaderAreNotBelieved) {
   }
 }
 
-TEST_F(HostileTest, ADifferenceToNothingIsRefused) {
+TEST_F(HostileTest, ADifferenceWithoutAPreviousVersionIsRefused) {
   for (const Encoding encoding : {Encoding::kDifference2, Encoding::kDifference4}) {
     Bytes out(kBytes);
     const auto none = coder_->decode(encoding, encoded(encoding), {}, out);
@@ -132,7 +132,7 @@ TEST_F(HostileTest, ADifferenceToNothingIsRefused) {
   }
 }
 
-TEST_F(HostileTest, EncodingsThatAreNotTheCodersAreRefused) {
+TEST_F(HostileTest, EncodingsOfOtherCodersAreRefused) {
   for (int value = 0; value < 256; ++value) {
     const auto encoding = static_cast<Encoding>(value);
     if (encoding == Encoding::kRaw ||

@@ -59,7 +59,7 @@ class PlanePackerTest : public testing::Test {
   PlanePacker packer_ = PlanePacker::create(kMaxBytes).value();
 };
 
-TEST_F(PlanePackerTest, PlanesOfAnyLengthComeBack) {
+TEST_F(PlanePackerTest, PlanesOfAnyLengthAreUnpackedUnchanged) {
   for (const std::size_t bytes : {1, 7, 63, 1000, 1200, 16384, 131073, 600000}) {
     const Bytes plane = make_plane(bytes);
     for (const bool nearly_constant : {false, true})
@@ -73,17 +73,17 @@ TEST_F(PlanePackerTest, SkewedPlaneIsPackedNearItsEntropy) {
   EXPECT_LT(pack(plane).size(), plane.size() * 26 / 100);
 }
 
-TEST_F(PlanePackerTest, FrameOfEarlierBuildsIsRead) {
+TEST_F(PlanePackerTest, FrameOfEarlierBuildsIsUnpacked) {
   EXPECT_TRUE(unpacks_to(from_hex(kOfOwnCoder), make_plane(1200)));
 }
 
-TEST_F(PlanePackerTest, FrameThatDoesNotFitIsNotWritten) {
+TEST_F(PlanePackerTest, FrameLargerThanTheBufferIsNotWritten) {
   const Bytes plane = make_plane(65536);
   Bytes small(pack(plane).size() - 1);
   EXPECT_FALSE(packer_.pack(plane, false, small).has_value());
 }
 
-TEST_F(PlanePackerTest, TruncatedAndLengthenedFramesAreRefused) {
+TEST_F(PlanePackerTest, TruncatedAndExtendedFramesAreRefused) {
   const Bytes plane = make_plane(4096);
   const Bytes frame = pack(plane);
   for (std::size_t bytes = 0; bytes < frame.size(); ++bytes)
@@ -98,7 +98,7 @@ TEST_F(PlanePackerTest, TruncatedAndLengthenedFramesAreRefused) {
 
 // A changed byte may decode to another plane of the same length: fingerprints find that. Nothing beyond the
 // plane is written.
-TEST_F(PlanePackerTest, DamagedFramesWriteNothingBeyondThePlane) {
+TEST_F(PlanePackerTest, DamagedFramesWriteNoBytesBeyondThePlane) {
   const Bytes plane = make_plane(4096);
   const Bytes frame = pack(plane);
   Bytes memory(plane.size() + 64, std::byte{0xa5});

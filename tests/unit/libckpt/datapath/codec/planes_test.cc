@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-TEST(Planes, TheOrderOfBitsIsTheOrderOfFloats) {
+TEST(Planes, OrderedBitsPreserveTheOrderOfFloats) {
   const float ascending[] = {
       -std::numeric_limits<float>::infinity(), -2, -1, -1e-40F, -0.0F, 0.0F, 1e-40F, 1, 2,
       std::numeric_limits<float>::infinity()};
@@ -31,7 +31,7 @@ TEST(Planes, TheOrderOfBitsIsTheOrderOfFloats) {
   }
 }
 
-TEST(Planes, EveryPairOfHalfWordsComesBack) {
+TEST(Planes, TransformsOfAHalfWordAreReversible) {
   for (std::uint32_t value = 0; value < 65536; ++value) {
     const auto word = static_cast<std::uint16_t>(value);
     ASSERT_EQ(unrotated(rotated(word)), word);
@@ -69,7 +69,7 @@ TEST(Planes, VectorAndScalarKernelsAgree) {
   }
 }
 
-TEST(SevenBits, BytesWithoutALowestBitComeBack) {
+TEST(SevenBits, PlanesWithoutLowestBitsAreUnpackedUnchanged) {
   for (const std::size_t bytes : {0, 1, 7, 8, 9, 15, 16, 17, 600, 4099}) {
     Bytes plane = test::make_chunk(test::Kind::kRandom, bytes);
     for (std::byte& b : std::span(plane).first(bytes / 8 * 8)) b &= std::byte{0xfe};

@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-TEST(SparsePlaneTest, PlanesWithFewExceptionsComeBack) {
+TEST(SparsePlaneTest, PlanesWithFewExceptionsAreUnpackedUnchanged) {
   std::mt19937_64 random(3);
   for (const std::size_t bytes :
        {1UL, 7UL, 8UL, 9UL, 255UL, 256UL, 257UL, 511UL, 4096UL, 16384UL, 100001UL}) {
@@ -75,7 +75,7 @@ TEST(SparsePlaneTest, MalformedDescriptionsAreRefused) {
 }
 
 // The upper planes of a small step have one value: they cost next to nothing, on the wire and in time.
-TEST(SparsePlaneTest, ACoderPacksTheUpperPlanesOfADifferenceSo) {
+TEST(SparsePlaneTest, CoderUsesSparsePackingForTheUpperPlanesOfADifference) {
   constexpr std::size_t kElements = 16384;
   std::mt19937_64 random(5);
   std::vector<std::uint32_t> before(kElements), now(kElements);

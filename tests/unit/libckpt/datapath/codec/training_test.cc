@@ -26,7 +26,7 @@ class TrainingTest : public testing::Test {
 };
 const bench::TrainingData* TrainingTest::data_ = nullptr;
 
-TEST_F(TrainingTest, ShrinksAsOnRealTraining) {
+TEST_F(TrainingTest, SimulatedDataCompressesLikeRealTraining) {
   const Case cases[] = {
       {FloatClass::kWeights, Encoding::kPlanes4, Encoding::kDifference4, 1.15, 1.50},
       {FloatClass::kHalfWeights, Encoding::kPlanes2, Encoding::kDifference2, 1.40, 3.00},
@@ -62,7 +62,7 @@ TEST_F(TrainingTest, ShrinksAsOnRealTraining) {
   }
 }
 
-TEST_F(TrainingTest, TheDataIsTheSameEveryTimeAndMoves) {
+TEST_F(TrainingTest, GeneratedDataIsReproducibleAndChangesOverTime) {
   const bench::TrainingData a = bench::make_training_data(5000, {}), b = bench::make_training_data(5000, {});
   for (const FloatClass kind : bench::kFloatClasses) {
     const auto now = bench::bytes_of(a.now, kind), again = bench::bytes_of(b.now, kind);

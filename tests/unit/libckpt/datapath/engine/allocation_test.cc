@@ -41,7 +41,7 @@ std::uint64_t allocations_of_round(EnginePair& pair, std::uint64_t bytes, unsign
   return made;
 }
 
-TEST(Allocations, of_a_round_do_not_grow_with_its_chunks) {
+TEST(Allocations, AllocationsOfARoundAreIndependentOfItsChunks) {
   for (const codec::CodecMode codec :
        {codec::CodecMode::kRaw, codec::CodecMode::kAuto, codec::CodecMode::kDifference}) {
     EnginePair pair({.sizes = {32 * kMiB}, .codec = codec, .shadow_memory = 32 * kMiB});

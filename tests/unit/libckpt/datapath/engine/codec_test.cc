@@ -24,7 +24,7 @@ struct Mode {
 
 class Codecs : public testing::TestWithParam<Mode> {};
 
-TEST_P(Codecs, rounds_under_random_writers_end_equal) {
+TEST_P(Codecs, RoundsUnderRandomWritersEndWithEqualMemory) {
   for (const auto& [chunk, near] : {std::pair{64 * kKiB, false}, {64 * kKiB, true}, {2 * kMiB, false}}) {
     SCOPED_TRACE(near ? "near" : "far");
     EnginePair pair({.sizes = {5 * kMiB + 4096 + 16, 48, 64 * kKiB + 2},
@@ -46,7 +46,7 @@ TEST_P(Codecs, rounds_under_random_writers_end_equal) {
   }
 }
 
-TEST_P(Codecs, a_region_that_comes_again_starts_anew) {
+TEST_P(Codecs, ARegionAddedAgainStartsWithoutHistory) {
   EnginePair pair(
       {.sizes = {1 * kMiB}, .codec = GetParam().codec, .shadow_memory = GetParam().shadow_memory});
   pair.announce();
@@ -91,7 +91,7 @@ std::uint64_t second_round(CodecMode codec, std::uint64_t shadow_memory) {
   return report.wire_bytes;
 }
 
-TEST(CodecSizes, floats_shrink_in_planes_and_differences_more) {
+TEST(CodecSizes, FloatsShrinkInPlanesAndMoreInDifferences) {
   const std::uint64_t raw = second_round(CodecMode::kRaw, 4 * kMiB);
   const std::uint64_t planes = second_round(CodecMode::kPlanes, 4 * kMiB);
   const std::uint64_t difference = second_round(CodecMode::kDifference, 4 * kMiB);
@@ -103,7 +103,7 @@ TEST(CodecSizes, floats_shrink_in_planes_and_differences_more) {
   EXPECT_GT(half, difference);
 }
 
-TEST(CodecSizes, random_bytes_are_sent_as_they_are) {
+TEST(CodecSizes, RandomBytesAreSentUnencoded) {
   EnginePair pair({.sizes = {4 * kMiB}, .codec = CodecMode::kPlanes});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -112,7 +112,7 @@ TEST(CodecSizes, random_bytes_are_sent_as_they_are) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(CodecSizes, of_a_chunk_that_changed_a_little_only_the_blocks_travel) {
+TEST(CodecSizes, OnlyChangedBlocksOfASlightlyChangedChunkAreSent) {
   EnginePair pair({.sizes = {4 * kMiB + 100}});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB + 100, 1));
@@ -128,7 +128,7 @@ TEST(CodecSizes, of_a_chunk_that_changed_a_little_only_the_blocks_travel) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(CodecSizes, a_zero_chunk_in_between_is_no_base_for_anything) {
+TEST(CodecSizes, AZeroChunkIsNotUsedAsABaseVersion) {
   for (const CodecMode codec : {CodecMode::kAuto, CodecMode::kDifference}) {
     EnginePair pair({.sizes = {1 * kMiB}, .codec = codec, .shadow_memory = 1 * kMiB});
     pair.announce();
@@ -148,7 +148,7 @@ std::vector<std::byte> version(std::size_t bytes, int value) {
   return std::vector<std::byte>(bytes, static_cast<std::byte>(value));
 }
 
-TEST(ShadowStore, stored_versions_are_found_until_they_are_forgotten) {
+TEST(ShadowStore, StoredVersionsAreFoundUntilForgotten) {
   auto store = must(ShadowStore::create(4 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   EXPECT_TRUE(store->find(history, 3, kChunk, 1).empty());
@@ -162,7 +162,7 @@ TEST(ShadowStore, stored_versions_are_found_until_they_are_forgotten) {
   EXPECT_FALSE(store->find(history, 4, 100, 3).empty());
 }
 
-TEST(ShadowStore, part_stays_when_all_is_sent_in_every_round) {
+TEST(ShadowStore, PartOfTheStoreIsKeptIfEveryRoundSendsAllChunks) {
   auto store = must(ShadowStore::create(4 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   for (std::uint32_t round = 1; round < 6; ++round) {
@@ -175,7 +175,7 @@ TEST(ShadowStore, part_stays_when_all_is_sent_in_every_round) {
   }
 }
 
-TEST(ShadowStore, cold_chunk_is_replaced_by_a_hot_one) {
+TEST(ShadowStore, ColdChunkIsReplacedByAHotChunk) {
   auto store = must(ShadowStore::create(2 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   for (std::uint32_t chunk = 0; chunk < 10; ++chunk) store->store(history, chunk, version(kChunk, 1), 1);
@@ -185,7 +185,7 @@ TEST(ShadowStore, cold_chunk_is_replaced_by_a_hot_one) {
   EXPECT_EQ(store->find(history, 7, kChunk, 7)[0], std::byte{9});
 }
 
-TEST(ChunkHistory, marks_of_acknowledged_chunks_are_kept) {
+TEST(ChunkHistory, MarksOfAcknowledgedChunksAreKept) {
   ChunkHistory history(2 * kChunk + 5000, kChunk, true, false);
   EXPECT_TRUE(history.marks(1).empty());
   std::vector<std::uint32_t> marks(16, 5);

@@ -20,27 +20,27 @@ RoundObservation round(std::uint64_t dirty, Nanos scan, Nanos total, double thro
   return o;
 }
 
-TEST(Convergence, first_round_alone_decides_nothing) {
+TEST(Convergence, FirstRoundAloneGivesNoEstimate) {
   Convergence c({}, 1e9);
   EXPECT_EQ(c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs)), Advice::kContinue);
   EXPECT_FALSE(c.estimate().has_value());
 }
 
-TEST(Convergence, switches_when_the_estimate_is_within_the_limit) {
+TEST(Convergence, SwitchesWhenTheEstimateIsWithinTheLimit) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 40 * kMs + 5 * kMs);  // sending is longer than scanning
 }
 
-TEST(Convergence, the_scan_binds_when_little_is_dirty) {
+TEST(Convergence, ScanTimeDominatesIfFewBytesAreDirty) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 35 * kMs);
 }
 
-TEST(Convergence, where_the_scan_binds_no_further_round_helps) {
+TEST(Convergence, ScanOverTheLimitSwitchesAnywayOnlyIfAllowed) {
   Convergence c({.max_downtime = 20 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitchAnyway);
@@ -50,7 +50,7 @@ TEST(Convergence, where_the_scan_binds_no_further_round_helps) {
       << "the next scan may be faster";
 }
 
-TEST(Convergence, a_sample_that_shows_little_makes_a_second_round_needless) {
+TEST(Convergence, ASampleWithFewDirtyBytesAvoidsASecondRound) {
   RoundObservation first = round(2 * kGiB, 50 * kMs, 2200 * kMs);
   first.sampled_dirty_bytes = 10'000'000;
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
@@ -64,14 +64,14 @@ TEST(Convergence, a_sample_that_shows_little_makes_a_second_round_needless) {
   EXPECT_EQ(much.observe(first), Advice::kContinue) << "sending binds: another round shortens it";
 }
 
-TEST(Convergence, OtherTermsOverTheLimitGiveUpAfterTheFirstRound) {
+TEST(Convergence, OtherTermsOverTheLimitAbortAfterTheFirstRound) {
   Convergence c(
       {.max_downtime = 30 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
   EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kGiveUp);
   EXPECT_EQ(c.estimate(), 160 * kMs);
 }
 
-TEST(Convergence, LimitThatWasLoweredMeanwhileGivesUp) {
+TEST(Convergence, ALimitLoweredDuringTheRoundsAborts) {
   Convergence c(
       {.max_downtime = 200 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
   EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kContinue);
@@ -79,14 +79,14 @@ TEST(Convergence, LimitThatWasLoweredMeanwhileGivesUp) {
   EXPECT_EQ(c.observe(round(200'000'000, 5 * kMs, 200 * kMs)), Advice::kGiveUp);
 }
 
-TEST(Convergence, CopyHidesBehindConcurrentWork) {
+TEST(Convergence, CopyIsHiddenByConcurrentWork) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 65 * kMs);
 }
 
-TEST(Convergence, OtherTermsOverTheLimitAskForNoFurtherRoundWhereItMaySwitch) {
+TEST(Convergence, OtherTermsOverTheLimitSwitchWithoutAFurtherRoundIfAllowed) {
   RoundObservation first = round(2 * kGiB, 5 * kMs, 2200 * kMs);
   first.sampled_dirty_bytes = 40'000'000;
   Convergence c({.max_downtime = 30 * kMs, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
@@ -94,7 +94,7 @@ TEST(Convergence, OtherTermsOverTheLimitAskForNoFurtherRoundWhereItMaySwitch) {
   EXPECT_EQ(c.estimate(), 160 * kMs);
 }
 
-TEST(Convergence, StopCopyOverTheLimitGivesUpWhereItMust) {
+TEST(Convergence, StopCopyOverTheLimitAbortsIfSwitchingIsNotAllowed) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = anyway, .fixed_cost = 90 * kMs}, 1e9);
     EXPECT_EQ(c.judge_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
@@ -104,7 +104,7 @@ TEST(Convergence, StopCopyOverTheLimitGivesUpWhereItMust) {
   EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kSwitch);
 }
 
-TEST(Convergence, a_longer_round_lets_more_become_dirty) {
+TEST(Convergence, ALongerRoundIncreasesTheDirtyBytes) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
   c.observe(round(100 * kMiB, 10 * kMs, 300 * kMs));
@@ -114,7 +114,7 @@ TEST(Convergence, a_longer_round_lets_more_become_dirty) {
       << "a shorter round must not promise less: hot data is rewritten whole";
 }
 
-TEST(Convergence, rounds_that_shrink_go_on) {
+TEST(Convergence, ShrinkingRoundsContinue) {
   Convergence c({.max_downtime = 1 * kMs}, 1e9);
   std::uint64_t dirty = 2 * kGiB;
   for (int i = 0; i < 8; ++i) {
@@ -123,7 +123,7 @@ TEST(Convergence, rounds_that_shrink_go_on) {
   }
 }
 
-TEST(Convergence, stuck_rounds_switch_or_give_up_by_the_setting) {
+TEST(Convergence, RoundsThatStopShrinkingSwitchOrAbortBySetting) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1 * kMs, .switch_anyway = anyway}, 1e9);
     c.observe(round(2 * kGiB, kMs, 2000 * kMs));
@@ -133,7 +133,7 @@ TEST(Convergence, stuck_rounds_switch_or_give_up_by_the_setting) {
   }
 }
 
-TEST(Convergence, waits_for_a_round_as_good_as_the_best) {
+TEST(Convergence, WaitsForARoundAsGoodAsTheBest) {
   Convergence c({.max_downtime = 1 * kMs}, 1e9);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs));
   c.observe(round(100 * kMiB, kMs, 500 * kMs));
@@ -143,7 +143,7 @@ TEST(Convergence, waits_for_a_round_as_good_as_the_best) {
   EXPECT_EQ(c.observe(round(105 * kMiB, kMs, 500 * kMs)), Advice::kContinue) << "that one shrank";
 }
 
-TEST(Convergence, patience_ends) {
+TEST(Convergence, WaitForABetterRoundIsLimited) {
   Convergence c({.max_downtime = 1 * kMs}, 1e9);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs));
   c.observe(round(100 * kMiB, kMs, 500 * kMs));
@@ -152,7 +152,7 @@ TEST(Convergence, patience_ends) {
   EXPECT_GT(rounds, 2);
 }
 
-TEST(Convergence, max_rounds_ends_it) {
+TEST(Convergence, MaxRoundsEndsTheRounds) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1, .max_rounds = 3, .switch_anyway = anyway}, 1e9);
     EXPECT_EQ(c.observe(round(2 * kGiB, kMs, 2000 * kMs)), Advice::kContinue);
@@ -163,7 +163,7 @@ TEST(Convergence, max_rounds_ends_it) {
   EXPECT_EQ(one.observe(round(2 * kGiB, kMs, 2000 * kMs)), Advice::kSwitchAnyway);
 }
 
-TEST(Convergence, the_limit_may_change_while_running) {
+TEST(Convergence, LimitMayChangeBetweenRounds) {
   Convergence c({.max_downtime = 1 * kMs}, 1e9);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs));
   EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
@@ -171,34 +171,34 @@ TEST(Convergence, the_limit_may_change_while_running) {
   EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kSwitch);
 }
 
-TEST(Convergence, a_round_too_short_to_measure_keeps_the_last_rate) {
+TEST(Convergence, ARoundTooShortToMeasureKeepsTheLastRate) {
   Convergence c({}, 5e8);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs, 2e9));
   c.observe(round(1000, kMs, 2 * kMs, 0));
   EXPECT_DOUBLE_EQ(c.throughput(), 2e9);
 }
 
-TEST(Convergence, no_eta_when_the_job_writes_faster_than_the_link) {
+TEST(Convergence, EtaIsUnknownIfTheJobWritesFasterThanTheLink) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, kMs, 100 * kMs));
   c.observe(round(500 * kMiB, kMs, 100 * kMs));
   EXPECT_FALSE(c.eta().has_value());
 }
 
-TEST(Convergence, an_estimate_at_the_limit_is_within_it) {
+TEST(Convergence, AnEstimateEqualToTheLimitIsWithinTheLimit) {
   Convergence c({.max_downtime = 45 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
 }
 
-TEST(Convergence, no_more_can_become_dirty_than_there_is) {
+TEST(Convergence, DirtyBytesAreLimitedByTheTotalSize) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
   c.observe(round(1 * kGiB, 10 * kMs, 900 * kMs));
   EXPECT_EQ(c.remaining_bytes(), 2 * kGiB);
 }
 
-TEST(Convergence, eta_counts_concurrent_writes_and_the_last_scan) {
+TEST(Convergence, EtaIncludesConcurrentWritesAndTheLastScan) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 1000 * kMs));
   c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // half as fast as they are sent

@@ -17,7 +17,7 @@ using test::kMiB;
 using test::must;
 using test::Writer;
 
-TEST(Engine, stop_copy_moves_every_byte_and_the_host_state) {
+TEST(Engine, StopCopyMovesEveryByteAndTheHostState) {
   EnginePair pair({.sizes = {3 * kMiB + 4096, 16, 64 * kKiB}});
   pair.announce();
   for (std::uint64_t id = 1; id <= 3; ++id)
@@ -34,7 +34,7 @@ TEST(Engine, stop_copy_moves_every_byte_and_the_host_state) {
   EXPECT_EQ(pair.final_report.dirty_bytes, pair.final_report.state_bytes);
 }
 
-TEST(Engine, rounds_under_random_writers_end_equal) {
+TEST(Engine, RoundsUnderRandomWritersEndWithEqualMemory) {
   for (const std::uint64_t chunk : {64 * kKiB, 256 * kKiB, 2 * kMiB}) {
     for (unsigned seed = 1; seed <= 4; ++seed) {
       SCOPED_TRACE("chunk " + std::to_string(chunk) + " seed " + std::to_string(seed));
@@ -83,7 +83,7 @@ class CountedTransport : public transport::Transport {
   std::unique_ptr<transport::Transport> under_ = transport::make_loopback_transport();
 };
 
-TEST(Engine, lanes_over_several_paths_are_as_many_on_each) {
+TEST(Engine, LanesAreDistributedEvenlyOverSeveralPaths) {
   std::array<CountedTransport, 3> paths;
   const auto spread = transport::make_spread_transport({&paths[0], &paths[1], &paths[2]});
   EnginePair pair({.lanes = 0, .paths = 3, .transport = spread.get()});
@@ -97,7 +97,7 @@ TEST(Engine, lanes_over_several_paths_are_as_many_on_each) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, an_unchanged_chunk_is_sent_once) {
+TEST(Engine, AnUnchangedChunkIsSentOnce) {
   EnginePair pair({.sizes = {4 * kMiB}});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 5));
@@ -110,7 +110,7 @@ TEST(Engine, an_unchanged_chunk_is_sent_once) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, zero_chunks_cost_no_payload) {
+TEST(Engine, ZeroChunksAreSentWithoutPayload) {
   EnginePair pair({.sizes = {8 * kMiB}});
   pair.announce();
   pair.source().fill(0, 8 * kMiB, 0);
@@ -121,7 +121,7 @@ TEST(Engine, zero_chunks_cost_no_payload) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, a_first_round_without_a_scan_leaves_out_zero_chunks) {
+TEST(Engine, AFirstRoundWithoutAScanSkipsZeroChunks) {
   for (const codec::CodecMode codec : {codec::CodecMode::kRaw, codec::CodecMode::kAuto}) {
     EnginePair pair({.sizes = {6 * kMiB + 4096, 4 * kMiB, 100'000}, .codec = codec, .min_unscanned = 1});
     pair.announce();
@@ -150,7 +150,7 @@ TEST(Engine, a_first_round_without_a_scan_leaves_out_zero_chunks) {
   }
 }
 
-TEST(Engine, rounds_without_a_first_scan_end_equal_under_random_writers) {
+TEST(Engine, RoundsWithoutAFirstScanEndWithEqualMemory) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     EnginePair pair({.sizes = {3 * kMiB + 48, 2 * kMiB}, .lanes = 1 + seed % 3, .min_unscanned = 1});
     pair.announce();
@@ -181,7 +181,7 @@ class ChangeDuringRound : public FaultHooks {
   }
 };
 
-TEST(Engine, first_round_samples_chunks_that_became_dirty_again) {
+TEST(Engine, FirstRoundSamplesChunksThatBecameDirtyAgain) {
   for (const std::uint64_t changed : {0, 256}) {
     ChangeDuringRound hooks;
     EnginePair pair({.sizes = {128 * kMiB}, .lanes = 1, .source_hooks = &hooks});
@@ -215,7 +215,7 @@ class HoldFirstCopy : public FaultHooks {
 
 // A job that frees all it has posts more messages between two steps of the lane than the lane takes at a
 // time.
-TEST(Engine, regions_dropped_at_once_are_released_in_turn) {
+TEST(Engine, RegionsDroppedTogetherAreReleasedInOrder) {
   constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more than the message that is held has regions of
   constexpr std::uint64_t kDropped =
       2 * transport::kMaxInFlight;  // all fit the queue: the scan must not wait
@@ -250,7 +250,7 @@ class CutAtFirstCopy : public FaultHooks {
   }
 };
 
-TEST(Engine, cut_round_leaves_the_rest_to_the_final_round) {
+TEST(Engine, AnInterruptedRoundLeavesItsRemainderToTheFinalRound) {
   CutAtFirstCopy hooks;
   EnginePair pair({.sizes = {16 * kMiB}, .lanes = 1, .source_hooks = &hooks});
   pair.announce();
@@ -265,7 +265,7 @@ TEST(Engine, cut_round_leaves_the_rest_to_the_final_round) {
 }
 
 // Host state that is sent while it is made: pieces leave as it grows, the last one states its length.
-TEST(Engine, host_state_arrives_while_it_grows) {
+TEST(Engine, GrowingHostStateIsReceived) {
   constexpr std::uint64_t kAll = 13 * kMiB + 4711;
   enum class How { kUnannounced, kAnnounced, kBegunBesideRounds };
   for (const How how : {How::kUnannounced, How::kAnnounced, How::kBegunBesideRounds}) {
@@ -314,7 +314,7 @@ TEST(Engine, host_state_arrives_while_it_grows) {
 
 // The final round is ordered while the source waits for the target's memory: the wait ends, and the scan
 // under way counts.
-TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
+TEST(Engine, AWaitForTheMemoryOfTheTargetCanBeInterrupted) {
   const std::vector<std::byte> content = test::random_bytes(kMiB, 5);
   EnginePair pair({});
   pair.announce();
@@ -329,7 +329,7 @@ TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, host_state_larger_than_announced_is_refused) {
+TEST(Engine, HostStateLargerThanAnnouncedIsRefused) {
   const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
   EnginePair pair({});
   pair.announce();
@@ -339,7 +339,7 @@ TEST(Engine, host_state_larger_than_announced_is_refused) {
   EXPECT_TRUE(pair.wait_failed().code() == ErrorCode::kProtocol || !pair.verified);
 }
 
-TEST(Engine, a_refused_plan_names_the_reason_and_ends_both_sides) {
+TEST(Engine, ARefusedPlanReportsTheReasonAndEndsBothSides) {
   EnginePair pair({});
   pair.refuse_plan = true;
   const std::array<std::byte, 24> plan{};
@@ -350,7 +350,7 @@ TEST(Engine, a_refused_plan_names_the_reason_and_ends_both_sides) {
   EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kRefused);
 }
 
-TEST(Engine, cancel_ends_both_sides_with_the_reason) {
+TEST(Engine, CancelEndsBothSidesWithTheReason) {
   EnginePair pair({});
   pair.announce();
   pair.sender().cancel(Error(ErrorCode::kAborted, "the user said so"));
@@ -360,7 +360,7 @@ TEST(Engine, cancel_ends_both_sides_with_the_reason) {
   EXPECT_NE(pair.wait_failed().to_string().find("the user said so"), std::string::npos);
 }
 
-TEST(Engine, a_target_that_is_gone_is_an_error_and_no_hang) {
+TEST(Engine, ADisconnectedTargetIsAnErrorAndNotAHang) {
   EnginePair pair({});
   pair.announce();
   must(pair.sender().run_round());
@@ -372,7 +372,7 @@ TEST(Engine, a_target_that_is_gone_is_an_error_and_no_hang) {
   EXPECT_FALSE(pair.engine_holds(1));
 }
 
-TEST(Engine, measures_link_and_clock_between_rounds) {
+TEST(Engine, LinkAndClockAreMeasuredBetweenRounds) {
   EnginePair pair({});
   pair.announce();
   EXPECT_GT(must(pair.sender().measure_link()), 0u);
@@ -384,7 +384,7 @@ TEST(Engine, measures_link_and_clock_between_rounds) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, under_a_limit_the_link_is_the_limit_and_all_arrives) {
+TEST(Engine, BandwidthLimitIsTheLinkRateAndAllBytesArrive) {
   EnginePair pair({.sizes = {2 * kMiB}, .bandwidth = 64 * kMiB});
   pair.announce();
   pair.source().write(0, test::random_bytes(2 * kMiB, 3));
@@ -413,7 +413,7 @@ class OneRegion : public ReceiverDelegate {
 
 // A hostile or broken source may order one at any time: the running scan reads lists that the next one would
 // replace.
-TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
+TEST(Engine, NoScanOfTheTargetStartsDuringARunningScan) {
   const Device device = must(Device::open(0));
   OneRegion delegate;
   ReceiverCore core(device, {}, track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot),
@@ -455,7 +455,7 @@ TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
 }
 
 // Each chunk is handed over once and in order, with the scan alone or not, and with slices of any size.
-TEST(Engine, the_final_scan_sees_every_chunk_once) {
+TEST(Engine, FinalScanIncludesEveryChunkOnce) {
   const Device& device = test::device(0);
   const auto params = track::FingerprintParams::expand({}, track::FingerprintPurpose::kChunks);
   const auto kernels = must(track::TrackKernels::create(device, params));

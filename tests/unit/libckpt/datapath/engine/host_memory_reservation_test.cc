@@ -32,7 +32,7 @@ std::uint64_t anonymous_kib() {
   return 0;
 }
 
-TEST(HostMemoryReservation, ExpectedPartIsBackedBeforeAnythingArrives) {
+TEST(HostMemoryReservation, ExpectedPartIsAllocatedBeforeTheStateArrives) {
   const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
   const auto& reservation = *made;
@@ -41,7 +41,7 @@ TEST(HostMemoryReservation, ExpectedPartIsBackedBeforeAnythingArrives) {
   EXPECT_EQ(resident_pages(reservation->memory() + 48 * kHostMib, 16 * kHostMib), 0u);
 }
 
-TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) {
+TEST(HostMemoryReservation, ReservationHoldsFutureProcessMemoryUntilTheStateIsComplete) {
   const std::uint64_t before = anonymous_kib();
   const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
@@ -63,7 +63,7 @@ TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) 
   EXPECT_LE(anonymous_kib(), before + (20 << 10)) << "waited 30 s for what was held to be given back";
 }
 
-TEST(HostMemoryReservation, WaitWithoutExpectedBytesReturnsAtOnce) {
+TEST(HostMemoryReservation, WaitWithoutExpectedBytesReturnsImmediately) {
   const auto made = HostMemoryReservation::create(kHostMib, 0);
   ASSERT_TRUE(made.has_value());
   (*made)->wait_until_filled();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Nanos kSecond = 1'000'000'000;
 
-TEST(RateLimiter, spaces_messages_exactly) {
+TEST(RateLimiter, LimiterSpacesMessagesExactly) {
   RateLimiter limiter(1'000'000'000);
   Nanos now = kSecond;
   for (Nanos left = RateLimiter::kCatchUp; left >= 0; left -= 1000)  // the burst after having been idle
@@ -29,7 +29,7 @@ TEST(RateLimiter, spaces_messages_exactly) {
   EXPECT_EQ(limiter.admit(1, now), now + 500);
 }
 
-TEST(RateLimiter, unlimited_and_changed_while_running) {
+TEST(RateLimiter, RateCanBeUnlimitedAndChangedWhileRunning) {
   RateLimiter limiter;
   EXPECT_EQ(limiter.admit(1 << 30, kSecond), kSecond);
   limiter.set_rate(1000);
@@ -39,7 +39,7 @@ TEST(RateLimiter, unlimited_and_changed_while_running) {
   EXPECT_EQ(limiter.admit(10, kSecond), kSecond);
 }
 
-TEST(RateLimiter, lanes_share_one_line) {
+TEST(RateLimiter, LanesShareOneRateLimit) {
   RateLimiter limiter(1'000'000'000);
   std::atomic<std::uint64_t> admitted{0};
   std::vector<std::thread> threads;
@@ -54,7 +54,7 @@ TEST(RateLimiter, lanes_share_one_line) {
 }
 
 // Lanes with messages of any size that ask at the given time, or late, on a simulated clock.
-TEST(RateLimiter, over_any_span_the_bytes_are_the_rate) {
+TEST(RateLimiter, AdmittedBytesMatchTheRateOverAnyInterval) {
   std::mt19937_64 random(11);
   for (int run = 0; run < 40; ++run) {
     const std::uint64_t rate = std::uint64_t{1} << (20 + random() % 16);
@@ -93,7 +93,7 @@ TEST(RateLimiter, over_any_span_the_bytes_are_the_rate) {
   }
 }
 
-TEST(RateLimiter, messages_are_short_where_the_line_is_slow) {
+TEST(RateLimiter, MessagesAreShortOnASlowLink) {
   RateLimiter limiter;
   EXPECT_EQ(limiter.message_bytes(64, 1024), 1024u);
   limiter.set_rate(1000);
@@ -119,14 +119,14 @@ double share_of_better(double with, double without, std::uint64_t link) {
   return static_cast<double>(better) / kSteps;
 }
 
-TEST(EncodingTrial, faster_encoding_is_kept) {
+TEST(EncodingTrial, FasterEncodingIsKept) {
   EXPECT_EQ(share_of_better(1.2e9, 1.0e9, 1'000'000'000), 1.0) << "beats the link: no trial";
   EXPECT_GT(share_of_better(0.8e9, 1.0e9, 1'000'000'000), 0.94);
   EXPECT_GT(share_of_better(0.9e9, 0.8e9, 2'000'000'000), 0.94) << "below the link, but raw is no better";
   EXPECT_GT(share_of_better(0.9e9, 0.8e9, 0), 0.94);
 }
 
-TEST(EncodingTrial, trial_follows_changing_rates) {
+TEST(EncodingTrial, TrialAdaptsToChangingRates) {
   EncodingTrial trial;
   const auto share_on = [&](double with, double without) {
     constexpr int kSteps = 4000;
@@ -153,7 +153,7 @@ class CountingWork : public WorkHandler {
   std::atomic<std::uint64_t> count{0};
 };
 
-TEST(WorkQueue, every_piece_is_taken_once_and_the_bound_holds) {
+TEST(WorkQueue, EveryPieceIsTakenOnceAndTheQueueIsBounded) {
   WorkQueue queue(4);
   CountingWork handler;
   for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(queue.push({&handler, i}));
@@ -192,7 +192,7 @@ TEST(WorkQueue, every_piece_is_taken_once_and_the_bound_holds) {
   EXPECT_EQ(handler.sum.load(), kEach * (kEach + 1));
 }
 
-TEST(ChunkQueue, keeps_order_and_bound_between_threads) {
+TEST(ChunkQueue, QueueKeepsOrderAndBoundBetweenThreads) {
   ChunkQueue<std::uint32_t> queue(8);
   for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(queue.push(i));
   EXPECT_FALSE(queue.push(8));
@@ -221,7 +221,7 @@ TEST(ChunkQueue, keeps_order_and_bound_between_threads) {
 
 const SessionIdentity kId{7, 3, 0};
 
-TEST(LaneMessages, round_trip) {
+TEST(LaneMessages, MessagesAreParsedAsWritten) {
   LaneBuffer buffer(LaneMessage::kChunks, kId, 5);
   buffer.set_slot(2, 99);
   for (std::uint32_t i = 0; i < kMaxChunks; ++i) {
@@ -239,7 +239,7 @@ TEST(LaneMessages, round_trip) {
   EXPECT_EQ(record_at<ChunkRecord>(bytes, 23).region, 33u);
 }
 
-TEST(LaneMessages, another_migration_or_incarnation_is_refused) {
+TEST(LaneMessages, AnotherMigrationOrIncarnationIsRefused) {
   LaneBuffer buffer(LaneMessage::kFinal, kId, 5);
   EXPECT_TRUE(parse_lane_header(buffer.bytes(), kId).has_value());
   for (const SessionIdentity& other :
@@ -250,7 +250,7 @@ TEST(LaneMessages, another_migration_or_incarnation_is_refused) {
   }
 }
 
-TEST(LaneMessages, text_is_bounded_and_printable) {
+TEST(LaneMessages, TextIsBoundedAndPrintable) {
   LaneBuffer buffer(LaneMessage::kVerdict, kId, 1);
   buffer.append(VerdictRecord{});
   buffer.append_text("bad\x01" + std::string(2000, 'x'));
@@ -262,7 +262,7 @@ TEST(LaneMessages, text_is_bounded_and_printable) {
   EXPECT_EQ(text.substr(0, 4), "bad?");
 }
 
-TEST(LaneMessages, damaged_bytes_never_pass_with_a_wrong_length) {
+TEST(LaneMessages, DamagedMessagesNeverPassWithAWrongLength) {
   std::mt19937 random(1);
   LaneBuffer buffer(LaneMessage::kAck, kId, 5);
   for (int i = 0; i < 3; ++i) buffer.append(AckRecord{});

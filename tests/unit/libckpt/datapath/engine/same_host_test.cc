@@ -57,13 +57,13 @@ bool stays_where_it_was_staged(codec::CodecMode codec, bool near) {
   return hooks.same.value();
 }
 
-TEST(Near, plain_chunks_stay_in_staging_and_encoded_chunks_are_copied) {
+TEST(Near, PlainChunksStayInStagingAndEncodedChunksAreCopied) {
   EXPECT_TRUE(stays_where_it_was_staged(codec::CodecMode::kRaw, true));
   EXPECT_FALSE(stays_where_it_was_staged(codec::CodecMode::kRaw, false));
   EXPECT_FALSE(stays_where_it_was_staged(codec::CodecMode::kPlanes, true));
 }
 
-TEST(Near, the_link_is_measured_and_a_limit_kept) {
+TEST(Near, LinkIsMeasuredAndTheLimitIsObeyed) {
   EnginePair pair({.near = true});
   pair.announce();
   EXPECT_GT(must(pair.sender().measure_link()), 0U);
@@ -72,7 +72,7 @@ TEST(Near, the_link_is_measured_and_a_limit_kept) {
   EXPECT_EQ(pair.differences(), 0U);
 }
 
-TEST(Near, a_target_that_is_gone_leaves_the_source_its_memory) {
+TEST(Near, ADisconnectedTargetLeavesTheMemoryOfTheSource) {
   EnginePair pair({.near = true});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -94,7 +94,7 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-TEST(Near, nothing_stays_mapped_or_open_after_the_session) {
+TEST(Near, SessionEndLeavesNoMappingOrDescriptor) {
   { const EnginePair first({.near = true}); }  // descriptors that a process opens once
   const unsigned before = mappings_of_staging_memory();
   const std::size_t descriptors = open_descriptors();
@@ -109,7 +109,7 @@ TEST(Near, nothing_stays_mapped_or_open_after_the_session) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-TEST(PinnedMemory, is_zero_and_shared_by_all_who_open_its_file) {
+TEST(PinnedMemory, MemoryIsZeroAndSharedByAllProcessesThatOpenItsFile) {
   auto memory = must(PinnedMemory::create(device(0), 3 * kMiB));
   ASSERT_EQ(memory.bytes().size(), 3 * kMiB);
   EXPECT_TRUE(std::all_of(memory.bytes().begin(), memory.bytes().end(),
@@ -122,7 +122,7 @@ TEST(PinnedMemory, is_zero_and_shared_by_all_who_open_its_file) {
 }
 
 // Copies of a pinned page wait for the stream, not for the caller.
-TEST(PinnedMemory, is_pinned_for_the_device_on_both_sides) {
+TEST(PinnedMemory, MemoryIsPinnedForTheDeviceOnBothSides) {
   const auto memory = must(PinnedMemory::create(device(0), 2 * kMiB));
   const auto opened = must(PinnedMemory::open(device(1), UniqueFd(::dup(memory.file())), 2 * kMiB));
   for (const auto& [pinned, ordinal] : {std::pair{&memory, 0}, {&opened, 1}}) {
@@ -149,7 +149,7 @@ class NothingIsRegistered {
   decltype(&::cuMemHostRegister_v2) real_;
 };
 
-TEST(PinnedMemory, is_the_drivers_own_where_it_pins_no_file) {
+TEST(PinnedMemory, MemoryIsAllocatedByTheDriverIfFilesCannotBePinned) {
   const NothingIsRegistered nothing;
   const unsigned before = mappings_of_staging_memory();
   const auto memory = must(PinnedMemory::create(device(0), 2 * kMiB));
@@ -166,7 +166,7 @@ TEST(PinnedMemory, is_the_drivers_own_where_it_pins_no_file) {
   EXPECT_EQ(pair.differences(), 0U);
 }
 
-TEST(PinnedMemory, of_a_file_that_could_shrink_or_is_none_is_refused) {
+TEST(PinnedMemory, ShrinkableOrInvalidFileIsRefused) {
   const auto refuses = [](UniqueFd file, std::size_t bytes) {
     const auto opened = PinnedMemory::open(device(1), std::move(file), bytes);
     return !opened && opened.error().code() == ErrorCode::kProtocol;

@@ -13,7 +13,7 @@ std::shared_ptr<const FingerprintParams> params() {
   return expanded;
 }
 
-TEST(FingerprintStream, ValueDoesNotDependOnThePieces) {
+TEST(FingerprintStream, ValueIsIndependentOfThePieceSizes) {
   const std::vector<std::byte> whole = test_message((9u << 20) + 4711);
   const std::span<const std::byte> bytes = whole;
   for (const std::uint64_t piece : {4096ull, 12288ull, 1ull << 20, 2ull << 20, 5ull << 20, 64ull << 20}) {
@@ -34,7 +34,7 @@ TEST(FingerprintStream, EmptyAndWholeBlockMessagesAreHashed) {
   EXPECT_EQ(stream.value(), fingerprint(*params(), block));
 }
 
-TEST(FingerprintStream, ThreadsGiveTheValueOfASingleThread) {
+TEST(FingerprintStream, SeveralThreadsGiveTheValueOfASingleThread) {
   for (const std::size_t length : {1000u, (16u << 20), (37u << 20) + 4097}) {
     const std::vector<std::byte> bytes = test_message(length);
     EXPECT_EQ(fingerprint_of_much(*params(), bytes), fingerprint(*params(), bytes)) << length;

@@ -25,7 +25,7 @@ const FingerprintParams& params() {
   return *expanded;
 }
 
-TEST(Fingerprint, EqualsTheVectorsInEachImplementation) {
+TEST(Fingerprint, EachImplementationMatchesTheTestVectors) {
   for (const Vector& vector : kVectors) {
     const auto expanded =
         FingerprintParams::expand(test_key(), static_cast<FingerprintPurpose>(vector.purpose));
@@ -79,7 +79,7 @@ Marked by(const FingerprintImplementation& implementation, const FingerprintTabl
   return out;
 }
 
-TEST(Fingerprint, ImplementationsEqualTheDefinitionOnEveryLengthAndAlignment) {
+TEST(Fingerprint, ImplementationsMatchTheDefinitionForEveryLengthAndAlignment) {
   const std::vector<std::byte> data = random_message(21 * kBlockBytes + 64);
   std::vector<std::size_t> lengths = {data.size() - 33};
   for (std::size_t length = 0; length <= 2 * kBlockBytes + 40; length += 1 + length / 7)
@@ -101,7 +101,7 @@ TEST(Fingerprint, ImplementationsEqualTheDefinitionOnEveryLengthAndAlignment) {
   }
 }
 
-TEST(Fingerprint, ImplementationsEqualTheDefinitionBeyondTheTableOfPowers) {
+TEST(Fingerprint, ImplementationsMatchTheDefinitionBeyondTheTableOfPowers) {
   // Stretches are at most kMaxPower blocks long: this takes two walks, and three blocks and a part are left.
   const std::vector<std::byte> data =
       random_message((kStretches * (kMaxPower + std::size_t{5}) + 3) * kBlockBytes + 999);
@@ -110,7 +110,7 @@ TEST(Fingerprint, ImplementationsEqualTheDefinitionBeyondTheTableOfPowers) {
     EXPECT_EQ(by(implementation, params().tables(), data), expected) << implementation.name;
 }
 
-TEST(Fingerprint, PrefetchHintChangesNothing) {
+TEST(Fingerprint, PrefetchHintDoesNotChangeTheFingerprint) {
   const std::vector<std::byte> data = random_message(8 * kBlockBytes);
   const Fingerprint expected = fingerprint(params(), data);
   const void* unreadable = reinterpret_cast<const void*>(std::uintptr_t{64});
@@ -120,7 +120,7 @@ TEST(Fingerprint, PrefetchHintChangesNothing) {
   }
 }
 
-TEST(Fingerprint, ExtremeWordsCarryAsDefined) {
+TEST(Fingerprint, CarriesOfExtremeWordsMatchTheDefinition) {
   // All ones: every sum of a message word and a key word wraps, every product is of full width.
   const std::vector<std::byte> ones(9 * kBlockBytes, std::byte{0xff});
   const Marked expected = by_definition(params().tables(), ones);
@@ -130,7 +130,7 @@ TEST(Fingerprint, ExtremeWordsCarryAsDefined) {
     EXPECT_EQ(by(implementation, params().tables(), ones), expected) << implementation.name;
 }
 
-TEST(Fingerprint, ExtremeKeysCarryAsDefined) {
+TEST(Fingerprint, CarriesOfExtremeKeysMatchTheDefinition) {
   const std::vector<std::byte> zeroes(9 * kBlockBytes);
   const std::vector<std::byte> ones(9 * kBlockBytes, std::byte{0xff});
   for (const std::uint64_t element : {kPrime - 1, std::uint64_t{1} << 52, (std::uint64_t{1} << 52) - 1}) {
@@ -153,7 +153,7 @@ TEST(Fingerprint, ExtremeKeysCarryAsDefined) {
   }
 }
 
-TEST(Marks, ChangedBlocksHaveOtherMarks) {
+TEST(Marks, ChangedBlocksHaveDifferentMarks) {
   std::vector<std::byte> data = random_message(37 * kBlockBytes + 5);
   std::vector<std::uint32_t> before(mark_count(data.size())), after(before.size());
   ASSERT_EQ(before.size(), 38u);
@@ -168,7 +168,7 @@ TEST(Marks, ChangedBlocksHaveOtherMarks) {
   }
 }
 
-TEST(Marks, DependOnTheBlockAloneAndOnTheKey) {
+TEST(Marks, MarksDependOnlyOnTheBlockAndTheKey) {
   std::vector<std::byte> data(6 * kBlockBytes + 10);
   std::vector<std::uint32_t> marks(mark_count(data.size()));
   EXPECT_EQ(fingerprint(params(), data, marks), fingerprint_of_zeroes(params(), data.size()));
@@ -179,7 +179,7 @@ TEST(Marks, DependOnTheBlockAloneAndOnTheKey) {
             mark_of_zeroes(params()));
 }
 
-TEST(Marks, AreCountedAsBlocksAre) {
+TEST(Marks, EachBlockHasOneMark) {
   EXPECT_EQ(mark_count(0), 0u);
   EXPECT_EQ(mark_count(1), 1u);
   EXPECT_EQ(mark_count(kBlockBytes), 1u);
@@ -187,7 +187,7 @@ TEST(Marks, AreCountedAsBlocksAre) {
   EXPECT_EQ(mark_count(~std::uint64_t{0}), std::uint64_t{1} << 52);
 }
 
-TEST(Fingerprint, TheLengthCounts) {
+TEST(Fingerprint, FingerprintDependsOnTheLength) {
   // Zero bytes at the end are what padding adds, too: only the length tells them apart.
   std::set<Fingerprint> seen;
   std::vector<std::byte> data = test_message(100);
@@ -196,7 +196,7 @@ TEST(Fingerprint, TheLengthCounts) {
     EXPECT_TRUE(seen.insert(fingerprint(params(), std::span(data).first(length))).second) << length;
 }
 
-TEST(Fingerprint, ZeroRunsAreKnownWithoutMemory) {
+TEST(Fingerprint, FingerprintOfZeroesNeedsNoMemory) {
   const std::vector<std::byte> zeroes(300'000);
   std::set<Fingerprint> seen;
   for (const std::size_t length : {1UL, 16UL, 4096UL, 4097UL, 65536UL, 131072UL, 300'000UL}) {
@@ -206,7 +206,7 @@ TEST(Fingerprint, ZeroRunsAreKnownWithoutMemory) {
   }
 }
 
-TEST(Fingerprint, EveryFlippedBitShows) {
+TEST(Fingerprint, EveryFlippedBitChangesTheFingerprint) {
   std::vector<std::byte> data = test_message(kBlockBytes + 100);
   std::set<Fingerprint> seen{fingerprint(params(), data)};
   for (std::size_t bit = 0; bit < data.size() * 8; bit += 5) {
@@ -216,14 +216,14 @@ TEST(Fingerprint, EveryFlippedBitShows) {
   }
 }
 
-TEST(Fingerprint, ExchangedBlocksShow) {
+TEST(Fingerprint, ExchangedBlocksChangeTheFingerprint) {
   std::vector<std::byte> data = test_message(4 * kBlockBytes);
   const Fingerprint before = fingerprint(params(), data);
   std::swap_ranges(data.begin(), data.begin() + kBlockBytes, data.begin() + 2 * kBlockBytes);
   EXPECT_NE(fingerprint(params(), data), before);
 }
 
-TEST(Fingerprint, AnotherKeyGivesOtherFingerprints) {
+TEST(Fingerprint, AnotherKeyGivesADifferentFingerprint) {
   const std::vector<std::byte> data = test_message(10'000);
   FingerprintKey key = test_key();
   key[31] ^= std::byte{1};
@@ -243,7 +243,7 @@ TEST(FingerprintCore, WideReductionIsExact) {
   EXPECT_EQ(reduce_wide(largest), static_cast<std::uint64_t>(largest % kPrime));
 }
 
-TEST(FingerprintCore, BlocksSummedByPowersEqualTheChain) {
+TEST(FingerprintCore, BlockSumByPowersEqualsTheChainedSum) {
   // The device adds blocks in any order, weighted by powers; the host chains them.
   const std::vector<std::byte> data = test_message(7 * kBlockBytes);
   const FingerprintTables& tables = params().tables();

@@ -14,7 +14,7 @@ std::uint32_t fold_by_definition(std::span<const std::byte> data) {
   return folded;
 }
 
-TEST(ReadHost, FoldsEveryByteOnce) {
+TEST(ReadHost, HostReadFoldsEveryByteOnce) {
   const std::vector<std::byte> data = random_bytes(40'000);
   const void* unreadable = reinterpret_cast<const void*>(std::uintptr_t{64});
   for (std::size_t length = 0; length < 39'000; length += 1 + length / 5) {
@@ -26,7 +26,7 @@ TEST(ReadHost, FoldsEveryByteOnce) {
 
 class ReadRateTest : public DeviceTest {};
 
-TEST_F(ReadRateTest, TheKernelFoldsEveryByteOnce) {
+TEST_F(ReadRateTest, KernelFoldsEveryByteOnce) {
   std::vector<ChunkRange> chunks;
   std::vector<std::uint64_t> expected;
   for (const std::size_t length :
@@ -49,7 +49,7 @@ TEST_F(ReadRateTest, TheKernelFoldsEveryByteOnce) {
   EXPECT_EQ(std::vector<std::uint64_t>(results, results + chunks.size()), expected);
 }
 
-TEST_F(ReadRateTest, ReadsNoMoreThanTheBudget) {
+TEST_F(ReadRateTest, ReadStopsAtTheBudget) {
   constexpr std::uint64_t kBytes = 3 << 20;
   const CUdeviceptr address = allocate(kBytes);
   // Reading the second range would be an illegal access.

@@ -16,7 +16,7 @@ Nanos take_slice(ScanPace& pace, double rate, Nanos fixed) {
   return took;
 }
 
-TEST(ScanPace, AFastDeviceGetsLongSlicesSoon) {
+TEST(ScanPace, AFastDeviceQuicklyGetsLongSlices) {
   ScanPace pace(2048 * kMiB);
   Nanos longest = 0;
   for (int i = 0; i < 8; ++i) longest = std::max(longest, take_slice(pace, 4.3e12, 20'000));
@@ -24,14 +24,14 @@ TEST(ScanPace, AFastDeviceGetsLongSlicesSoon) {
   EXPECT_LE(longest, kLaunchTarget);
 }
 
-TEST(ScanPace, SecondLaunchOnASlowDeviceFitsIntoAMillisecond) {
+TEST(ScanPace, SecondLaunchOnASlowDeviceTakesLessThanAMillisecond) {
   ScanPace pace(256 * kMiB);
   take_slice(pace, 1e9, 50'000);
   for (int i = 0; i < 10; ++i) EXPECT_LE(take_slice(pace, 1e9, 50'000), kLaunchTarget + 60'000) << i;
   EXPECT_GT(pace.slice_bytes(0.5), kMiB / 2);
 }
 
-TEST(ScanPace, SlowSliceIsForgotten) {
+TEST(ScanPace, SingleSlowSliceIsForgotten) {
   ScanPace pace(64 * kMiB);
   for (int i = 0; i < 10; ++i) take_slice(pace, 1e11, 10'000);
   ASSERT_EQ(pace.slice_bytes(0.03), 64 * kMiB);
@@ -41,7 +41,7 @@ TEST(ScanPace, SlowSliceIsForgotten) {
   EXPECT_EQ(pace.slice_bytes(0.03), 64 * kMiB);
 }
 
-TEST(ScanPace, AScanAloneTakesTheMost) {
+TEST(ScanPace, AScanAtFullDutyUsesTheLargestSlices) {
   ScanPace pace(256 * kMiB);
   pace.measured(kMiB, 1'000'000'000);
   EXPECT_EQ(pace.slice_bytes(1), 256 * kMiB);
@@ -60,7 +60,7 @@ TEST(ScanPace, RateOfTheLastSliceDecidesWhetherSlicesAreShort) {
   EXPECT_TRUE(pace.short_slices());
 }
 
-TEST(ScanPace, NeverAsksForNothing) {
+TEST(ScanPace, SliceIsNeverEmpty) {
   ScanPace pace(1);
   EXPECT_EQ(pace.slice_bytes(0.5), 1u);
   pace.measured(0, 1'000'000'000'000);
@@ -69,7 +69,7 @@ TEST(ScanPace, NeverAsksForNothing) {
   EXPECT_EQ(pace.slice_bytes(0.5), 1u);
 }
 
-TEST(ScanPace, RestsMakeUpTheDuty) {
+TEST(ScanPace, IdleTimeMatchesTheDutyCycle) {
   for (const double duty : {0.001, 0.03, 0.1, 1.0 / 3, 0.5, 0.999}) {
     for (const Nanos busy : {Nanos{1}, Nanos{999}, Nanos{1'000'000}, Nanos{12'345'678'901}}) {
       const auto share = static_cast<double>(busy) / static_cast<double>(busy + ScanPace::rest(busy, duty));

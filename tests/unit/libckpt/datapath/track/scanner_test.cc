@@ -18,7 +18,7 @@ class ScannerTest : public DeviceTest {
   }
 };
 
-TEST_F(ScannerTest, EqualsTheVectors) {
+TEST_F(ScannerTest, ScannerMatchesTheTestVectors) {
   auto batch = *FingerprintBatch::create(kernels_, 16);
   std::vector<ChunkRange> chunks;
   std::vector<Fingerprint> expected;
@@ -53,7 +53,7 @@ TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   check(kernels_);
 }
 
-TEST_F(ScannerTest, SlicedScanEqualsTheHostsFingerprints) {
+TEST_F(ScannerTest, SlicedScanEqualsTheHostFingerprints) {
   constexpr std::uint64_t kChunk = 65536;
   std::vector<std::byte> data = random_bytes(40 * kChunk + 1234);
   std::fill(data.begin() + 3 * kChunk, data.begin() + 5 * kChunk, std::byte{0});
@@ -79,7 +79,7 @@ TEST_F(ScannerTest, SlicedScanEqualsTheHostsFingerprints) {
 }
 
 // Slices that overlap on the device, in as many scans of one scanner, come in order and with the same values.
-TEST_F(ScannerTest, SlicesSideBySideAreDeliveredInOrder) {
+TEST_F(ScannerTest, ConcurrentSlicesAreDeliveredInOrder) {
   constexpr std::uint64_t kChunk = 8192;
   const std::vector<std::byte> data = random_bytes(256 * kChunk);
   const CUdeviceptr address = upload(data);
@@ -102,7 +102,7 @@ TEST_F(ScannerTest, SlicesSideBySideAreDeliveredInOrder) {
   }
 }
 
-TEST_F(ScannerTest, LaunchWaitsForItsPredecessor) {
+TEST_F(ScannerTest, LaunchWaitsForThePreviousLaunch) {
   const std::vector<std::byte> data = random_bytes(65536);
   const ChunkRange chunk{upload(data), data.size()};
   const Fingerprint expected = fingerprint(*params_, data);
@@ -122,7 +122,7 @@ TEST_F(ScannerTest, LaunchWaitsForItsPredecessor) {
   for (CUstream stream : streams) device_->api().cuStreamDestroy_v2(stream);
 }
 
-TEST_F(ScannerTest, FindsOneChangedByte) {
+TEST_F(ScannerTest, ScanFindsOneChangedByte) {
   constexpr std::uint64_t kChunk = 262144;
   std::vector<std::byte> data = random_bytes(8 * kChunk);
   const CUdeviceptr address = upload(data);
@@ -138,7 +138,7 @@ TEST_F(ScannerTest, FindsOneChangedByte) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(before[i] == after[i], i != 5) << i;
 }
 
-TEST_F(ScannerTest, KeepsItsDuty) {
+TEST_F(ScannerTest, ScanKeepsItsDutyCycle) {
   constexpr std::uint64_t kChunk = 4096;
   constexpr std::size_t kSlices = 24;
   const CUdeviceptr address = upload(random_bytes(kSlices * kChunk));
@@ -153,7 +153,7 @@ TEST_F(ScannerTest, KeepsItsDuty) {
   EXPECT_LE(static_cast<double>(times.busy), 0.03 * static_cast<double>(times.busy + times.paused));
 }
 
-TEST_F(ScannerTest, FullDutyEndsTheRestsAtOnce) {
+TEST_F(ScannerTest, FullDutyEndsTheIdleTimeImmediately) {
   const CUdeviceptr address = upload(random_bytes(1 << 20));
   std::vector<ChunkRange> chunks;
   append_chunks(address, 1 << 20, 65536, chunks);
@@ -192,7 +192,7 @@ TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {
   EXPECT_TRUE(scanner->scan(chunks, out).has_value());
 }
 
-TEST_F(ScannerTest, RefusesChunksItCannotTake) {
+TEST_F(ScannerTest, RefusesUnsupportedChunks) {
   auto batch = *FingerprintBatch::create(kernels_, 2);
   const CUdeviceptr address = allocate(4 << 20);
   for (const ChunkRange bad :
@@ -203,7 +203,7 @@ TEST_F(ScannerTest, RefusesChunksItCannotTake) {
   EXPECT_FALSE(batch->busy());
 }
 
-TEST_F(ScannerTest, GathersAndScattersAndOrdersZeroes) {
+TEST_F(ScannerTest, CopyListGathersScattersAndWritesZeroes) {
   const std::vector<std::byte> data = random_bytes(3 * 65536 + 37);
   const CUdeviceptr source = upload(data);
   const CUdeviceptr staging = allocate(4 * 65536);

@@ -44,7 +44,7 @@ TEST(SentMap, ChunksAreDirtyUntilAcknowledged) {
   EXPECT_EQ(map.missing(), 3u);
 }
 
-TEST(SentMap, AChunkThatChangesAndChangesBackIsSentAgain) {
+TEST(SentMap, AChunkThatChangesAndRevertsIsSentAgain) {
   // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and reports it; a map
   // that had entered the scan's A would call the chunk clean.
   SentMap map = make_map();
@@ -55,7 +55,7 @@ TEST(SentMap, AChunkThatChangesAndChangesBackIsSentAgain) {
   EXPECT_EQ(dirty(map, 1, 1, scan_a), (std::vector<std::uint32_t>{0}));
 }
 
-TEST(SentMap, AChunkUnderWayIsUnknown) {
+TEST(SentMap, AChunkInFlightIsUnknown) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 0, content('A')).has_value());
@@ -67,7 +67,7 @@ TEST(SentMap, AChunkUnderWayIsUnknown) {
   EXPECT_EQ(map.missing(), 1u);
 }
 
-TEST(SentMap, DiffsPartsOfARegion) {
+TEST(SentMap, DifferencesOfPartsOfARegionAreReported) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, 4 * kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 3, content(3)).has_value());
@@ -79,7 +79,7 @@ TEST(SentMap, DiffsPartsOfARegion) {
   EXPECT_TRUE(out.empty());
 }
 
-TEST(SentMap, MessagesOfAnOlderGenerationAreNotTaken) {
+TEST(SentMap, MessagesOfAnOlderGenerationAreIgnored) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 0, content(1)).has_value());
@@ -97,7 +97,7 @@ TEST(SentMap, MessagesOfAnOlderGenerationAreNotTaken) {
   EXPECT_EQ(map.chunk_count(), 0u);
 }
 
-TEST(SentMap, HostileIndicesAreRefused) {
+TEST(SentMap, IndicesOutOfRangeAreRefused) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   EXPECT_EQ(map.acknowledge(1, 1, 1, content(1)).error().code(), ErrorCode::kInvalidArgument);
@@ -124,7 +124,7 @@ Fingerprint root_of(const SentMap& map) {
   return root.has_value() ? *root : Fingerprint{};
 }
 
-TEST(SentMap, RootsAreEqualForEqualTablesOnly) {
+TEST(SentMap, OnlyEqualTablesHaveEqualRoots) {
   const Fingerprint root = root_of(complete_map({1, 2, 3}));
   EXPECT_EQ(root_of(complete_map({3, 1, 2})), root);  // the order of arrival does not matter
   EXPECT_NE(root_of(complete_map({1, 2})), root);
@@ -170,7 +170,7 @@ Fingerprint root_by_definition(const SentMap& map, const std::vector<std::uint64
   return fingerprint(*root_params(), std::as_bytes(std::span(words)));
 }
 
-TEST(SentMap, TheRootFollowsEveryChange) {
+TEST(SentMap, RootChangesWithEveryEntry) {
   const std::vector<std::uint64_t> chunks = {1, 255, 256, 257, 1000};  // 256 entries to a block
   SentMap map = make_map();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -195,7 +195,7 @@ TEST(SentMap, TheRootFollowsEveryChange) {
   }
 }
 
-TEST(SentMap, TheRootSeesChunksThatChangePlaces) {
+TEST(SentMap, RootDetectsExchangedChunks) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, 600 * kChunk).has_value());
   for (std::uint32_t chunk = 0; chunk < 600; ++chunk)

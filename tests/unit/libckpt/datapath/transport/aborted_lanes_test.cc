@@ -197,7 +197,7 @@ class EndingLanes : public ::testing::TestWithParam<const char*> {
   static std::vector<std::string> as(const char* role) { return {role, GetParam()}; }
 };
 
-TEST_P(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
+TEST_P(EndingLanes, AbortByEitherEndAffectsNoOtherLane) {
   Lines lines(1 + kAborted);
   const pid_t source = spawn_again(as("--source"), lines.ours);
   const pid_t target = spawn_again(as("--target"), lines.theirs);
@@ -224,7 +224,7 @@ std::string kill_movers(const char* transport, int source, std::uint64_t seed) {
   return "";
 }
 
-TEST_P(EndingLanes, KilledMoverEndsNoOtherLane) {
+TEST_P(EndingLanes, KilledMoverAffectsNoOtherLane) {
   Lines lines(1 + kVictims);
   Lines lasting(1);
   const pid_t target = spawn_again(as("--target"), lasting.theirs);

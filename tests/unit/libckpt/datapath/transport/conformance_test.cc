@@ -76,7 +76,7 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Transport> transport_;
 };
 
-TEST_P(TransportTest, CarriesAMessageEachWay) {
+TEST_P(TransportTest, LaneCarriesAMessageInEachDirection) {
   Peer target, source;
   connect(target, source);
   const TestMessage there = make_message(100, 5000, 1);
@@ -91,7 +91,7 @@ TEST_P(TransportTest, CarriesAMessageEachWay) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened; }), 1);
 }
 
-TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
+TEST_P(TransportTest, PeerReadsPayloadsFromTheOfferedMemoryOfTheSource) {
   Peer target, source;
   connect_and_open(target, source);
   std::promise<PayloadAccess> of_source, of_target;
@@ -115,7 +115,7 @@ struct MappedFile {
   std::span<std::byte> bytes;
 };
 
-TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
+TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
   const std::string transport = GetParam();
   const bool offered = is_near() || transport == "loopback";  // else as between machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
@@ -166,7 +166,7 @@ TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
   }
 }
 
-TEST_P(TransportTest, TheTargetMaySpeakFirst) {
+TEST_P(TransportTest, TheTargetMaySendFirst) {
   for (unsigned round = 0; round < 20; ++round) {
     Peer target, source;
     auto lane = *transport_->listen(kToken, target);
@@ -195,7 +195,7 @@ std::vector<TestMessage> messages_of_all_sizes() {
   return messages;
 }
 
-TEST_P(TransportTest, KeepsOrderAndContentOfEverySizeInBothDirections) {
+TEST_P(TransportTest, MessagesKeepTheirOrderAndContentInBothDirections) {
   Peer target, source;
   connect(target, source);
   const std::vector<TestMessage> messages = messages_of_all_sizes();
@@ -218,7 +218,7 @@ TEST_P(TransportTest, KeepsOrderAndContentOfEverySizeInBothDirections) {
   }
 }
 
-TEST_P(TransportTest, SmallMessagesBehindALargeOneStayInOrder) {
+TEST_P(TransportTest, SmallMessagesAfterALargeMessageStayInOrder) {
   Peer target, source;
   source.window = kMaxInFlight;
   connect(target, source);
@@ -232,7 +232,7 @@ TEST_P(TransportTest, SmallMessagesBehindALargeOneStayInOrder) {
   });
 }
 
-TEST_P(TransportTest, LanesDoNotMix) {
+TEST_P(TransportTest, LanesDoNotMixMessages) {
   constexpr std::size_t kLanes = 3;
   std::array<Peer, kLanes> targets, sources;
   for (std::size_t i = 0; i < kLanes; ++i) connect(targets[i], sources[i]);
@@ -249,7 +249,7 @@ TEST_P(TransportTest, LanesDoNotMix) {
   }
 }
 
-TEST_P(TransportTest, LimitsAreKept) {
+TEST_P(TransportTest, MessagesOverTheLimitsAreRefused) {
   Peer target, source;
   const std::string address = listen(target);
   offer_memory(source);
@@ -279,7 +279,7 @@ TEST_P(TransportTest, LimitsAreKept) {
   EXPECT_EQ(results[2].error().code(), ErrorCode::kAborted) << "sent on a closed lane";
 }
 
-TEST_P(TransportTest, TheWindowIsBounded) {
+TEST_P(TransportTest, TheSendWindowIsBounded) {
   // Driven by hand: without progress() nothing is reported as sent.
   class Quiet final : public LaneHandler {
    public:
@@ -364,7 +364,7 @@ TEST_P(TransportTest, ConnectWithoutAListenerFails) {
   EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_P(TransportTest, ForeignAddressesAreRefused) {
+TEST_P(TransportTest, InvalidAddressesAreRefused) {
   Peer source;
   for (const char* bad : {"",
                           "ucx",
@@ -408,7 +408,7 @@ TEST_P(TransportTest, ForeignAddressesAreRefused) {
   }
 }
 
-TEST_P(TransportTest, ClosingEndsBothOnce) {
+TEST_P(TransportTest, ClosingTwiceEndsBothSidesOnce) {
   Peer target, source;
   connect_and_open(target, source);
   source.run([](Lane& lane) {
@@ -426,7 +426,7 @@ TEST_P(TransportTest, ClosingEndsBothOnce) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_P(TransportTest, ClosingUnderLoadLeavesMemoryAlone) {
+TEST_P(TransportTest, ClosingUnderLoadAccessesNoFreedMemory) {
   // The peers free all payloads right after on_closed; run with a sanitizer this shows late writes and reads.
   for (int round = 0; round < 2; ++round) {
     Peer target, source;
@@ -440,7 +440,7 @@ TEST_P(TransportTest, ClosingUnderLoadLeavesMemoryAlone) {
   }
 }
 
-TEST_P(TransportTest, ClosesFromACallback) {
+TEST_P(TransportTest, LaneCanBeClosedFromACallback) {
   Peer target, source;
   target.on_each_message = [](Peer& peer) { peer.lane().close(); };
   connect(target, source);
@@ -462,7 +462,7 @@ TEST_P(TransportTest, AListeningLaneCanBeClosedOrDestroyed) {
   EXPECT_EQ(destroyed.read([](const Peer::State& s) { return s.closed_times; }), 0);
 }
 
-TEST_P(TransportTest, SendsFromCallbacks) {
+TEST_P(TransportTest, MessagesCanBeSentFromCallbacks) {
   // Acknowledgements leave from on_message, as the receiver of a migration sends them.
   Peer target, source;
   target.on_each_message = [n = std::uint64_t{0}](Peer& peer) mutable {

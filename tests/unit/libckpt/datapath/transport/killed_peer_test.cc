@@ -63,7 +63,7 @@ class KilledPeerTest : public ::testing::TestWithParam<const char*> {
   pid_t child_ = 0;
 };
 
-TEST_P(KilledPeerTest, WhileItSends) {
+TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileSending) {
   start(1'000'000);
   ASSERT_TRUE(target_.wait_received(20));
   kill_child();
@@ -71,7 +71,7 @@ TEST_P(KilledPeerTest, WhileItSends) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_P(KilledPeerTest, WhileNothingMoves) {
+TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileIdle) {
   start(1);
   ASSERT_TRUE(target_.wait_received(1));
   kill_child();
@@ -79,7 +79,7 @@ TEST_P(KilledPeerTest, WhileNothingMoves) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_P(KilledPeerTest, WhileItIsSentTo) {
+TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileReceiving) {
   start(0);
   for (int i = 0; i < 200; ++i) target_.send({Bytes(16), Bytes(1 << 20)});
   ASSERT_TRUE(target_.wait_sent(20));
@@ -88,7 +88,7 @@ TEST_P(KilledPeerTest, WhileItIsSentTo) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed_times; }), 1);
 }
 
-TEST_P(KilledPeerTest, WhileItStandsStill) {
+TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileStopped) {
   // Stopped with payloads under way: its sockets are full. Killed then, it must not leave this end waiting.
   start(0);
   ASSERT_EQ(::kill(child_, SIGSTOP), 0);

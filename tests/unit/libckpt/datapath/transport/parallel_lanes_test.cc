@@ -98,7 +98,7 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
   pid_t child_ = -1;
 };
 
-TEST_P(ParallelLanesTest, OpenWhileOthersClose) {
+TEST_P(ParallelLanesTest, LanesOpenWhileOtherLanesClose) {
   std::vector<std::string> wrong(kMoves);
   {
     std::vector<std::jthread> moves;

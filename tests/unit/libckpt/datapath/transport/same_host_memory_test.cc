@@ -53,7 +53,7 @@ class SameHostMemoryTest : public ::testing::Test {
   SameHostOffer offer_ = offer_same_host({.room = memory_}, kToken);
 };
 
-TEST_F(SameHostMemoryTest, ProcessWithTheTokenIsRead) {
+TEST_F(SameHostMemoryTest, MemoryOfAProcessWithTheTokenIsRead) {
   std::strcpy(reinterpret_cast<char*>(&memory_[32]), "payload");
   const Child child;
   offer_.pid = child.pid();
@@ -65,7 +65,7 @@ TEST_F(SameHostMemoryTest, ProcessWithTheTokenIsRead) {
   EXPECT_STREQ(reinterpret_cast<const char*>(read.data()), "payload");
 }
 
-TEST_F(SameHostMemoryTest, ProcessWithoutTheTokenIsNotRead) {
+TEST_F(SameHostMemoryTest, MemoryOfAProcessWithoutTheTokenIsNotRead) {
   EXPECT_FALSE(SameHostReader::open({}, kToken));
   EXPECT_FALSE(SameHostReader::open({~std::uint64_t{0}, offer_.address}, kToken));
   EXPECT_FALSE(SameHostReader::open(offer_, kOther));
@@ -81,7 +81,7 @@ TEST_F(SameHostMemoryTest, ProcessWithoutTheTokenIsNotRead) {
 
 // The token alone does not let a receiver read another program's process. Here that process has the token as
 // its argument.
-TEST_F(SameHostMemoryTest, AProcessOfAnotherProgramIsNotRead) {
+TEST_F(SameHostMemoryTest, MemoryOfAnotherProgramIsNotRead) {
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
   const Child other("sleep");
@@ -108,7 +108,7 @@ TEST_F(SameHostMemoryTest, AProcessOfAnotherProgramIsNotRead) {
   EXPECT_FALSE(SameHostReader::open({other.pid(), arguments}, token));
 }
 
-TEST_F(SameHostMemoryTest, ReadingFailsWhereNothingIsAndWhenTheProcessHasEnded) {
+TEST_F(SameHostMemoryTest, ReadFailsForUnmappedMemoryAndForAnExitedProcess) {
   Child child;
   const auto reader = SameHostReader::open({child.pid(), offer_.address}, kToken);
   ASSERT_TRUE(reader);
@@ -137,7 +137,7 @@ class Interruptions {
   void (*before_)(int);
 };
 
-TEST_F(SameHostMemoryTest, ASignalIsNotTheEndOfTheProcess) {
+TEST_F(SameHostMemoryTest, ASignalDoesNotFailARead) {
   const Child child;
   const auto reader = SameHostReader::open({child.pid(), offer_.address}, kToken);
   ASSERT_TRUE(reader);
@@ -165,7 +165,7 @@ class Taker final : public LaneHandler {
   std::array<std::byte, 64> room_{};
 };
 
-TEST_F(SameHostMemoryTest, TheFileOfTheProcessIsTaken) {
+TEST_F(SameHostMemoryTest, OfferedFileOfTheProcessIsOpened) {
   const UniqueFd file = *make_memory_file("offered", 64);
   ASSERT_EQ(::pwrite(file.get(), "theirs", 7, 0), 7);
   offer_ = offer_same_host({.room = memory_, .file = file.get(), .mapped = memory_}, kToken);
@@ -226,7 +226,7 @@ class Room final : public LaneHandler {
   std::vector<std::byte> room_;
 };
 
-TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
+TEST_F(SameHostMemoryTest, AnUnrequestedSameHostFrameIsRefused) {
   Frame frame;
   frame.kind = FrameKind::kSameHost;
   frame.payload_bytes = kLargePayloadBytes;

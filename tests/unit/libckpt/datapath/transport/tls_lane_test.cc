@@ -96,7 +96,7 @@ void speak_tls12(int fd) {
   SSL_CTX_free(context);
 }
 
-TEST_F(TlsLaneTest, StrangersAreDroppedAndThePeerIsServed) {
+TEST_F(TlsLaneTest, UnknownConnectionsAreDroppedAndThePeerIsServed) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   const std::function<void(int)> strangers[] = {
@@ -123,7 +123,7 @@ TEST_F(TlsLaneTest, StrangersAreDroppedAndThePeerIsServed) {
   expect_served(target, name);
 }
 
-TEST_F(TlsLaneTest, ManySilentConnectionsDoNotKeepThePeerOut) {
+TEST_F(TlsLaneTest, ManySilentConnectionsDoNotBlockThePeer) {
   constexpr std::size_t kTooMany = 5;
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
@@ -136,7 +136,7 @@ TEST_F(TlsLaneTest, ManySilentConnectionsDoNotKeepThePeerOut) {
   for (const UniqueFd& fd : silent) EXPECT_TRUE(wait_end(fd.get()));
 }
 
-TEST_F(TlsLaneTest, StrangerWithTheKeyIsNotPushedOut) {
+TEST_F(TlsLaneTest, ConnectionWithTheKeyIsNotEvictedBySilentConnections) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   auto peer = shake_hands(name);
@@ -152,7 +152,7 @@ TEST_F(TlsLaneTest, StrangerWithTheKeyIsNotPushedOut) {
   EXPECT_TRUE(target.wait_open());
 }
 
-TEST_F(TlsLaneTest, GreetingHasOneDeadline) {
+TEST_F(TlsLaneTest, HandshakeHasADeadline) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kSecond / 5});
   const UniqueFd silent = Relay::dial(Relay::port_of(name));
@@ -173,7 +173,7 @@ TEST_F(TlsLaneTest, GreetingHasOneDeadline) {
   expect_served(target, name);
 }
 
-TEST_F(TlsLaneTest, FirstFrameIsHello) {
+TEST_F(TlsLaneTest, FirstFrameMustBeAHello) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   Frame message;
@@ -194,7 +194,7 @@ TEST_F(TlsLaneTest, FirstFrameIsHello) {
 }
 
 // A peer that has the key, and does not keep the protocol. Its first message is as it should be.
-TEST_F(TlsLaneTest, FrameOutOfPlaceEndsTheLane) {
+TEST_F(TlsLaneTest, UnexpectedFrameEndsTheLane) {
   const auto changed = [](auto change) {
     Frame frame;
     frame.sequence = 1;
@@ -235,7 +235,7 @@ TEST_F(TlsLaneTest, FrameOutOfPlaceEndsTheLane) {
   }
 }
 
-TEST_F(TlsLaneTest, LaneOfTheSameSessionIsNotAnother) {
+TEST_F(TlsLaneTest, LaneOfTheSameSessionIsNotAcceptedAsAnotherLane) {
   Peer target, other, source;
   const std::string name = listen(target);
   const std::string other_name = listen(other);
@@ -247,7 +247,7 @@ TEST_F(TlsLaneTest, LaneOfTheSameSessionIsNotAnother) {
   expect_served(other, other_name);
 }
 
-TEST_F(TlsLaneTest, NoWaitWhileAMessageIsLeft) {
+TEST_F(TlsLaneTest, WaitReturnsImmediatelyWhileAMessageIsPending) {
   Peer target, source;
   const std::string name = listen(target);
   connect(source, name);
@@ -261,7 +261,7 @@ TEST_F(TlsLaneTest, NoWaitWhileAMessageIsLeft) {
   EXPECT_TRUE(target.wait_received(1));
 }
 
-TEST_F(TlsLaneTest, ClosedLaneTakesLeave) {
+TEST_F(TlsLaneTest, ClosedLaneNotifiesThePeer) {
   Peer target, source;
   const std::string name = listen(target);
   connect(source, name);
@@ -280,7 +280,7 @@ Bytes canaries(std::size_t bytes) {
   return filled;
 }
 
-TEST_F(TlsLaneTest, CaptureShowsNoPayload) {
+TEST_F(TlsLaneTest, NetworkCaptureShowsNoPayload) {
   const Bytes payload = canaries(1 << 20);
   Peer target, source;
   const std::string name = listen(target);
@@ -341,7 +341,7 @@ class MeddlingTest : public TlsLaneTest {
 
 constexpr int kOfSecondMessage = 9;  // each has six large records
 
-TEST_F(MeddlingTest, NothingMeddled) {
+TEST_F(MeddlingTest, UnmodifiedRelayIsAccepted) {
   Peer target, source;
   const std::string name = listen(target);
   Relay relay(Relay::port_of(name), [](const Relay::Record& record) { return std::vector{record}; });
@@ -350,7 +350,7 @@ TEST_F(MeddlingTest, NothingMeddled) {
   EXPECT_TRUE(target.wait_received(4));
 }
 
-TEST_F(MeddlingTest, FlippedBit) {
+TEST_F(MeddlingTest, FlippedBitIsDetected) {
   for (const std::size_t at : {std::size_t{0}, Relay::kHead, Relay::kHead + 8000, Relay::kHead + 16'399}) {
     SCOPED_TRACE(at);
     expect_noticed(at_large(kOfSecondMessage, [at](Relay::Record record) {
@@ -360,18 +360,18 @@ TEST_F(MeddlingTest, FlippedBit) {
   }
 }
 
-TEST_F(MeddlingTest, ReplayedRecord) {
+TEST_F(MeddlingTest, ReplayedRecordIsDetected) {
   expect_noticed(at_large(kOfSecondMessage, [](const Relay::Record& record) {
     return std::vector{record, record};
   }));
 }
 
-TEST_F(MeddlingTest, MissingRecord) {
+TEST_F(MeddlingTest, MissingRecordIsDetected) {
   expect_noticed(
       at_large(kOfSecondMessage, [](const Relay::Record&) { return std::vector<Relay::Record>{}; }));
 }
 
-TEST_F(MeddlingTest, ReorderedRecords) {
+TEST_F(MeddlingTest, ReorderedRecordsAreDetected) {
   expect_noticed([seen = 0, kept = Relay::Record()](const Relay::Record& record) mutable {
     if (is_large(record)) ++seen;
     if (!is_large(record) || seen < kOfSecondMessage || seen > kOfSecondMessage + 1)
@@ -382,7 +382,7 @@ TEST_F(MeddlingTest, ReorderedRecords) {
   });
 }
 
-TEST_F(MeddlingTest, RecordOfAnotherLaneOfTheSession) {
+TEST_F(MeddlingTest, RecordOfAnotherLaneOfTheSessionIsDetected) {
   // The same place in the stream, the same bytes within, and the same secret.
   Peer other_target, other_source;
   const std::string other_name = listen(other_target);
@@ -397,7 +397,7 @@ TEST_F(MeddlingTest, RecordOfAnotherLaneOfTheSession) {
   expect_noticed(at_large(kOfSecondMessage, [&taken](const Relay::Record&) { return std::vector{taken}; }));
 }
 
-TEST_F(MeddlingTest, CutOff) {
+TEST_F(MeddlingTest, DisconnectionWithoutACloseNotifyIsDetected) {
   // An end that TLS did not announce is no end of the stream.
   Peer target, source;
   const std::string name = listen(target);
@@ -411,7 +411,7 @@ TEST_F(MeddlingTest, CutOff) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_F(TlsLaneTest, KeysAreReplaced) {
+TEST_F(TlsLaneTest, SessionKeysAreReplaced) {
   // A record that replaces a key has a length of its own: five bytes, type and tag.
   constexpr std::size_t kUpdateBytes = Relay::kHead + 5 + 1 + 16;
   std::atomic<int> updates{0};
@@ -443,7 +443,7 @@ PortRange own_ports(std::uint16_t count) {
   return {first, static_cast<std::uint16_t>(first + count - 1)};
 }
 
-TEST_F(TlsLaneTest, ListensWithinItsRangeOfPorts) {
+TEST_F(TlsLaneTest, ListenerUsesItsPortRange) {
   const PortRange ports = own_ports(4);
   Peer unused;
   auto transport = *make_tls_transport({.ports = ports});

@@ -22,11 +22,11 @@ void ucs_close_fd(int* fd);
 namespace ckpt::transport {
 namespace {
 
-TEST(UcxGuard, UcxCallsTheGuard) {
+TEST(UcxGuard, UcxCallsTheGuardFunctions) {
   EXPECT_TRUE(check_ucx_guard().has_value());
 }
 
-TEST(UcxGuard, SendsIntoALostConnectionAndReadsItsEnd) {
+TEST(UcxGuard, SendToAClosedConnectionSucceedsAndAReadReportsTheEnd) {
   auto [here, there] = make_line();
   there.reset();
   std::array<char, 5> data{};
@@ -40,7 +40,7 @@ TEST(UcxGuard, SendsIntoALostConnectionAndReadsItsEnd) {
   EXPECT_EQ(ucs_socket_recv_nb(here.get(), data.data(), &bytes), UCS_ERR_NOT_CONNECTED);
 }
 
-TEST(UcxGuard, LeavesOtherResultsOfASendAlone) {
+TEST(UcxGuard, OtherSendResultsAreUnchanged) {
   auto [here, there] = make_line();
   ASSERT_EQ(::fcntl(here.get(), F_SETFL, O_NONBLOCK), 0);
   std::vector<char> data(1 << 20);
@@ -58,7 +58,7 @@ TEST(UcxGuard, LeavesOtherResultsOfASendAlone) {
             UCS_ERR_IO_ERROR);  // no descriptor: that is no lost connection
 }
 
-TEST(UcxGuard, KeepsTheNumberOfAClosedSocketFromTheNext) {
+TEST(UcxGuard, ClosedSocketNumberIsNotReusedImmediately) {
   auto [here, there] = make_line();
   const int number = here.get();
   int closed = here.release();

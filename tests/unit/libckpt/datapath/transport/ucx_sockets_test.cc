@@ -35,7 +35,7 @@ std::vector<int> send_buffers() {
   return sizes;
 }
 
-TEST(UcxSockets, WithinAMachineTheirBuffersFitACache) {
+TEST(UcxSockets, SocketBuffersWithinAMachineFitTheCache) {
   auto transport = *make_ucx_transport({});
   Peer target;
   Peer source;
@@ -74,7 +74,7 @@ std::set<int> listening_ports() {
   return ports;
 }
 
-TEST(UcxSockets, ListenWithinTheirRangeOfPorts) {
+TEST(UcxSockets, SocketsListenWithinTheirPortRange) {
   // Below the ports that the kernel gives, and another process's own.
   const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 1'000 * 16);
   const PortRange range{first, static_cast<std::uint16_t>(first + 15)};
@@ -99,7 +99,7 @@ TEST(UcxSockets, ListenWithinTheirRangeOfPorts) {
   target.stop();
 }
 
-TEST(UcxRdma, IsRefusedOnADeviceThatHasNone) {
+TEST(UcxRdma, RdmaIsRefusedOnADeviceWithoutRdma) {
   const auto transport = make_ucx_transport({.ip = "127.0.0.1", .rdma = true});
   ASSERT_FALSE(transport.has_value());
   EXPECT_EQ(transport.error().code(), ErrorCode::kNotSupported);

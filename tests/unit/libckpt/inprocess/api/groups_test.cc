@@ -110,7 +110,7 @@ class GroupsTest : public testing::Test {
   std::optional<Groups> groups_;
 };
 
-TEST_F(GroupsTest, FirstMemberThatStaysMakesTheTicketOfGroupsThatAreTouched) {
+TEST_F(GroupsTest, FirstRemainingMemberCreatesTheTicketOfAffectedGroups) {
   add("all", {0, 1, 2, 3});
   add("low", {0, 1});
   add("pair", {1, 3});
@@ -127,7 +127,7 @@ TEST_F(GroupsTest, FirstMemberThatStaysMakesTheTicketOfGroupsThatAreTouched) {
   next<local::GroupsEnd>();
 }
 
-TEST_F(GroupsTest, NewOnesAreMadeTriedOutAndPutIntoUse) {
+TEST_F(GroupsTest, NewGroupsAreCreatedRehearsedAndPutIntoUse) {
   add("all", {0, 1, 2, 3});
   groups_->join(1, join_of(7, "all"));
   EXPECT_EQ(next<local::GroupsJoined>().epoch, 7u);
@@ -141,7 +141,7 @@ TEST_F(GroupsTest, NewOnesAreMadeTriedOutAndPutIntoUse) {
   EXPECT_EQ(fake_.swapped, 1);
 }
 
-TEST_F(GroupsTest, NewOnesThatAreGivenUpAreEnded) {
+TEST_F(GroupsTest, AbandonedNewGroupsAreDestroyed) {
   add("all", {0, 1, 2, 3});
   fake_.is_busy = true;
   groups_->join(1, join_of(7, "all"));
@@ -158,7 +158,7 @@ TEST_F(GroupsTest, NewOnesThatAreGivenUpAreEnded) {
   EXPECT_EQ(fake_.swapped, 0) << "there is nothing to put into use";
 }
 
-TEST_F(GroupsTest, QuestionOfALaterMoveGivesUpWhatIsMadeForOneBefore) {
+TEST_F(GroupsTest, QueryOfALaterMoveAbandonsGroupsOfAnEarlierMove) {
   add("all", {0, 1, 2, 3});
   fake_.is_busy = true;
   groups_->join(1, join_of(7, "all"));
@@ -171,7 +171,7 @@ TEST_F(GroupsTest, QuestionOfALaterMoveGivesUpWhatIsMadeForOneBefore) {
   EXPECT_EQ(fake_.discarded, 1);
 }
 
-TEST_F(GroupsTest, FailureOfOneNamesGroupAndCallback) {
+TEST_F(GroupsTest, FailureReportsItsGroupAndCallback) {
   add("all", {0, 1, 2, 3});
   fake_.fails = true;
   groups_->join(1, join_of(7, "all"));
@@ -181,7 +181,7 @@ TEST_F(GroupsTest, FailureOfOneNamesGroupAndCallback) {
   EXPECT_EQ(fake_.discarded, 1);
 }
 
-TEST_F(GroupsTest, GroupsOfOtherRanksAndTwiceTheSameNameAreRefused) {
+TEST_F(GroupsTest, GroupsOfOtherRanksAndDuplicateNamesAreRefused) {
   add("all", {3, 1, 2, 0});
   EXPECT_FALSE(groups_->add("all", {0, 1}, Fake::kOps, nullptr).has_value());
   EXPECT_FALSE(groups_->add("others", {0, 2}, Fake::kOps, nullptr).has_value());
@@ -190,7 +190,7 @@ TEST_F(GroupsTest, GroupsOfOtherRanksAndTwiceTheSameNameAreRefused) {
   EXPECT_FALSE(groups_->add("idle", {1}, ckpt_group_ops{}, nullptr).has_value());
 }
 
-TEST_F(GroupsTest, ProgramThatNamesNoneIsToldApart) {
+TEST_F(GroupsTest, ProgramWithoutGroupsIsDistinguishedFromAProgramUnawareOfGangs) {
   groups_->ask(1, ask_of(7, 1));
   EXPECT_EQ(next<local::GroupsEnd>().knows_gang, 0u);
   groups_->know_gang();

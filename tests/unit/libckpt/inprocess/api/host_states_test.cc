@@ -33,7 +33,7 @@ StateImage image_of(const HostStates& states) {
   return std::move(*StateImage::read(file.fd.get(), file.bytes));
 }
 
-TEST(HostStates, MemoryAndCallbacksMove) {
+TEST(HostStates, NamedMemoryAndCallbackStateAreTransferred) {
   std::uint64_t step = 41;
   Blob blob{"a state of any size"};
   HostStates source;
@@ -61,7 +61,7 @@ void expect_mismatch(const HostStates& target, const StateImage& image, const st
   EXPECT_NE(checked.error().message().find("'" + name + "'"), std::string::npos) << checked.error().message();
 }
 
-TEST(HostStates, DifferencesAreNamed) {
+TEST(HostStates, DifferencesAreReportedByName) {
   std::uint64_t step = 1;
   char more = 0;
   HostStates source;
@@ -83,7 +83,7 @@ TEST(HostStates, DifferencesAreNamed) {
   expect_mismatch(other_kind, image, "step");
 }
 
-TEST(HostStates, FailingCallbacksAreNamed) {
+TEST(HostStates, FailingCallbacksAreReportedByName) {
   Blob blob{"x", CKPT_ERROR_INVALID};
   HostStates states;
   ASSERT_TRUE(states.add_callbacks("blob", save, load, &blob).has_value());

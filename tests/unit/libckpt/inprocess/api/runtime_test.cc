@@ -149,7 +149,7 @@ class RuntimeTest : public ::testing::Test {
   std::uint64_t request_ = 0;
 };
 
-TEST_F(RuntimeTest, DescribesTensorsAndRegions) {
+TEST_F(RuntimeTest, TensorsAndRegionsAreDescribed) {
   begin(local::Role::kFresh);
   const CUdeviceptr a = allocate(3 * kMiB);
   ASSERT_EQ(name("a", a, kMiB), CKPT_OK);
@@ -174,7 +174,7 @@ TEST_F(RuntimeTest, DescribesTensorsAndRegions) {
   EXPECT_EQ(summary.ready, 0u);
 }
 
-TEST_F(RuntimeTest, PartialOverlapAndDoubleNamesAreRefused) {
+TEST_F(RuntimeTest, PartialOverlapAndDuplicateNamesAreRefused) {
   begin(local::Role::kFresh);
   const CUdeviceptr a = allocate(2 * kMiB);
   ASSERT_EQ(name("a", a, 8192), CKPT_OK);
@@ -188,7 +188,7 @@ TEST_F(RuntimeTest, PartialOverlapAndDoubleNamesAreRefused) {
   EXPECT_EQ(ckpt_free(session_, a), CKPT_ERROR_INVALID);
 }
 
-TEST_F(RuntimeTest, ExportedMemoryIsTheProgramsMemory) {
+TEST_F(RuntimeTest, ExportedMemoryIsTheMemoryOfTheProgram) {
   begin(local::Role::kFresh);
   const CUdeviceptr a = allocate(2 * kMiB);
   ASSERT_EQ(name("a", a, 2 * kMiB), CKPT_OK);
@@ -223,7 +223,7 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheProgramsMemory) {
   EXPECT_EQ(next<local::RegionFreed>().id, added.records[0].id);
 }
 
-TEST_F(RuntimeTest, ManyRegionsComeInBatchesOfSixtyFour) {
+TEST_F(RuntimeTest, ManyRegionsAreExportedInBatches) {
   begin(local::Role::kFresh);
   // The device has 64 MiB: 30 regions of 2 MiB; the batch size is tested in export_stream_test, the
   // descriptors here.
@@ -236,7 +236,7 @@ TEST_F(RuntimeTest, ManyRegionsComeInBatchesOfSixtyFour) {
   next<local::ExportEnd>();
 }
 
-TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
+TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryHeldByTheMover) {
   begin(local::Role::kFresh);
   const CUdeviceptr a = allocate(40 * kMiB);
   send(9, local::Export{});
@@ -278,13 +278,13 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
   EXPECT_EQ(status, CKPT_OK) << ckpt_last_error();
 }
 
-TEST_F(RuntimeTest, OutOfMemoryIsReportedWhenTheMoverHoldsNothing) {
+TEST_F(RuntimeTest, OutOfMemoryIsReportedIfTheMoverHoldsNoMemory) {
   begin(local::Role::kFresh);
   ckpt_devptr pointer = 0;
   EXPECT_EQ(ckpt_alloc(session_, 1024 * kMiB, &pointer), CKPT_ERROR_MEMORY);
 }
 
-TEST_F(RuntimeTest, PauseAndResumeAtTheSource) {
+TEST_F(RuntimeTest, SourceCanBePausedAndResumed) {
   begin(local::Role::kFresh);
   std::uint64_t step = 77;
   ASSERT_EQ(ckpt_host_state(session_, "step", &step, sizeof step), CKPT_OK);
@@ -310,7 +310,7 @@ TEST_F(RuntimeTest, PauseAndResumeAtTheSource) {
   EXPECT_EQ(end, CKPT_OK);
 }
 
-TEST_F(RuntimeTest, TableChangesWaitWhileThePauseLasts) {
+TEST_F(RuntimeTest, TableChangesWaitForTheEndOfThePause) {
   begin(local::Role::kFresh);
   ready_fresh();
   std::atomic<bool> stop{false};
@@ -388,7 +388,7 @@ TEST_F(RuntimeTest, HostStateAndPlainMemoryMoveToAStandby) {
   api.cuMemFree_v2(plain);
 }
 
-TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobNotMovableWithAReason) {
+TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobUnmovableWithAReason) {
   begin(local::Role::kFresh);
   // Tensors are names of ranges: the limit counts them without the memory being touched, tied names included.
   CUdeviceptr plain = 0;
@@ -413,7 +413,7 @@ TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobNotMovableWithAReason) {
   gpu().api().cuMemFree_v2(plain);
 }
 
-TEST_F(RuntimeTest, MemoryTheProgramMappedItselfCanBeExported) {
+TEST_F(RuntimeTest, MemoryMappedByTheProgramCanBeExported) {
   begin(local::Role::kFresh);
   Result<DeviceMemory> own = DeviceMemory::create(gpu().api(), gpu().device(), 2 * kMiB);
   ASSERT_TRUE(own.has_value()) << own.error().to_string();
@@ -435,7 +435,7 @@ TEST_F(RuntimeTest, MemoryTheProgramMappedItselfCanBeExported) {
   EXPECT_EQ(next<local::RegionFreed>().id, batch.records[0].id) << "with its last tensor";
 }
 
-TEST_F(RuntimeTest, MovedIsReturnedWhenRequested) {
+TEST_F(RuntimeTest, MovedStatusIsReturnedIfRequested) {
   begin(local::Role::kFresh, CKPT_OPTION_RETURN_MOVED);
   ready_fresh();
   std::atomic<bool> stop{false};
@@ -448,7 +448,7 @@ TEST_F(RuntimeTest, MovedIsReturnedWhenRequested) {
   EXPECT_EQ(end, CKPT_MOVED);
 }
 
-TEST_F(RuntimeTest, MovedEndsTheProcessWithoutAtexit) {
+TEST_F(RuntimeTest, ProcessEndsAfterItsMoveWithoutAtexitHandlers) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
@@ -488,7 +488,7 @@ ckpt_status ignore_load(void*, const void*, size_t) {
   return CKPT_OK;
 }
 
-TEST_F(RuntimeTest, CallbackThatCallsTheSessionDoesNotHang) {
+TEST_F(RuntimeTest, CallbackThatUsesTheSessionDoesNotHang) {
   begin(local::Role::kFresh);
   ASSERT_EQ(ckpt_host_callbacks(session_, "state", reentrant_save, ignore_load, session_), CKPT_OK);
   ready_fresh();

@@ -31,7 +31,7 @@ std::string text_of(const StateEntry* entry) {
              : std::string(reinterpret_cast<const char*>(entry->data.data()), entry->data.size());
 }
 
-TEST(StateImage, ComesBackAsItWas) {
+TEST(StateImage, StateImageIsReadAsWritten) {
   const StateFile file = sample();
   const Result<StateImage> image = StateImage::read(file.fd.get(), file.bytes);
   ASSERT_TRUE(image.has_value()) << image.error().to_string();
@@ -43,13 +43,13 @@ TEST(StateImage, ComesBackAsItWas) {
   EXPECT_EQ(image->find(EntryKind::kTensor, "step"), nullptr);
 }
 
-TEST(StateImage, NothingNamedIsAValidState) {
+TEST(StateImage, EmptyStateIsValid) {
   const StateFile file = std::move(*write_state({}));
   EXPECT_GT(file.bytes, 0u);
   EXPECT_TRUE(StateImage::read(file.fd.get(), file.bytes).has_value());
 }
 
-TEST(StateImage, EveryFlippedByteIsFound) {
+TEST(StateImage, EveryFlippedByteIsDetected) {
   const StateFile file = sample();
   std::mt19937 random(3);
   for (std::uint64_t at = 0; at < file.bytes; ++at) {
@@ -73,7 +73,7 @@ TEST(StateImage, WrongSizesAreRefused) {
   }
 }
 
-TEST(StateImage, FailureToFillIsTheResult) {
+TEST(StateImage, FailedFillIsReturnedAsTheError) {
   PlannedEntry broken = entry(EntryKind::kTensor, "t", "data");
   broken.fill = [](std::span<std::byte>) -> Result<void> { return Error(ErrorCode::kDevice, "lost"); };
   const Result<StateFile> file = write_state(std::span(&broken, 1));

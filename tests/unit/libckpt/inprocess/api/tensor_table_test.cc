@@ -19,7 +19,7 @@ Tensor tensor(const std::string& name, std::uint64_t region, std::uint64_t at, s
   return value;
 }
 
-TEST(TensorTable, NestedTensorsCountOnce) {
+TEST(TensorTable, NestedTensorsAreCountedOnce) {
   TensorTable table;
   ASSERT_TRUE(table.add(tensor("whole", 1, 0, 1000)).has_value());
   ASSERT_TRUE(table.add(tensor("view", 1, 100, 50)).has_value());
@@ -30,7 +30,7 @@ TEST(TensorTable, NestedTensorsCountOnce) {
   EXPECT_EQ(table.state_bytes(), 2024u);
 }
 
-TEST(TensorTable, PartialOverlapNamesBoth) {
+TEST(TensorTable, PartialOverlapErrorNamesBothTensors) {
   TensorTable table;
   ASSERT_TRUE(table.add(tensor("first", 1, 100, 100)).has_value());
   for (const auto& other : {tensor("second", 1, 50, 100), tensor("second", 1, 150, 100)}) {
@@ -52,7 +52,7 @@ TEST(TensorTable, NamesAreUniqueUntilDropped) {
   EXPECT_TRUE(table.add(tensor("t", 1, 8, 8)).has_value());
 }
 
-TEST(TensorTable, MemoryOutsideRegionsTravelsWithTheHostState) {
+TEST(TensorTable, MemoryOutsideRegionsIsTransferredWithTheHostState) {
   TensorTable table;
   ASSERT_TRUE(table.add(tensor("plain", local::kNoRegion, 1 << 20, 64)).has_value());
   ASSERT_TRUE(table.add(tensor("larger", local::kNoRegion, 2 << 20, 128)).has_value());

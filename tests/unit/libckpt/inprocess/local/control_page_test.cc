@@ -15,7 +15,7 @@ UniqueFd duplicate(int fd) {
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
-TEST(ControlPage, RankSeesTheKeepersRequests) {
+TEST(ControlPage, RankReadsTheRequestsOfTheKeeper) {
   ControlPageMapping keeper = std::move(*ControlPageMapping::create());
   const ControlPageMapping rank = std::move(*ControlPageMapping::open(duplicate(keeper.fd())));
   EXPECT_EQ(rank.fd(), -1) << "the program has one descriptor more";
@@ -31,7 +31,7 @@ TEST(ControlPage, RankSeesTheKeepersRequests) {
   EXPECT_EQ(rank.page().request.load(), 0u);
 }
 
-TEST(ControlPage, ClosedGateHoldsTheRankUntilItOpens) {
+TEST(ControlPage, ClosedGateHoldsTheRankUntilTheGateOpens) {
   ControlPageMapping keeper = std::move(*ControlPageMapping::create());
   const ControlPageMapping rank = std::move(*ControlPageMapping::open(duplicate(keeper.fd())));
   keeper.set_gate(true);
@@ -48,14 +48,14 @@ TEST(ControlPage, ClosedGateHoldsTheRankUntilItOpens) {
   EXPECT_FALSE(passed_too_early);
 }
 
-TEST(ControlPage, RankCannotWrite) {
+TEST(ControlPage, RankCannotWriteTheControlPage) {
   ControlPageMapping keeper = std::move(*ControlPageMapping::create());
   const UniqueFd fd = duplicate(keeper.fd());
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0), MAP_FAILED);
   EXPECT_EQ(::pwrite(fd.get(), "x", 1, 0), -1);
 }
 
-TEST(ControlPage, ForeignFilesAreRefused) {
+TEST(ControlPage, InvalidFilesAreRefused) {
   EXPECT_FALSE(ControlPageMapping::open(std::move(*make_memory_file("a", 100))).has_value());
   EXPECT_FALSE(ControlPageMapping::open(std::move(*make_memory_file("a", 4096))).has_value());
   UniqueFd unsealed(::memfd_create("a", MFD_CLOEXEC));

@@ -34,7 +34,7 @@ TEST(ExportStream, BatchesWaitForTheirAcknowledgement) {
   EXPECT_FALSE(stream.take_initial_end()) << "once";
 }
 
-TEST(ExportStream, NothingToExportEndsAtOnce) {
+TEST(ExportStream, EmptyExportEndsImmediately) {
   ExportStream stream;
   EXPECT_FALSE(stream.take_initial_end());
   stream.start(7, {});
@@ -59,7 +59,7 @@ TEST(ExportStream, FreesOfUnsentRegionsAreNotReported) {
   EXPECT_EQ(stream.next_batch()->regions, (std::vector<std::uint64_t>{65, 66, 67, 68, 69}));
 }
 
-TEST(ExportStream, RegionsAddedLaterFollow) {
+TEST(ExportStream, RegionsAddedLaterAreSentLater) {
   ExportStream stream;
   stream.region_added(1);
   EXPECT_FALSE(stream.next_batch()) << "nobody has asked";
@@ -70,7 +70,7 @@ TEST(ExportStream, RegionsAddedLaterFollow) {
   EXPECT_FALSE(stream.take_initial_end());
 }
 
-TEST(ExportStream, StopForgetsEverything) {
+TEST(ExportStream, StopDiscardsTheExport) {
   ExportStream stream;
   stream.start(7, ids(3));
   const auto old = stream.next_batch();

@@ -127,7 +127,7 @@ std::vector<std::byte> bytes_of(const Body& body) {
   return *bytes;
 }
 
-TEST(LocalMessages, EveryTypeComesBackAsItWas) {
+TEST(LocalMessages, EveryMessageTypeIsParsedAsEncoded) {
   const std::vector<Body> all = samples();
   ASSERT_EQ(all.size(), std::variant_size_v<Body>);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -151,7 +151,7 @@ TEST(LocalMessages, WrongNumberOfDescriptorsIsRefused) {
   }
 }
 
-TEST(LocalMessages, EveryCutAndEveryExtraByteIsRefused) {
+TEST(LocalMessages, EveryTruncationAndEveryExtraByteIsRefused) {
   for (const Body& body : samples()) {
     std::vector<std::byte> bytes = bytes_of(body);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -185,7 +185,7 @@ TEST(LocalMessages, MutatedMessagesAreRefusedOrWithinTheirLength) {
   }
 }
 
-TEST(LocalMessages, HeaderFieldsAreChecked) {
+TEST(LocalMessages, HeaderFieldsAreValidated) {
   const std::vector<std::byte> good = bytes_of(Attach{});
   for (std::size_t at : {0u, 4u, 6u, 11u, 12u}) {  // magic, version, type, rank (high byte), length
     std::vector<std::byte> bytes = good;
@@ -201,7 +201,7 @@ bool tensor_passes(Change change) {
   return parse(bytes_of(Tensors{{tensor}}), 0).has_value();
 }
 
-TEST(LocalMessages, TensorsAreChecked) {
+TEST(LocalMessages, TensorsAreValidated) {
   EXPECT_TRUE(tensor_passes([](TensorRecord&) {}));
   EXPECT_FALSE(tensor_passes([](TensorRecord& t) { t.name.assign(""); }));
   EXPECT_FALSE(tensor_passes([](TensorRecord& t) { t.name.assign("two\nlines"); }));
@@ -239,7 +239,7 @@ TEST(LocalMessages, TransparentRanksPauseWithoutHostState) {
   EXPECT_FALSE(parse(bytes_of(Paused{10, 20, 0}), 1).has_value());
 }
 
-TEST(LocalMessages, MapsAreChecked) {
+TEST(LocalMessages, MemoryMessagesAreValidated) {
   const auto passes = [](const Map& map) { return parse(bytes_of(map), 0).has_value(); };
   EXPECT_TRUE(passes({}));
   EXPECT_TRUE(passes({.set = MemorySet::kArrived, .migration = 3}));
@@ -254,7 +254,7 @@ TEST(LocalMessages, MapsAreChecked) {
   EXPECT_FALSE(parse(bytes_of(Replace{1, 2, {sample_region(1)}}), 0).has_value());
 }
 
-TEST(LocalMessages, DigestsOfSetsDoNotDependOnTheOrder) {
+TEST(LocalMessages, RegionDigestsDistinguishIdsAndGenerations) {
   EXPECT_NE(region_digest(1, 2), region_digest(2, 1));
   EXPECT_NE(region_digest(1, 1) + region_digest(2, 2), region_digest(1, 2) + region_digest(2, 1));
 }

@@ -54,7 +54,7 @@ std::string content_of(int fd) {
   return std::string(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
 }
 
-TEST(LocalSocket, CarriesMessagesWithSixtyFourDescriptors) {
+TEST(LocalSocket, SocketCarriesMessagesWithSixtyFourDescriptors) {
   auto [left, right] = std::move(*Socket::pair());
   std::vector<UniqueFd> files;
   std::vector<int> numbers;
@@ -100,7 +100,7 @@ void send_raw(int fd, std::span<const std::byte> bytes, const std::vector<int>& 
   ASSERT_GE(::sendmsg(fd, &header, 0), 0);
 }
 
-TEST(LocalSocket, StrayDescriptorsAreClosedAndRefused) {
+TEST(LocalSocket, UnexpectedDescriptorsAreClosedAndRefused) {
   auto [left, right] = std::move(*Socket::pair());
   const std::vector<std::byte> attach = *encode({0, 1, Attach{}});
   const std::size_t before = open_descriptors();
@@ -113,7 +113,7 @@ TEST(LocalSocket, StrayDescriptorsAreClosedAndRefused) {
   }
 }
 
-TEST(LocalSocket, TooLongMessageIsRefused) {
+TEST(LocalSocket, OversizedMessageIsRefused) {
   auto [left, right] = std::move(*Socket::pair());
   send_raw(left.fd(), std::vector<std::byte>(kMaxMessageBytes + 1), {});
   const Result<Received> received = right.receive();
@@ -121,13 +121,13 @@ TEST(LocalSocket, TooLongMessageIsRefused) {
   EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
 }
 
-TEST(LocalSocket, GarbageIsRefused) {
+TEST(LocalSocket, MalformedMessageIsRefused) {
   auto [left, right] = std::move(*Socket::pair());
   send_raw(left.fd(), std::vector<std::byte>(100, std::byte{0x41}), {});
   EXPECT_FALSE(right.receive().has_value());
 }
 
-TEST(LocalSocket, NonBlockingTransferIsNothingWhenEmptyOrFull) {
+TEST(LocalSocket, NonBlockingTransferReturnsNothingIfEmptyOrFull) {
   auto [left, right] = std::move(*Socket::pair());
   ASSERT_TRUE(left.set_blocking(false).has_value());
   ASSERT_TRUE(right.set_blocking(false).has_value());
@@ -153,7 +153,7 @@ TEST(LocalSocket, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   EXPECT_EQ(right.receive()->transfer, Transfer::kClosed);
 }
 
-TEST(LocalSocket, EndIsSeenAndSendingToItIsUnavailable) {
+TEST(LocalSocket, ClosedPeerIsDetectedAndSendingIsUnavailable) {
   auto [left, right] = std::move(*Socket::pair());
   left.close();
   EXPECT_EQ(right.receive()->transfer, Transfer::kClosed);
@@ -178,13 +178,13 @@ void check_listening_at(const std::string& path) {
   EXPECT_EQ(server->receive()->message.request, 3u);
 }
 
-TEST(LocalSocket, ListensAndConnects) {
+TEST(LocalSocket, SocketListensAndConnects) {
   const Folder folder;
   check_listening_at(folder.path() + "/a.sock");
   EXPECT_FALSE(fs::exists(folder.path() + "/a.sock")) << "the listener removes its path";
 }
 
-TEST(LocalSocket, PathsMayBeLongerThanAnAddress) {
+TEST(LocalSocket, PathsMayExceedTheSocketAddressLength) {
   const Folder folder;
   std::string deep = folder.path();
   while (deep.size() < 300) deep += "/a-folder-with-a-long-name-that-users-do-have";
@@ -192,7 +192,7 @@ TEST(LocalSocket, PathsMayBeLongerThanAnAddress) {
   check_listening_at(deep + "/keeper.sock");
 }
 
-TEST(LocalSocket, StaleSocketIsReplacedButNoOtherFile) {
+TEST(LocalSocket, StaleSocketIsReplacedButOtherFilesAreKept) {
   const Folder folder;
   const std::string path = folder.path() + "/a.sock";
   {

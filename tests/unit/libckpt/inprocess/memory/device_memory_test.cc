@@ -53,7 +53,7 @@ TEST_F(DeviceMemoryTest, SizeIsRoundedUp) {
   EXPECT_FALSE(DeviceMemory::create(api_, device_, ~std::size_t{0}).has_value());
 }
 
-TEST_F(DeviceMemoryTest, ImportSeesTheSameBytes) {
+TEST_F(DeviceMemoryTest, ImportedMemoryHasTheSameBytes) {
   const DeviceMemory memory = create(4 * kMiB);
   Result<UniqueFd> fd = memory.export_fd();
   ASSERT_TRUE(fd.has_value()) << fd.error().to_string();
@@ -70,7 +70,7 @@ TEST_F(DeviceMemoryTest, ImportSeesTheSameBytes) {
   EXPECT_EQ(read[0], 0x7e);
 }
 
-TEST_F(DeviceMemoryTest, MemoryComesBackWithTheLastHolder) {
+TEST_F(DeviceMemoryTest, MemoryIsFreedByItsLastHolder) {
   const std::size_t before = free_bytes();
   std::optional<DeviceMemory> memory = create(16 * kMiB);
   EXPECT_LE(free_bytes() + 16 * kMiB, before);
@@ -85,7 +85,7 @@ TEST_F(DeviceMemoryTest, MemoryComesBackWithTheLastHolder) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(DeviceMemoryTest, FailedImportsLeaveNothingBehind) {
+TEST_F(DeviceMemoryTest, FailedImportsLeakNoMemory) {
   const std::size_t before = free_bytes();
   EXPECT_FALSE(ImportedMemory::import(api_, device_, -1, 2 * kMiB).has_value());
   const UniqueFd file = std::move(*make_memory_file("no memory of a GPU", 4096));
@@ -99,7 +99,7 @@ TEST_F(DeviceMemoryTest, FailedImportsLeaveNothingBehind) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(DeviceMemoryTest, TooMuchIsOutOfMemoryAndLeavesNothingBehind) {
+TEST_F(DeviceMemoryTest, TooLargeAllocationIsOutOfMemoryAndLeaksNoMemory) {
   const std::size_t before = free_bytes();
   const Result<DeviceMemory> memory = DeviceMemory::create(api_, device_, 4096 * kMiB);
   ASSERT_FALSE(memory.has_value());
@@ -107,7 +107,7 @@ TEST_F(DeviceMemoryTest, TooMuchIsOutOfMemoryAndLeavesNothingBehind) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(DeviceMemoryTest, MovedFromObjectsReleaseNothing) {
+TEST_F(DeviceMemoryTest, MovedFromObjectsReleaseNoMemory) {
   const std::size_t before = free_bytes();
   {
     DeviceMemory first = create(2 * kMiB);
@@ -118,7 +118,7 @@ TEST_F(DeviceMemoryTest, MovedFromObjectsReleaseNothing) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(DeviceMemoryTest, ForeignAllocationIsFoundByAnyPointerIntoIt) {
+TEST_F(DeviceMemoryTest, ForeignAllocationIsFoundByAnyInteriorPointer) {
   const DeviceMemory memory = create(4 * kMiB);
   const Result<ForeignAllocation> found = ForeignAllocation::find(api_, memory.pointer() + 3 * kMiB);
   ASSERT_TRUE(found.has_value()) << found.error().to_string();
@@ -135,7 +135,7 @@ TEST_F(DeviceMemoryTest, PlainMemoryCannotBeExported) {
   api_.cuMemFree_v2(plain);
 }
 
-TEST_F(DeviceMemoryTest, MemoryMadeWithoutADescriptorTypeCannotBeExported) {
+TEST_F(DeviceMemoryTest, MemoryCreatedWithoutADescriptorTypeCannotBeExported) {
   CUmemAllocationProp property{};
   property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

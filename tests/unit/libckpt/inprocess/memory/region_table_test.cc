@@ -6,7 +6,7 @@
 namespace ckpt {
 namespace {
 
-TEST(RegionTable, FindsTheRegionThatHoldsARange) {
+TEST(RegionTable, RegionThatContainsARangeIsFound) {
   RegionTable table;
   const Region a = *table.add(0x1000, 0x1000);
   const Region b = *table.add(0x3000, 0x2000);
@@ -32,7 +32,7 @@ TEST(RegionTable, OverlapIsRefused) {
   EXPECT_TRUE(table.add(0x3000, 0x1000).has_value());
 }
 
-TEST(RegionTable, IdsAreNeverUsedAgainAndGenerationsGrow) {
+TEST(RegionTable, IdsAreNeverReusedAndGenerationsIncrease) {
   RegionTable table;
   const Region first = *table.add(0x1000, 0x1000);
   EXPECT_NE(first.id, 0u);

@@ -11,7 +11,7 @@
 namespace ckpt::shim {
 namespace {
 
-TEST(Captures, OpenCaptureForbidsSynchronizing) {
+TEST(Captures, OpenCapturePreventsSynchronization) {
   EXPECT_TRUE(static_cast<bool>(NoCapture()));
   capture_begins();
   EXPECT_TRUE(captures_open());

@@ -58,7 +58,7 @@ class DriverFiles : public testing::Test {
   }
 };
 
-TEST_F(DriverFiles, AForkedChildHasNeitherDescriptorsNorMaps) {
+TEST_F(DriverFiles, AForkedChildHasNoDriverDescriptorsOrMappings) {
   const MappedFile driver("drv0");
   const MappedFile other_driver("first");
   const MappedFile own("own-drv");
@@ -73,7 +73,7 @@ TEST_F(DriverFiles, AForkedChildHasNeitherDescriptorsNorMaps) {
   EXPECT_EQ(driver.at[0], 7);
 }
 
-TEST_F(DriverFiles, WhereTheyWereMappedNothingCanBeAccessedAndNothingIsMappedLater) {
+TEST_F(DriverFiles, FormerDriverMappingsStayInaccessibleAndReserved) {
   const MappedFile driver("drv1");
   EXPECT_EQ(in_child([&] {
               ::signal(SIGSEGV, SIG_DFL);

@@ -62,7 +62,7 @@ struct Refused {
   static constexpr Kind kKind = Kind::kRefuse;
 };
 
-TEST_F(FunctionsTest, UnmovableCallIsNamedOnceItSucceeds) {
+TEST_F(FunctionsTest, UnmovableCallIsReportedAfterItsSuccess) {
   const auto refused = &Through<Refused, CUresult (*RealDriver::*)(int*)>::call;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, refused(nullptr));
   EXPECT_FALSE(reason());
@@ -75,7 +75,7 @@ TEST_F(FunctionsTest, UnmovableCallIsNamedOnceItSucceeds) {
   EXPECT_STREQ("cuDeviceGetCount", *reason());
 }
 
-TEST_F(FunctionsTest, AClosedGateHoldsUpGatesAndHooksButNoQuery) {
+TEST_F(FunctionsTest, AClosedGateBlocksGatedCallsAndHooksButNoQueries) {
   ASSERT_TRUE(gate().close(kLong));
   int count = 0;
   EXPECT_OK(cuDeviceGetCount(&count));  // would never return, were it held up
@@ -134,7 +134,7 @@ TEST_F(FunctionsTest, QuiesceWaitsForTheWorkOfEveryContext) {
   ASSERT_TRUE(quiesce(kLong));  // the destroyed context is not asked
 }
 
-TEST_F(FunctionsTest, NothingIsInFlightWhileManyThreadsWork) {
+TEST_F(FunctionsTest, NothingIsInFlightAfterQuiesceWithManyThreads) {
   constexpr int kThreads = 6;
   constexpr std::size_t kWords = 4096;
   std::atomic<bool> stop{false};
@@ -182,7 +182,7 @@ TEST_F(FunctionsTest, NothingIsInFlightWhileManyThreadsWork) {
   for (CUstream stream : streams) EXPECT_OK(cuStreamDestroy_v2(stream));
 }
 
-TEST_F(FunctionsTest, MovedDeviceReportsItsPresentGpu) {
+TEST_F(FunctionsTest, MovedDeviceReportsItsCurrentGpu) {
   char before[32];
   ASSERT_OK(cuDeviceGetPCIBusId(before, sizeof before, 0));
   Identity identity{.pci_domain = 0x1a, .pci_bus = 0xb3, .pci_device = 0x05};
@@ -208,7 +208,7 @@ TEST_F(FunctionsTest, MovedDeviceReportsItsPresentGpu) {
   EXPECT_STREQ(before, now);
 }
 
-TEST_F(FunctionsTest, ForkedChildDoesNotCountAsTheRank) {
+TEST_F(FunctionsTest, ForkedChildIsNotTreatedAsTheRank) {
   set_identity(0, Identity{.pci_bus = 0xb3});
   ASSERT_TRUE(gate().close(kLong));
   const pid_t child = ::fork();
@@ -229,7 +229,7 @@ TEST_F(FunctionsTest, ForkedChildDoesNotCountAsTheRank) {
   EXPECT_FALSE(forgotten());
 }
 
-TEST_F(FunctionsTest, ProcAddressesAreTheShims) {
+TEST_F(FunctionsTest, ProcAddressesBelongToTheShim) {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
   ASSERT_OK(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, &status));

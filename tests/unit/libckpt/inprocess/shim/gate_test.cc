@@ -26,14 +26,14 @@ class GateTest : public testing::Test {
   void TearDown() override { gate().open(); }
 };
 
-TEST_F(GateTest, EmptyGateClosesAtOnce) {
+TEST_F(GateTest, EmptyGateClosesImmediately) {
   ASSERT_TRUE(gate().close(kLong));
   EXPECT_TRUE(gate().closed());
   gate().open();
   EXPECT_FALSE(gate().closed());
 }
 
-TEST_F(GateTest, NamesTheCallThatDoesNotEndAndOpensAgain) {
+TEST_F(GateTest, GateReportsTheBlockingCallAndOpensAgain) {
   std::latch inside(1);
   std::latch finish(1);
   std::thread stuck([&] {
@@ -53,7 +53,7 @@ TEST_F(GateTest, NamesTheCallThatDoesNotEndAndOpensAgain) {
   EXPECT_TRUE(gate().close(kLong));
 }
 
-TEST_F(GateTest, ANestedCallOfAThreadInsidePassesAClosingGate) {
+TEST_F(GateTest, ANestedCallPassesAClosingGate) {
   std::latch inside(1);
   std::atomic<bool> nested{false};
   std::thread caller([&] {
@@ -69,7 +69,7 @@ TEST_F(GateTest, ANestedCallOfAThreadInsidePassesAClosingGate) {
   caller.join();
 }
 
-TEST_F(GateTest, AWaitDoesNotHoldUpCloseButDrain) {
+TEST_F(GateTest, AWaitingThreadDelaysTheDrainButNotTheClose) {
   std::latch waiting(1);
   std::latch device_done(1);
   std::atomic<bool> returned{false};
@@ -186,7 +186,7 @@ TEST_F(GateTest, NoThreadEntersAClosingGate) {
   EXPECT_EQ(0U, slipped);
 }
 
-TEST_F(GateTest, AChildOfForkStartsWithAnOpenAndEmptyGate) {
+TEST_F(GateTest, AForkedChildStartsWithAnOpenAndEmptyGate) {
   std::latch inside(1);
   std::latch finish(1);
   std::thread stuck([&] {

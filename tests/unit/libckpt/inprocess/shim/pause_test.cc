@@ -81,7 +81,7 @@ class PauseTest : public testing::Test {
 };
 
 // Two tries, since a wait for the GPU that was given up goes on beside the second one.
-TEST_F(PauseTest, AKernelThatDoesNotEnd) {
+TEST_F(PauseTest, PauseFailsDuringAnEndlessKernel) {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
   ASSERT_OK(cuModuleLoad(&module, PAUSE_KERNELS));
@@ -95,14 +95,14 @@ TEST_F(PauseTest, AKernelThatDoesNotEnd) {
   EXPECT_OK(cuModuleUnload(module));
 }
 
-TEST_F(PauseTest, WaitForAValueThatIsNotWritten) {
+TEST_F(PauseTest, PauseFailsDuringAWaitForAnUnwrittenValue) {
   ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   expect_no_pause("cuCtxSynchronize");
   set_flag();
   expect_pause();
 }
 
-TEST_F(PauseTest, AHostCallbackThatBlocks) {
+TEST_F(PauseTest, PauseFailsDuringABlockedHostCallback) {
   ASSERT_OK(cuLaunchHostFunc(
       stream_, [](void* flag) { std::atomic_ref(*static_cast<std::uint32_t*>(flag)).wait(0); }, flag_));
   expect_no_pause("cuCtxSynchronize");
@@ -112,7 +112,7 @@ TEST_F(PauseTest, AHostCallbackThatBlocks) {
 }
 
 // It waits for a thread of the program that the closed gate holds up: no pause may be the end of both.
-TEST_F(PauseTest, AHostCallbackThatNeedsACallOfTheProgram) {
+TEST_F(PauseTest, PauseFailsIfAHostCallbackNeedsACallOfTheProgram) {
   ASSERT_OK(cuLaunchHostFunc(
       stream_, [](void* flag) { std::atomic_ref(*static_cast<std::uint32_t*>(flag)).wait(0); }, flag_));
   std::atomic<bool> over{false};
@@ -132,7 +132,7 @@ TEST_F(PauseTest, AHostCallbackThatNeedsACallOfTheProgram) {
   expect_pause();
 }
 
-TEST_F(PauseTest, ACallThatBlocksInsideTheDriver) {
+TEST_F(PauseTest, PauseFailsDuringACallThatBlocksInsideTheDriver) {
   ASSERT_OK(cuStreamWaitValue32_v2(CU_STREAM_LEGACY, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::uint32_t word = 0;
   std::thread copies =
@@ -143,7 +143,7 @@ TEST_F(PauseTest, ACallThatBlocksInsideTheDriver) {
   expect_pause();
 }
 
-TEST_F(PauseTest, AThreadThatWaitsForTheWorkIsNamed) {
+TEST_F(PauseTest, PauseErrorNamesAThreadThatWaitsForTheWork) {
   ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::thread waits = in_call(GateSlot::kWaiting, [&] { EXPECT_OK(cuStreamSynchronize(stream_)); });
   expect_no_pause("cuStreamSynchronize");
@@ -158,7 +158,7 @@ TEST_F(PauseTest, AThreadThatWaitsForTheWorkIsNamed) {
 }
 
 // A free waits for the context's work, as the driver's does, and must not hold up a pause by itself.
-TEST_F(PauseTest, AFreeThatWaitsForTheWork) {
+TEST_F(PauseTest, PauseFailsDuringAFreeThatWaitsForTheWork) {
   CUdeviceptr freed = 0;
   ASSERT_OK(cuMemAlloc_v2(&freed, 4096));
   ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));

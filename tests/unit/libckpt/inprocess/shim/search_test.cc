@@ -31,7 +31,7 @@ std::string cache_of(const std::vector<std::pair<std::string, std::string>>& ent
   return bytes;
 }
 
-TEST(DriverSearch, FindsEachPathOfTheName) {
+TEST(DriverSearch, SearchFindsEachPathOfTheLibraryName) {
   const std::string cache = cache_of({{"libc.so.6", "/lib/libc.so.6"},
                                       {"libcuda.so.1", "/opt/a/libcuda.so.1"},
                                       {"libcuda.so.1", "/opt/b/libcuda.so.1"},
@@ -41,7 +41,7 @@ TEST(DriverSearch, FindsEachPathOfTheName) {
   EXPECT_EQ(expected, paths_in_loader_cache("an older cache" + cache, "libcuda.so.1"));
 }
 
-TEST(DriverSearch, ABrokenCacheHasNothing) {
+TEST(DriverSearch, ADamagedCacheContainsNoPaths) {
   EXPECT_TRUE(paths_in_loader_cache("", "libcuda.so.1").empty());
   EXPECT_TRUE(paths_in_loader_cache("glibc-ld.so.cache1.1", "libcuda.so.1").empty());
   const std::string cache = cache_of({{"libcuda.so.1", "/opt/a/libcuda.so.1"}});

@@ -58,7 +58,7 @@ class StreamEndsTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-TEST_F(StreamEndsTest, ADestroyedStreamTakesItsCaptureAlong) {
+TEST_F(StreamEndsTest, DestroyingAStreamEndsItsCapture) {
   CUstream first = captured();
   CUstream second = captured();
   expect_held_up();
@@ -68,7 +68,7 @@ TEST_F(StreamEndsTest, ADestroyedStreamTakesItsCaptureAlong) {
   expect_pauses();
 }
 
-TEST_F(StreamEndsTest, ADestroyThatFailsEndsNothing) {
+TEST_F(StreamEndsTest, AFailedDestroyEndsNoCapture) {
   CUstream begun = captured();
   EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(CU_STREAM_PER_THREAD));
   expect_held_up();
@@ -81,7 +81,7 @@ TEST_F(StreamEndsTest, ADestroyThatFailsEndsNothing) {
 }
 
 // A handle may be given out again at once: the next stream's capture is its own.
-TEST_F(StreamEndsTest, TheNextStreamOfTheSameHandleIsAnother) {
+TEST_F(StreamEndsTest, ANewStreamWithTheSameHandleIsADifferentStream) {
   for (int i = 0; i < 3; ++i) {
     CUstream begun = captured();
     expect_held_up();
@@ -90,7 +90,7 @@ TEST_F(StreamEndsTest, TheNextStreamOfTheSameHandleIsAnother) {
   }
 }
 
-TEST_F(StreamEndsTest, AContextTakesItsCapturesAlong) {
+TEST_F(StreamEndsTest, DestroyingAContextEndsItsCaptures) {
   CUcontext made = nullptr;
   ASSERT_OK(cuCtxCreate_v2(&made, 0, 0));
   captured();
@@ -101,7 +101,7 @@ TEST_F(StreamEndsTest, AContextTakesItsCapturesAlong) {
   expect_pauses();
 }
 
-TEST_F(StreamEndsTest, ThePrimaryContextTakesItsCapturesAlong) {
+TEST_F(StreamEndsTest, ResettingThePrimaryContextEndsItsCaptures) {
   captured();
   CUcontext again = nullptr;
   ASSERT_OK(cuDevicePrimaryCtxRetain(&again, 0));
@@ -118,7 +118,7 @@ TEST_F(StreamEndsTest, ThePrimaryContextTakesItsCapturesAlong) {
   ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));  // TearDown lets go of it
 }
 
-TEST_F(StreamEndsTest, AThreadTakesTheCaptureOfItsOwnStreamAlong) {
+TEST_F(StreamEndsTest, ThreadExitEndsTheCaptureOfItsStream) {
   std::latch begun(1);
   std::latch leave(1);
   std::thread thread([&] {
@@ -139,7 +139,7 @@ TEST_F(StreamEndsTest, AThreadTakesTheCaptureOfItsOwnStreamAlong) {
   expect_pauses();
 }
 
-TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureWhereTheDriverEndedIt) {
+TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureIfTheDriverEndedTheCapture) {
   // Work that another stream took over and did not bring back: the capture is over.
   CUstream origin = captured();
   CUstream other = stream();
@@ -171,7 +171,7 @@ TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureWhereTheDriverEndedIt) {
   ASSERT_OK(cuEventDestroy_v2(event));
 }
 
-TEST_F(StreamEndsTest, ABeginThatFailsIsNoCapture) {
+TEST_F(StreamEndsTest, AFailedBeginStartsNoCapture) {
   CUstream begun = captured();
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(begun, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -181,7 +181,7 @@ TEST_F(StreamEndsTest, ABeginThatFailsIsNoCapture) {
 }
 
 // A thread's own capture mode decides if it may allocate beside another one's capture, as without the shim.
-TEST_F(StreamEndsTest, AThreadThatHasRelaxedItsModeAllocatesBesideACapture) {
+TEST_F(StreamEndsTest, AThreadInRelaxedModeAllocatesDuringACapture) {
   CUstream begun = stream();
   ASSERT_OK(cuStreamBeginCapture_v2(begun, CU_STREAM_CAPTURE_MODE_GLOBAL));
   const auto allocate = [&](CUstreamCaptureMode mode, CUresult expected) {

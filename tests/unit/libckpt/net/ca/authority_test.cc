@@ -22,7 +22,7 @@ Authority::Order order_of(Peer subject, std::vector<std::string> hosts = {}) {
   return order;
 }
 
-TEST(Authority, SignsWhatItsCertificateVerifies) {
+TEST(Authority, SignedCertificatesAreVerifiedByTheAuthority) {
   const Authority authority = Authority::create().value();
   const UniqueCertificate own = parsed(authority.pem().value());
   const UniqueCertificate node = parsed(authority.sign(order_of(Peer::node("node-a"))).value());
@@ -32,7 +32,7 @@ TEST(Authority, SignsWhatItsCertificateVerifies) {
   EXPECT_EQ(peer_of(node.get()).value(), Peer::node("node-a"));
 }
 
-TEST(Authority, GoesOnFromItsFiles) {
+TEST(Authority, AuthorityContinuesFromItsFiles) {
   const Issued kept = Authority::create().value().pem().value();
   const Authority again = Authority::from_pem(kept).value();
   const UniqueCertificate node = parsed(again.sign(order_of(Peer::node("a"))).value());
@@ -43,7 +43,7 @@ TEST(Authority, GoesOnFromItsFiles) {
   EXPECT_FALSE(Authority::from_pem(again.sign(order_of(Peer::node("a"))).value())) << "no authority";
 }
 
-TEST(Authority, NamesHostsBesideTheCoordinator) {
+TEST(Authority, CoordinatorCertificateAlsoNamesItsHosts) {
   const Authority authority = Authority::create().value();
   const auto issued = authority.sign(order_of(Peer::coordinator(), {"10.0.0.1", "fd77::1", "head.example"}));
   const UniqueCertificate coordinator = parsed(issued.value());
@@ -53,7 +53,7 @@ TEST(Authority, NamesHostsBesideTheCoordinator) {
   EXPECT_EQ(X509_check_host(coordinator.get(), "head.example", 0, 0, nullptr), 1);
 }
 
-TEST(Authority, CertifiesAKeyThatWasMadeElsewhere) {
+TEST(Authority, AuthorityCertifiesAKeyMadeElsewhere) {
   const Authority authority = Authority::create().value();
   const SigningRequest made = make_signing_request().value();
   const std::string certificate =
@@ -65,7 +65,7 @@ TEST(Authority, CertifiesAKeyThatWasMadeElsewhere) {
   EXPECT_FALSE(peer_with_key(certificate, make_signing_request().value().key)) << "another key";
 }
 
-TEST(Authority, RequestAsksForTheAddressesOfItsMachine) {
+TEST(Authority, SigningRequestContainsTheAddressesOfItsMachine) {
   const std::vector<std::string> asked = {"10.0.0.2", "fd77::2"};
   const SigningRequest made = make_signing_request(asked).value();
   EXPECT_EQ(addresses_of_request(made.request).value(), asked);
@@ -79,7 +79,7 @@ TEST(Authority, RequestAsksForTheAddressesOfItsMachine) {
   EXPECT_FALSE(addresses_of_request("nothing"));
 }
 
-TEST(Authority, RequestThatItsKeyHasNotSignedIsRefused) {
+TEST(Authority, RequestNotSignedByItsKeyIsRefused) {
   const Authority authority = Authority::create().value();
   const std::string request = make_signing_request().value().request;
   // Another key in place of its own, under the same signature.
@@ -93,7 +93,7 @@ TEST(Authority, RequestThatItsKeyHasNotSignedIsRefused) {
   EXPECT_TRUE(authority.certify(request, order_of(Peer::node("a"))));
 }
 
-TEST(Authority, RefusesNamesThatWouldSayMore) {
+TEST(Authority, RefusesInvalidNodeAndHostNames) {
   const Authority authority = Authority::create().value();
   for (const char* name : {"", ".a", "a,DNS:coordinator.gpumigrate", "a b", "*"})
     EXPECT_FALSE(authority.sign(order_of(Peer::node(name)))) << name;

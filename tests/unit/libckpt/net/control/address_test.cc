@@ -6,7 +6,7 @@
 namespace ckpt::control {
 namespace {
 
-TEST(Address, RoundTrips) {
+TEST(Address, AddressesArePrintedAsParsed) {
   for (const char* text : {"127.0.0.1:4711", "10.1.2.3:0", "[::1]:80", "unix:/tmp/x.sock"}) {
     const auto address = parse_address(text);
     ASSERT_TRUE(address) << text;
@@ -14,13 +14,13 @@ TEST(Address, RoundTrips) {
   }
 }
 
-TEST(Address, KnowsUnixSockets) {
+TEST(Address, UnixSocketsAreRecognized) {
   EXPECT_TRUE(parse_address("unix:/x").value().is_unix);
   EXPECT_FALSE(parse_address("localhost:1").value().is_unix);
   EXPECT_FALSE(parse_address("[::1]:1").value().is_unix);
 }
 
-TEST(Address, RefusesEverythingElse) {
+TEST(Address, MalformedAddressesAreRefused) {
   for (const std::string& text :
        {std::string(), std::string("127.0.0.1"), std::string("127.0.0.1:"), std::string("127.0.0.1:65536"),
         std::string("127.0.0.1:1x"), std::string("example.org:80"), std::string("unix:"),

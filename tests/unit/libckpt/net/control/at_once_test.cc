@@ -34,7 +34,7 @@ Task<> run(asio::any_io_executor executor, std::vector<Task<>> tasks, bool* done
 }
 
 // Each passes only once all others have come: one after the other none would.
-TEST(AtOnce, RunsAllBesideEachOther) {
+TEST(AtOnce, TasksRunConcurrently) {
   asio::io_context io(1);
   Gate gate(io.get_executor());
   std::vector<Task<>> tasks;
@@ -46,7 +46,7 @@ TEST(AtOnce, RunsAllBesideEachOther) {
   EXPECT_EQ(gate.passed, 4U);
 }
 
-TEST(AtOnce, ReturnsThoughATaskThrowsOrThereIsNone) {
+TEST(AtOnce, ReturnsIfATaskThrowsOrWithoutTasks) {
   asio::io_context io(1);
   std::vector<Task<>> tasks;
   tasks.push_back(fail());

@@ -99,7 +99,7 @@ class ControlTest : public ::testing::Test {
   unsigned dialer_frames_ = 0;
 };
 
-TEST_F(ControlTest, CarriesFramesBothWays) {
+TEST_F(ControlTest, CarriesFramesInBothDirections) {
   listen();
   dial();
   run_until([&] { return connected_ == 1 && accepted_; });
@@ -121,7 +121,7 @@ TEST_F(ControlTest, RefusesAWrongToken) {
   EXPECT_EQ(connected_, 0U);
 }
 
-TEST_F(ControlTest, StrangersFillNoLog) {
+TEST_F(ControlTest, RefusedConnectionsDoNotFillTheLog) {
   listen();
   std::ostringstream lines;
   const auto before = spdlog::default_logger();
@@ -145,7 +145,7 @@ TEST_F(ControlTest, RefusesAnotherVersion) {
   EXPECT_FALSE(accepted_);
 }
 
-TEST_F(ControlTest, RefusesAnotherFirstFrame) {
+TEST_F(ControlTest, RefusesAWrongFirstFrame) {
   listen();
   poke(wire::to_frame(wire::Inventory(), 1).value());
   EXPECT_FALSE(accepted_);
@@ -165,7 +165,7 @@ TEST_F(ControlTest, DropsAConnectionWithADamagedFrame) {
   EXPECT_TRUE(types_.empty());
 }
 
-TEST_F(ControlTest, DialsAgainAfterALoss) {
+TEST_F(ControlTest, ReconnectsAfterADisconnection) {
   listen();
   dial();
   run_until([&] { return connected_ == 1 && accepted_; });
@@ -203,7 +203,7 @@ TEST_F(ControlTest, ASilentPeerIsDropped) {
   EXPECT_EQ(closed_->code(), ErrorCode::kTimedOut);
 }
 
-TEST_F(ControlTest, ALoopThatStoodStillKeepsItsLiveConnections) {
+TEST_F(ControlTest, AStalledLoopKeepsItsLiveConnections) {
   ConnectionSettings settings;
   settings.ping_interval = std::chrono::milliseconds(20);
   settings.idle_timeout = std::chrono::milliseconds(200);
@@ -217,7 +217,7 @@ TEST_F(ControlTest, ALoopThatStoodStillKeepsItsLiveConnections) {
   EXPECT_EQ(lost_, 0U);
 }
 
-TEST(Dialer, WaitsForHalfOfItsBackoffToAllOfIt) {
+TEST(Dialer, DelayIsBetweenHalfAndAllOfTheBackoff) {
   using std::chrono::milliseconds;
   EXPECT_EQ(with_jitter(milliseconds(1000), 0), milliseconds(500));
   EXPECT_EQ(with_jitter(milliseconds(1000), 255), milliseconds(1000));
@@ -230,7 +230,7 @@ TEST(Dialer, WaitsForHalfOfItsBackoffToAllOfIt) {
   }
 }
 
-TEST_F(ControlTest, WithoutACertificateThereIsNoTcp) {
+TEST_F(ControlTest, TcpRequiresACertificate) {
   Listener::Settings s;
   s.token = "secret";
   for (const char* address : {"0.0.0.0:0", "127.0.0.1:0", "[::1]:0"}) {
@@ -242,7 +242,7 @@ TEST_F(ControlTest, WithoutACertificateThereIsNoTcp) {
   }
 }
 
-TEST(Token, ComparesAll) {
+TEST(Token, TokenComparisonUsesAllCharacters) {
   EXPECT_TRUE(same_token("abc", "abc"));
   EXPECT_FALSE(same_token("abc", "abd"));
   EXPECT_FALSE(same_token("abc", "ab"));

@@ -74,13 +74,13 @@ class SecureHttpTest : public ::testing::Test {
   int calls_ = 0;
 };
 
-TEST_F(SecureHttpTest, AnAdmittedCertificateIsAnswered) {
+TEST_F(SecureHttpTest, RequestWithAnAdmittedCertificateIsAnswered) {
   EXPECT_TRUE(server_->url().starts_with("https://127.0.0.1:"));
   EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
   EXPECT_EQ(calls_, 1);
 }
 
-TEST_F(SecureHttpTest, OthersAreNotHeard) {
+TEST_F(SecureHttpTest, RequestsWithOtherCertificatesAreRefused) {
   tls::Certificates others;
   EXPECT_EQ(ask(certificates_.identity("a", tls::Peer::node("a"))), "");
   EXPECT_EQ(ask(certificates_.identity("viewer", tls::Peer::client("viewer"))), "");
@@ -89,7 +89,7 @@ TEST_F(SecureHttpTest, OthersAreNotHeard) {
   EXPECT_EQ(calls_, 0);
 }
 
-TEST_F(SecureHttpTest, SilentStrangersDoNotKeepAClientOut) {
+TEST_F(SecureHttpTest, SilentConnectionsDoNotBlockAClient) {
   // A process that may have few descriptors has few places for connections.
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -113,27 +113,27 @@ TEST_F(SecureHttpTest, SilentStrangersDoNotKeepAClientOut) {
   EXPECT_TRUE(ask(client, server_->address(), std::chrono::seconds(8)).ends_with("the jobs"));
 }
 
-TEST_F(SecureHttpTest, UnixSocketTellsTheUser) {
+TEST_F(SecureHttpTest, UnixSocketReportsTheUser) {
   EXPECT_TRUE(ask(nullptr, socket_).ends_with("the jobs"));
   EXPECT_EQ(user_, ::geteuid());
   EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
   EXPECT_EQ(user_, std::nullopt);
 }
 
-TEST_F(SecureHttpTest, UnixSocketIsForItsUserAlone) {
+TEST_F(SecureHttpTest, UnixSocketIsAccessibleOnlyToItsUser) {
   struct stat info {};
   ASSERT_EQ(::stat(certificates_.path("api.sock").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
-TEST_F(SecureHttpTest, WithoutACertificateThereIsNoTcp) {
+TEST_F(SecureHttpTest, TcpRequiresACertificate) {
   HttpServer::Settings settings;
   settings.address = "127.0.0.1:0";
   const auto made = HttpServer::create(io_.get_executor(), settings, nullptr, nullptr);
   EXPECT_EQ(made.error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(SecureHttpTest, DeniedCertificateIsRefusedAndAnotherOfTheRoleIsNot) {
+TEST_F(SecureHttpTest, DeniedCertificateIsRefusedButAnotherCertificateOfTheRoleIsAdmitted) {
   const auto lost = certificates_.identity("lost", tls::Peer::client("admin"));
   EXPECT_TRUE(ask(lost).ends_with("the jobs"));
   ASSERT_TRUE(denied_->replace({lost->subject().serial}));

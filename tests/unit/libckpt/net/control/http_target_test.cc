@@ -16,7 +16,7 @@ TEST(HttpTarget, PathAndQueryAreDecoded) {
   EXPECT_EQ(target->query, (Query{{"from", "0"}, {"after", "x@&y"}, {"follow", ""}}));
 }
 
-TEST(HttpTarget, APlusIsNoSpace) {
+TEST(HttpTarget, APlusIsNotDecodedAsASpace) {
   const auto target = parse_http_target("/a+b?c+d=e+f");
   ASSERT_TRUE(target.has_value());
   EXPECT_EQ(target->path, Path{"a+b"});
@@ -29,7 +29,7 @@ TEST(HttpTarget, TheLastSlashAddsNoSegment) {
   EXPECT_EQ(parse_http_target("//a//b")->path, (Path{"", "a", "", "b"}));
 }
 
-TEST(HttpTarget, TheLastValueOfARepeatedKeyCounts) {
+TEST(HttpTarget, TheLastValueOfARepeatedKeyIsUsed) {
   EXPECT_EQ(parse_http_target("/?a=1&a=2")->query, (Query{{"a", "2"}}));
 }
 

@@ -30,13 +30,13 @@ struct Judged {
   }
 };
 
-TEST(StallJudge, LoopThatBeatsRuns) {
+TEST(StallJudge, LoopWithHeartbeatsIsReportedAsRunning) {
   Judged judged;
   for (std::uint64_t beats = 1; beats < 1000; ++beats)
     ASSERT_EQ(judged.look_for(milliseconds(500), beats), Verdict::kRuns);
 }
 
-TEST(StallJudge, StallIsReportedOnceAndThenTooLong) {
+TEST(StallJudge, StallIsReportedOnceAndThenAsTooLong) {
   Judged judged;
   EXPECT_EQ(judged.look_for(milliseconds(500), 1), Verdict::kRuns);
   EXPECT_EQ(judged.look_for(milliseconds(9500), 1), Verdict::kRuns);
@@ -55,7 +55,7 @@ TEST(StallJudge, NextStallIsReportedAgain) {
 }
 
 // A laptop's lid, a debugger, a hypervisor that gave the processors to others.
-TEST(StallJudge, ProcessThatWasStoppedIsNotReported) {
+TEST(StallJudge, StoppedProcessIsNotReportedAsStalled) {
   Judged judged;
   (void)judged.look_for(milliseconds(500), 1);
   judged.now += std::chrono::hours(8);
@@ -79,7 +79,7 @@ struct Reports {
   }
 };
 
-TEST(LoopWatch, ReportsWhereTheLoopStandsStill) {
+TEST(LoopWatch, ReportNamesTheLocationOfTheStall) {
   asio::io_context io(1);
   Reports reports;
   auto watch =

@@ -137,7 +137,7 @@ class SecureTest : public ::testing::Test {
   unsigned lost_ = 0;
 };
 
-TEST_F(SecureTest, BothSidesAreKnown) {
+TEST_F(SecureTest, BothSidesAreAuthenticated) {
   listen(coordinator_);
   dial(node_);
   run_until([this] { return connected_ == 1 && accepted_; });
@@ -145,7 +145,7 @@ TEST_F(SecureTest, BothSidesAreKnown) {
   EXPECT_EQ(names_, std::vector<std::string>{"a"});
 }
 
-TEST_F(SecureTest, StrangersHideNoNodeThatTakesTheNameOfAnother) {
+TEST_F(SecureTest, RefusedConnectionsDoNotHideANodeThatUsesAnotherName) {
   std::ostringstream lines;
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(
@@ -160,7 +160,7 @@ TEST_F(SecureTest, StrangersHideNoNodeThatTakesTheNameOfAnother) {
   EXPECT_NE(lines.str().find("not that node"), std::string::npos) << lines.str();
 }
 
-TEST_F(SecureTest, ANameIsThatOfTheCertificate) {
+TEST_F(SecureTest, NodeNameMustMatchTheCertificate) {
   listen(coordinator_);
   dial(node_, "b");
   run_until([this] { return attempts_ > 2; });
@@ -168,14 +168,14 @@ TEST_F(SecureTest, ANameIsThatOfTheCertificate) {
   EXPECT_EQ(connected_, 0U);
 }
 
-TEST_F(SecureTest, AClientOfTheClusterIsNoNode) {
+TEST_F(SecureTest, AClientCertificateIsRefusedForANode) {
   listen(coordinator_);
   dial(certificates_.identity("admin", tls::Peer::client("admin")));
   run_until([this] { return attempts_ > 2; });
   EXPECT_TRUE(names_.empty());
 }
 
-TEST_F(SecureTest, AStrangersCertificateIsRefused) {
+TEST_F(SecureTest, ACertificateOfAnotherAuthorityIsRefused) {
   tls::Certificates others;
   listen(coordinator_);
   dial(others.identity("a", tls::Peer::node("a")));
@@ -192,7 +192,7 @@ TEST_F(SecureTest, OnlyTheCoordinatorGetsTheToken) {
   EXPECT_TRUE(names_.empty());
 }
 
-TEST_F(SecureTest, ATakenPortGetsNoToken) {
+TEST_F(SecureTest, ForeignListenerOnThePortGetsNoToken) {
   take_port();
   dial(node_);
   run_until([this] { return taker_ && !taker_->heard.empty(); });
@@ -200,7 +200,7 @@ TEST_F(SecureTest, ATakenPortGetsNoToken) {
   EXPECT_EQ(taker_->heard.find(kToken), std::string::npos);
 }
 
-TEST_F(SecureTest, PlaintextIsNotHeard) {
+TEST_F(SecureTest, PlaintextIsRefused) {
   listen(coordinator_);
   wire::Hello hello;
   hello.name = "a";
@@ -211,7 +211,7 @@ TEST_F(SecureTest, PlaintextIsNotHeard) {
   EXPECT_TRUE(names_.empty());
 }
 
-TEST_F(SecureTest, AHandshakeThatStandsStillIsEnded) {
+TEST_F(SecureTest, AStalledHandshakeTimesOut) {
   ConnectionSettings settings;
   settings.handshake_timeout = std::chrono::milliseconds(50);
   listen(coordinator_, settings);
@@ -219,7 +219,7 @@ TEST_F(SecureTest, AHandshakeThatStandsStillIsEnded) {
   run_until([&] { return raw->closed; });
 }
 
-TEST_F(SecureTest, ManySlowBytesDoNotMoveTheDeadline) {
+TEST_F(SecureTest, SlowBytesDoNotExtendTheDeadline) {
   ConnectionSettings settings;
   settings.handshake_timeout = std::chrono::milliseconds(100);
   listen(coordinator_, settings);
@@ -228,7 +228,7 @@ TEST_F(SecureTest, ManySlowBytesDoNotMoveTheDeadline) {
   run_until([&] { return raw->closed; });
 }
 
-TEST_F(SecureTest, StrangersDoNotKeepANodeOut) {
+TEST_F(SecureTest, UnknownConnectionsDoNotBlockANode) {
   ConnectionSettings settings;
   settings.handshake_timeout = std::chrono::hours(1);
   listen(coordinator_, settings);

@@ -35,27 +35,27 @@ class DaemonLogTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST(CleanLine, MessageStaysOneLine) {
+TEST(CleanLine, MessageIsWrittenOnOneLine) {
   EXPECT_EQ(clean_line("dropped \"a\n2026-01-01T00:00:00 info forged\""),
             "dropped \"a\\n2026-01-01T00:00:00 info forged\"");
   EXPECT_EQ(clean_line("a\r\x1b[2Jb\x7f\t"), "a\\x0d\\x1b[2Jb\\x7f\\x09");
   EXPECT_EQ(clean_line(std::string("a\0b", 3)), "a\\x00b");
 }
 
-TEST(CleanLine, CharactersThatEndLinesOrTurnThemAreEscaped) {
+TEST(CleanLine, LineBreaksAndBidirectionalCharactersAreEscaped) {
   EXPECT_EQ(clean_line("a\u2028b\u202ec\u2066d"), "a\\xe2\\x80\\xa8b\\xe2\\x80\\xaec\\xe2\\x81\\xa6d");
   EXPECT_EQ(clean_line("a\xc2\x85z"), "a\\xc2\\x85z");  // C1: next line
   EXPECT_EQ(clean_line("\xff\xfe \xc3"), "\\xff\\xfe \\xc3");
   EXPECT_EQ(clean_line("häuser \u65e5\u672c \U0001F600"), "häuser \u65e5\u672c \U0001F600");
 }
 
-TEST(CleanLine, MarksLeaveAndLengthIsBounded) {
+TEST(CleanLine, PrivateMarksAreRemovedAndLengthIsBounded) {
   EXPECT_EQ(clean_line("said " + mark_private(PrivatePart::kOutput, "x")), "said x");
   EXPECT_LE(clean_line(std::string(1 << 20, 'x')).size(), kLongestLine + 3);
   EXPECT_LE(clean_line(std::string(1 << 20, '\n')).size(), kLongestLine + 5);
 }
 
-TEST_F(DaemonLogTest, NamesOfPeersForgeNoLine) {
+TEST_F(DaemonLogTest, PeerNamesCannotForgeALogLine) {
   const auto before = spdlog::default_logger();
   DaemonLog log;
   log.name = "coordinator";
@@ -69,7 +69,7 @@ TEST_F(DaemonLogTest, NamesOfPeersForgeNoLine) {
   EXPECT_NE(written.find(" warning coordinator \"x\\n2026"), std::string::npos) << written;
 }
 
-TEST_F(DaemonLogTest, FileIsSetAsideAtItsSizeAndOldOnesGo) {
+TEST_F(DaemonLogTest, FileIsRotatedAtItsSizeLimitAndOldFilesAreRemoved) {
   LogLimits limits;
   limits.bytes = 100;
   limits.kept = 2;
@@ -88,7 +88,7 @@ TEST_F(DaemonLogTest, FileIsSetAsideAtItsSizeAndOldOnesGo) {
   EXPECT_EQ(status.st_mode & 0777, 0600U);
 }
 
-TEST_F(DaemonLogTest, FileOfStandardErrorIsBoundedToo) {
+TEST_F(DaemonLogTest, StandardErrorFileIsAlsoBounded) {
   const UniqueFd kept(::dup(STDERR_FILENO));
   const UniqueFd target(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   ASSERT_GE(::dup2(target.get(), STDERR_FILENO), 0);

@@ -62,7 +62,7 @@ class DocumentedTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(DocumentedTest, CoordinatorsMetricsAreDocumented) {
+TEST_F(DocumentedTest, CoordinatorMetricsAreDocumented) {
   control::asio::io_context io;
   coordinator::Config config;
   config.home = folder_;
@@ -71,7 +71,7 @@ TEST_F(DocumentedTest, CoordinatorsMetricsAreDocumented) {
   EXPECT_EQ(registered(made.value()->metrics()), documented("## Coordinator"));
 }
 
-TEST_F(DocumentedTest, AgentsMetricsAreDocumented) {
+TEST_F(DocumentedTest, AgentMetricsAreDocumented) {
   ASSERT_TRUE(write_file_durably(folder_ + "/token", "secret\n"));
   agent::Config config;
   config.node = "node-a";

@@ -23,7 +23,7 @@ class PageTest : public ::testing::Test {
   Registry registry_;
 };
 
-TEST_F(PageTest, EitherTokenIsRequired) {
+TEST_F(PageTest, OneOfTheTokensIsRequired) {
   EXPECT_EQ(status("Bearer one"), 200U);
   EXPECT_EQ(status("Bearer two"), 200U);
   EXPECT_EQ(status("Bearer three"), 401U);
@@ -34,7 +34,7 @@ TEST_F(PageTest, EitherTokenIsRequired) {
   EXPECT_EQ(answer(registry_, get(""), {"one"}).body.find("a_total"), std::string::npos);
 }
 
-TEST_F(PageTest, OnlyTheMetricsPathIsThePage) {
+TEST_F(PageTest, OnlyTheMetricsPathReturnsThePage) {
   control::HttpRequest request = get("");
   EXPECT_TRUE(is_page(request));
   request.path = {"metrics", "x"};
@@ -45,11 +45,11 @@ TEST_F(PageTest, OnlyTheMetricsPathIsThePage) {
   EXPECT_FALSE(is_page(request));
 }
 
-TEST_F(PageTest, IsReadOnly) {
+TEST_F(PageTest, PageIsReadOnly) {
   EXPECT_EQ(answer(registry_, get("", "POST"), {}).status, 405U);
 }
 
-TEST_F(PageTest, FormatIsInTheContentType) {
+TEST_F(PageTest, ContentTypeContainsTheFormat) {
   const auto page = answer(registry_, get(""), {});
   EXPECT_EQ(page.content_type, "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_NE(page.body.find("a_total 1\n"), std::string::npos);

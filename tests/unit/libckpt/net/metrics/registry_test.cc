@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(RegistryTest, CountsByLabels) {
+TEST(RegistryTest, CountersAreSeparatedByLabels) {
   Registry registry;
   Counters moves = registry.counter("moves_total", "Moves.", {"mode", "result"});
   moves.add({"live", "done"});
@@ -30,7 +30,7 @@ TEST(RegistryTest, CountsByLabels) {
   EXPECT_THAT(page, HasSubstr("moves_total{mode=\"live\",result=\"failed\"} 0\n"));
 }
 
-TEST(RegistryTest, HistogramsHaveTheirBounds) {
+TEST(RegistryTest, HistogramsHaveTheConfiguredBounds) {
   Registry registry;
   Histograms pauses = registry.histogram("pause_seconds", "Pauses.", {"mode"}, {0.01, 1});
   pauses.prepare({"live"});
@@ -42,7 +42,7 @@ TEST(RegistryTest, HistogramsHaveTheirBounds) {
   EXPECT_THAT(page, HasSubstr("pause_seconds_sum{mode=\"live\"} 0.5\n"));
 }
 
-TEST(RegistryTest, RowRemovedFromTheTableLeavesThePage) {
+TEST(RegistryTest, RowRemovedFromTheTableIsRemovedFromThePage) {
   Registry registry;
   std::map<std::string, double> table = {{"node-a", 1}, {"node-b", 0}};
   registry.gauge("ready", "Nodes.", {"node"}, [&](Series& out) {
@@ -88,7 +88,7 @@ TEST(RegistryTest, LabelsAreAlwaysValid) {
   EXPECT_THAT(registry.page(), HasSubstr("named{name=\"a\\\"\\\\\\n?\"} 1\n"));
 }
 
-TEST(RegistryTest, TheProcessIsDescribed) {
+TEST(RegistryTest, ProcessMetricsAreDescribed) {
   Registry registry;
   add_process_metrics(registry, "agent");
   const std::string page = registry.page();
@@ -109,7 +109,7 @@ double value_of(const Registry& registry, const std::string& name) {
   return at == std::string::npos ? 0 : std::stod(page.substr(at + name.size() + 2));
 }
 
-TEST(RegistryTest, TheProcessIsMeasuredInBytesAndSeconds) {
+TEST(RegistryTest, ProcessMetricsUseBytesAndSeconds) {
   Registry registry;
   add_process_metrics(registry, "agent");
   // Memory that is touched counts, and what is only reserved does not; both in bytes.

@@ -29,7 +29,7 @@ std::set<std::string> keys_below(const std::string& heading) {
   return keys;
 }
 
-TEST(SettingsPage, HasEveryKeyOfTheAgent) {
+TEST(SettingsPage, ContainsEveryKeyOfTheAgent) {
   EXPECT_NE(page().find(agent::settings_page()), std::string::npos) << "run tools/write-settings";
   agent::Config config;
   const auto keys = keys_below("## agent.toml");
@@ -37,7 +37,7 @@ TEST(SettingsPage, HasEveryKeyOfTheAgent) {
     EXPECT_TRUE(keys.contains(setting.key)) << setting.key;
 }
 
-TEST(SettingsPage, HasEveryKeyOfTheCoordinator) {
+TEST(SettingsPage, ContainsEveryKeyOfTheCoordinator) {
   EXPECT_NE(page().find(coordinator::settings_page()), std::string::npos) << "run tools/write-settings";
   coordinator::Config config;
   const auto keys = keys_below("## coordinator.toml");

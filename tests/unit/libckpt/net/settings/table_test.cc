@@ -32,7 +32,7 @@ struct Values {
   }
 };
 
-TEST(SettingsTable, TakesWhatTheListHas) {
+TEST(SettingsTable, AcceptsTheListedSettings) {
   Values values;
   EXPECT_EQ(values.read("name = 'a'\nlevel = 'off'\non = false\nport = 65535\nfolders = ['/b', '/c']\n"
                         "[timeouts]\npause_ms = 100\n"),
@@ -45,7 +45,7 @@ TEST(SettingsTable, TakesWhatTheListHas) {
   EXPECT_EQ(values.pause.count(), 100);
 }
 
-TEST(SettingsTable, RefusesWhatTheListDoesNotHave) {
+TEST(SettingsTable, RefusesUnlistedSettings) {
   Values values;
   EXPECT_EQ(values.read("name = 'a'\nnam = 'b'\n"), "f: unknown key \"nam\" at line 2");
   EXPECT_EQ(values.read("name = 'a'\n[timeouts]\npause = 1\n"),
@@ -54,7 +54,7 @@ TEST(SettingsTable, RefusesWhatTheListDoesNotHave) {
   EXPECT_EQ(values.read("name = 'a'\nmore = 1\n", {"more"}), "");
 }
 
-TEST(SettingsTable, NamesWhatAValueMustBe) {
+TEST(SettingsTable, ErrorDescribesTheExpectedValue) {
   Values values;
   EXPECT_EQ(values.read("on = true\n"), "f: \"name\" is required");
   EXPECT_EQ(values.read("name = ''\n"), "f: \"name\" must not be empty");

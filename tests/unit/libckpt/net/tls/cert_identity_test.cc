@@ -55,7 +55,7 @@ class IdentityTest : public ::testing::Test {
   std::int64_t terms_ = 0;
 };
 
-TEST_F(IdentityTest, BothSidesKnowEachOther) {
+TEST_F(IdentityTest, BothSidesAuthenticateEachOther) {
   const auto node = certificates_.identity("a", Peer::node("a"));
   EXPECT_EQ(node->subject(), Peer::node("a"));
   const Handshake handshake = shake(*coordinator_, *node);
@@ -73,7 +73,7 @@ TEST_F(IdentityTest, RefusesAnotherAuthorityOnBothSides) {
   EXPECT_FALSE(shake(*stranger, *coordinator_).client_done);
 }
 
-TEST_F(IdentityTest, RefusesWhatIsOverOrNotYetValid) {
+TEST_F(IdentityTest, RefusesExpiredAndNotYetValidCertificates) {
   auto order = Certificates::order(Peer::node("a"));
   order.begins = -2 * kDay;
   order.term = kDay;
@@ -83,13 +83,13 @@ TEST_F(IdentityTest, RefusesWhatIsOverOrNotYetValid) {
       shake(*coordinator_, *Identity::load(certificates_.write("early", order)).value()).server_done);
 }
 
-TEST_F(IdentityTest, RefusesAClientsCertificateAsAServer) {
+TEST_F(IdentityTest, RefusesAClientCertificateForAServer) {
   const auto admin = certificates_.identity("admin", Peer::client("admin"));
   EXPECT_TRUE(shake(*coordinator_, *admin).done());
   EXPECT_FALSE(shake(*admin, *coordinator_).client_done);
 }
 
-TEST_F(IdentityTest, RefusesTls12AndNoCertificate) {
+TEST_F(IdentityTest, RefusesTls12AndMissingCertificates) {
   const UniqueSslContext old(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_max_proto_version(old.get(), TLS1_2_VERSION);
   EXPECT_FALSE(Handshake(coordinator_->make_ssl().value(), UniqueSsl(SSL_new(old.get()))).server_done);
@@ -97,7 +97,7 @@ TEST_F(IdentityTest, RefusesTls12AndNoCertificate) {
   EXPECT_FALSE(Handshake(coordinator_->make_ssl().value(), UniqueSsl(SSL_new(bare.get()))).server_done);
 }
 
-TEST_F(IdentityTest, RefusesAKeyThatOthersCanRead) {
+TEST_F(IdentityTest, RefusesAKeyReadableByOtherUsers) {
   const CertFiles files = certificates_.write("a", Certificates::order(Peer::node("a")));
   for (const mode_t mode : {0640U, 0604U, 0700U}) {
     ASSERT_EQ(::chmod(files.key.c_str(), mode), 0);
@@ -107,7 +107,7 @@ TEST_F(IdentityTest, RefusesAKeyThatOthersCanRead) {
   EXPECT_TRUE(Identity::load(files));
 }
 
-TEST_F(IdentityTest, RefusesFilesThatAreNotUsable) {
+TEST_F(IdentityTest, RefusesUnusableFiles) {
   const CertFiles good = certificates_.write("a", Certificates::order(Peer::node("a")));
   const CertFiles other = certificates_.write("b", Certificates::order(Peer::node("b")));
   CertFiles files = good;
@@ -136,7 +136,7 @@ TEST_F(IdentityTest, UsesANewVersionForNewConnections) {
   EXPECT_GT(node->expires_unix_s(), first + 1800);
 }
 
-TEST_F(IdentityTest, KeepsTheFormerAndTellsOnceOfABrokenVersion) {
+TEST_F(IdentityTest, KeepsThePreviousVersionAndReportsABrokenVersionOnce) {
   const CertFiles files = certificates_.write("a", version(next_term()));
   int told = 0;
   const auto node = Identity::load(files, [&told](const Error&) { ++told; }).value();
@@ -158,7 +158,7 @@ TEST_F(IdentityTest, KeepsTheFormerAndTellsOnceOfABrokenVersion) {
   EXPECT_EQ(told, 3);
 }
 
-TEST_F(IdentityTest, FindsAPairAtEachPointOfAReplacement) {
+TEST_F(IdentityTest, FindsAValidPairDuringAReplacement) {
   const CertFiles files = certificates_.write("a", version(next_term()));
   const CertFiles next = certificates_.write("next", version(next_term()));
   const auto text = [](const std::string& path) { return read_file(path, 1 << 16).value(); };
@@ -178,7 +178,7 @@ TEST_F(IdentityTest, FindsAPairAtEachPointOfAReplacement) {
   EXPECT_FALSE(std::filesystem::exists(files.key + ".new"));
 }
 
-TEST(PeerNames, AreReadAndWritten) {
+TEST(PeerNames, PeerNamesAreParsedAsPrinted) {
   for (const Peer& peer :
        {Peer::coordinator(), Peer::node("node-a"), Peer::node("a.b_c"), Peer::client("admin")})
     EXPECT_EQ(peer_of_dns_name(dns_name_of(peer)), peer);
@@ -188,7 +188,7 @@ TEST(PeerNames, AreReadAndWritten) {
   EXPECT_EQ(peer_of_dns_name("a.node.gpumigrate.node.gpumigrate"), Peer::node("a.node.gpumigrate"));
 }
 
-TEST(DeniedSerials, SerialIsThatOfTheCertificateInAnySpelling) {
+TEST(DeniedSerials, SerialOfACertificateMatchesInAnySpelling) {
   Certificates certificates;
   const auto identity = certificates.identity("a", Peer::node("a"));
   const Peer& subject = identity->subject();
@@ -205,7 +205,7 @@ TEST(DeniedSerials, SerialIsThatOfTheCertificateInAnySpelling) {
     EXPECT_FALSE(serial_of_text(wrong)) << wrong;
 }
 
-TEST(DeniedSerials, ListIsBoundedAndReplacedAsAWhole) {
+TEST(DeniedSerials, ListIsBoundedAndReplacedAtomically) {
   DeniedSerials denied;
   ASSERT_TRUE(denied.replace({"0A", "b"}));
   EXPECT_TRUE(denied.contains("a"));

@@ -72,7 +72,7 @@ Bytes pattern(std::size_t bytes) {
 }
 
 // Both directions at once, through sockets that are full again and again.
-TEST_F(PskStreamTest, CarriesBytesBothWays) {
+TEST_F(PskStreamTest, CarriesBytesInBothDirections) {
   for (const bool wide : {false, true}) {
     make_ready();
     if (wide) client_->widen();
@@ -103,7 +103,7 @@ TEST_F(PskStreamTest, CarriesBytesBothWays) {
   }
 }
 
-TEST_F(PskStreamTest, NothingIsWrittenBeforeTheHandshake) {
+TEST_F(PskStreamTest, NoDataIsSentBeforeTheHandshake) {
   make();
   EXPECT_EQ(*client_->write(pattern(10)), 0U);
   Bytes space(10);
@@ -125,7 +125,7 @@ std::string answer_to(const std::shared_ptr<const PskContext>& context, const st
   return answer;
 }
 
-TEST_F(PskStreamTest, AnswerDoesNotTellWhetherAnIdentityExists) {
+TEST_F(PskStreamTest, AlertDoesNotRevealWhetherAnIdentityExists) {
   const std::string wrong_key = answer_to(context_, "lane", "other secret");
   EXPECT_EQ(wrong_key.size(), 7U) << "an alert";
   EXPECT_EQ(answer_to(context_, "enal", "secret"), wrong_key);
@@ -144,7 +144,7 @@ TEST_F(PskStreamTest, WrongKeyIsRefusedOnBothSides) {
   EXPECT_FALSE(client_->write(pattern(1)).has_value());
 }
 
-TEST_F(PskStreamTest, IdentityHasALength) {
+TEST_F(PskStreamTest, IdentityLengthIsBounded) {
   for (const std::string& identity : {std::string(), std::string(257, 'x')}) {
     auto [a, b] = make_pair();
     const auto made = PskStream::client(context_, std::move(a), identity, key_of("secret"));
@@ -153,7 +153,7 @@ TEST_F(PskStreamTest, IdentityHasALength) {
   }
 }
 
-TEST_F(PskStreamTest, EndInOrderAndCutOff) {
+TEST_F(PskStreamTest, OrderlyCloseIsDistinguishedFromADisconnection) {
   for (const bool in_order : {true, false}) {
     make_ready();
     EXPECT_EQ(*client_->write(pattern(100)), 100U);
@@ -171,7 +171,7 @@ TEST_F(PskStreamTest, EndInOrderAndCutOff) {
 
 std::atomic<int> pipe_signals{0};
 
-TEST_F(PskStreamTest, NoSignalComesOfAConnectionThatHasEnded) {
+TEST_F(PskStreamTest, WriteToAClosedConnectionRaisesNoSignal) {
   auto* before = std::signal(SIGPIPE, [](int) { ++pipe_signals; });
   make_ready();
   server_.reset();
@@ -243,7 +243,7 @@ class ForeignClientTest : public PskStreamTest {
   Foreign foreign_{TLS_client_method()};
 };
 
-TEST_F(ForeignClientTest, WithTheKey) {
+TEST_F(ForeignClientTest, ClientWithTheKeyConnects) {
   ASSERT_TRUE(meet());
   EXPECT_EQ(SSL_version(foreign_.ssl()), TLS1_3_VERSION);
   EXPECT_STREQ(SSL_get_cipher_name(foreign_.ssl()), "TLS_AES_128_GCM_SHA256");
@@ -255,19 +255,19 @@ TEST_F(ForeignClientTest, WithTheKey) {
   EXPECT_EQ(SSL_SESSION_is_resumable(SSL_get_session(foreign_.ssl())), 0) << "no ticket came";
 }
 
-TEST_F(ForeignClientTest, WithoutAnExchange) {
+TEST_F(ForeignClientTest, ClientWithoutAKeyExchangeIsRefused) {
   SSL_CTX_set_options(foreign_.context(), SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set1_groups_list(foreign_.context(), "P-521");  // that the server does not have
   EXPECT_FALSE(meet());
 }
 
-TEST_F(ForeignClientTest, WithAnotherSuite) {
+TEST_F(ForeignClientTest, ClientWithAnotherCipherSuiteIsRefused) {
   SSL_CTX_set_ciphersuites(foreign_.context(), "TLS_CHACHA20_POLY1305_SHA256");
   EXPECT_FALSE(meet());
 }
 
 // A server that takes no PSK, and shows a certificate in its place.
-TEST_F(PskStreamTest, CertificateIsNoKey) {
+TEST_F(PskStreamTest, CertificateIsNotAcceptedInsteadOfAKey) {
   Foreign foreign(TLS_server_method());
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
@@ -291,7 +291,7 @@ TEST_F(PskStreamTest, CertificateIsNoKey) {
   EXPECT_EQ(ready.error().code(), ErrorCode::kProtocol);
 }
 
-TEST(Psk, KeysAreThoseOfHkdf) {
+TEST(Psk, DerivedKeysMatchHkdf) {
   // RFC 5869, A.3: no salt, no info.
   const std::array<std::byte, 22> secret = [] {
     std::array<std::byte, 22> filled{};

@@ -136,7 +136,7 @@ struct Mistake {
 
 class GangMistakes : public ::testing::TestWithParam<Mistake> {};
 
-TEST_P(GangMistakes, IsFound) {
+TEST_P(GangMistakes, InjectedMistakeIsFoundByTheFuzzer) {
   std::string violation;
   for (std::uint64_t seed = 1; seed <= 20'000 && violation.empty(); ++seed)
     violation = play(seed, GetParam().mutant, false).violation;

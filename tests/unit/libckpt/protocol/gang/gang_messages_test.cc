@@ -46,7 +46,7 @@ void each_body(const std::function<void(Body)>& test) {
   }
 }
 
-TEST(GangMessages, EachBodyComesBackAsItWas) {
+TEST(GangMessages, EachBodyIsDecodedAsEncoded) {
   each_body([](const Body& body) {
     wire::CommitMessage message(9, 4, 3, Party(Role::kSource, 2), Party(), body);
     message.info = info_of_two();
@@ -92,7 +92,7 @@ class GangJournalTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(GangJournalTest, PartiesOfOneMoveAreKeptApart) {
+TEST_F(GangJournalTest, RecordsOfDifferentPartiesOfAMoveAreSeparate) {
   const Record source(info_of_two(), Party(Role::kSource, 2), RecordKind::kBarrier);
   const Record held(info_of_two(), Party(Role::kBystander, 0), RecordKind::kHeld);
   const Record gone(info_of_two(), Party(Role::kBystander, 0), RecordKind::kGone, 4);
@@ -109,7 +109,7 @@ TEST_F(GangJournalTest, PartiesOfOneMoveAreKeptApart) {
 }
 
 // Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
-TEST_F(GangJournalTest, ReadsARecordedOne) {
+TEST_F(GangJournalTest, RecordedJournalIsRead) {
   ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/gang.journal", folder_ + "/journal"));
   GangJournal journal = open();
   const auto& records = journal.records();
@@ -172,7 +172,7 @@ class GangPartiesTest : public testing::Test {
   GangParties parties_{Timing()};
 };
 
-TEST_F(GangPartiesTest, PrepareMakesAParty) {
+TEST_F(GangPartiesTest, PrepareCreatesAParty) {
   const auto made = *parties_.on_message(to_source(Prepare{}, true), 1);
   ASSERT_TRUE(made.has_value());
   EXPECT_TRUE(has<PrepareSource>(*made));
@@ -180,11 +180,11 @@ TEST_F(GangPartiesTest, PrepareMakesAParty) {
   EXPECT_TRUE(may_run_freely()) << "nothing is recorded";
 }
 
-TEST_F(GangPartiesTest, MessageOfUnknownMoveIsNotHandled) {
+TEST_F(GangPartiesTest, MessageOfAnUnknownMoveIsIgnored) {
   EXPECT_FALSE(parties_.on_message(to_source(Granted(4), false), 1)->has_value());
 }
 
-TEST_F(GangPartiesTest, ForgottenPartyLeavesOnceTheMoveIsDescribed) {
+TEST_F(GangPartiesTest, PartyWithoutRecordsIsClosedOnceTheMoveIsDescribed) {
   const auto told = *parties_.on_message(to_source(Query{}, true), 1);
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(recorded(*told)->kind, RecordKind::kNever);
@@ -202,13 +202,13 @@ TEST_F(GangPartiesTest, MessageOfAnotherJobOrBaseIsRefused) {
   EXPECT_FALSE(parties_.on_message(message, 1).has_value());
 }
 
-TEST_F(GangPartiesTest, RankThatTakesNoPartIsRefused) {
+TEST_F(GangPartiesTest, RankThatIsNotInTheMoveIsRefused) {
   wire::CommitMessage message(9, 4, 3, Party(), Party(Role::kSource, 0), Prepare{});
   message.info = info_of_two();
   EXPECT_FALSE(parties_.on_message(message, 1).has_value());
 }
 
-TEST_F(GangPartiesTest, OnlyTheNewestMoveOfARankDecidesAfterARestart) {
+TEST_F(GangPartiesTest, OnlyTheNewestMoveOfARankAppliesAfterARestart) {
   GangInfo later = info_of_two();
   later.migration = 12;
   later.moved = {1};
@@ -223,7 +223,7 @@ TEST_F(GangPartiesTest, OnlyTheNewestMoveOfARankDecidesAfterARestart) {
   EXPECT_TRUE(may_run_freely());
 }
 
-TEST_F(GangPartiesTest, MoveBeforeARankCameBackFromItsImagesDoesNotHoldIt) {
+TEST_F(GangPartiesTest, MoveBeforeARestoreOfARankDoesNotHoldTheRank) {
   const std::vector<Record> records = {
       Record(info_of_two(), Party(Role::kBystander, 0), RecordKind::kGone, 4)};
   ASSERT_TRUE(parties_.restore(records, 1).has_value());
@@ -234,7 +234,7 @@ TEST_F(GangPartiesTest, MoveBeforeARankCameBackFromItsImagesDoesNotHoldIt) {
   EXPECT_TRUE(may_run(false));
 }
 
-TEST_F(GangPartiesTest, RecordThatFailedIsTakenBack) {
+TEST_F(GangPartiesTest, FailedRecordIsRolledBack) {
   (void)*parties_.on_message(to_source(Prepare{}, true), 1);
   const PartyKey key(9, Party(Role::kSource, 2));
   const auto left = parties_.on_event(key, SourceEvent(SourceRefused(Reason(ErrorCode::kRefused, "no"))), 1);

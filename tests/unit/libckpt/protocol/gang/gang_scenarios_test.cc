@@ -41,7 +41,7 @@ TEST(GangScenario, AllRanksChangeEpochTogether) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, GangWithoutBystandersMovesAsAWhole) {
+TEST(GangScenario, GangWithoutBystandersMovesCompletely) {
   World::Options options = with();
   options.staying = 0;
   World world(options);
@@ -51,7 +51,7 @@ TEST(GangScenario, GangWithoutBystandersMovesAsAWhole) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, CommunicatorsAreMadeWhileAllRanksAreHeld) {
+TEST(GangScenario, CommunicatorsAreCreatedWhileAllRanksAreHeld) {
   World::Options options = with();
   options.overlaps = false;
   World world(options);
@@ -61,7 +61,7 @@ TEST(GangScenario, CommunicatorsAreMadeWhileAllRanksAreHeld) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, CommunicatorsThatAreNotMadeInThePauseEndTheMove) {
+TEST(GangScenario, FailedCommunicatorsInThePauseEndTheMove) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
     options.overlaps = overlaps;
@@ -78,7 +78,7 @@ TEST(GangScenario, CommunicatorsThatAreNotMadeInThePauseEndTheMove) {
   }
 }
 
-TEST(GangScenario, BystanderWhoseAgentForgotTheMoveEndsIt) {
+TEST(GangScenario, BystanderWithAnAgentThatForgotTheMoveEndsTheMove) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
     options.overlaps = overlaps;
@@ -95,7 +95,7 @@ TEST(GangScenario, BystanderWhoseAgentForgotTheMoveEndsIt) {
   }
 }
 
-TEST(GangScenario, RanksThatAreHeldDoNotWaitLongForASilentRank) {
+TEST(GangScenario, HeldRanksWaitOnlyBrieflyForASilentRank) {
   World::Options options = with();
   options.overlaps = false;
   options.communicators_ms = 60'000;
@@ -113,7 +113,7 @@ TEST(GangScenario, RanksThatAreHeldDoNotWaitLongForASilentRank) {
 }
 
 // Ranks that stay had nothing to tell for all that time.
-TEST(GangScenario, LongCopyAheadOfThePauseMakesNoRankSilent) {
+TEST(GangScenario, LongCopyBeforeThePauseMakesNoRankSilent) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
     options.overlaps = overlaps;
@@ -137,7 +137,7 @@ World::Options with_short_switch() {
   return options;
 }
 
-TEST(GangScenario, SourcesWaitForTheLastCopyOfEachOther) {
+TEST(GangScenario, EachSourceWaitsForTheLastCopyOfTheOtherSources) {
   for (const bool overlaps : {true, false}) {
     for (const std::uint32_t slow : {0u, 1u}) {
       World::Options options = with_short_switch();
@@ -155,7 +155,7 @@ TEST(GangScenario, SourcesWaitForTheLastCopyOfEachOther) {
   }
 }
 
-TEST(GangScenario, SourcesWaitForOneThatReachesTheCommonStepLater) {
+TEST(GangScenario, SourcesWaitForASlowSourceAtTheCommonStep) {
   World world(with_short_switch());
   world.take_long_to_hold(kSources[1], 6'000);
   world.migrate();
@@ -168,7 +168,7 @@ TEST(GangScenario, SourcesWaitForOneThatReachesTheCommonStepLater) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, LastCopyThatFailsEndsTheMoveOfAllRanks) {
+TEST(GangScenario, FailedLastCopyEndsTheMoveOfAllRanks) {
   World world(with_short_switch());
   world.take_long_for_last_copy(1, 60'000);
   world.migrate();
@@ -183,7 +183,7 @@ TEST(GangScenario, LastCopyThatFailsEndsTheMoveOfAllRanks) {
 }
 
 // Nothing else is known of its copy: neither has the coordinator given it up yet, nor has its target's engine failed.
-TEST(GangScenario, SourceThatIsCutOffIsNotWaitedForLongerThanForTheSwitch) {
+TEST(GangScenario, WaitForADisconnectedSourceIsLimitedByTheSwitchTimeout) {
   World::Options options = with_short_switch();
   options.timing.silence_ms = 60'000;
   World world(options);
@@ -222,7 +222,7 @@ void lose_records(World& world, const std::string& end) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, MoveIsGivenUpByACoordinatorThatLostItsJournalBeforeTheCommit) {
+TEST(GangScenario, CoordinatorWithALostJournalAbortsAMoveBeforeTheCommit) {
   World world(with());
   world.hold("Ready");
   world.migrate();
@@ -231,7 +231,7 @@ TEST(GangScenario, MoveIsGivenUpByACoordinatorThatLostItsJournalBeforeTheCommit)
   EXPECT_TRUE(world.runs_old());
 }
 
-TEST(GangScenario, MoveIsFinishedByACoordinatorThatLostItsJournalAfterTheCommit) {
+TEST(GangScenario, CoordinatorWithALostJournalCompletesAMoveAfterTheCommit) {
   World world(with());
   world.migrate();
   run_until(world, kLead, "COMMITTED");
@@ -239,7 +239,7 @@ TEST(GangScenario, MoveIsFinishedByACoordinatorThatLostItsJournalAfterTheCommit)
   EXPECT_TRUE(world.runs_new());
 }
 
-TEST(GangScenario, ReturnIsFollowedByACoordinatorThatLostItsJournal) {
+TEST(GangScenario, CoordinatorWithALostJournalCompletesAReturn) {
   World world(with());
   world.fail_next_resume();
   world.migrate();
@@ -252,7 +252,7 @@ TEST(GangScenario, ReturnIsFollowedByACoordinatorThatLostItsJournal) {
 
 // One bystander alone has received the return, and cannot be reached. A source's node is lost, so that the others would
 // go forward.
-TEST(GangScenario, CoordinatorThatLostItsJournalWaitsForARankThatHasReturned) {
+TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
   World::Options options = with();
   options.staying = 2;
   World world(options);
@@ -280,7 +280,7 @@ TEST(GangScenario, CoordinatorThatLostItsJournalWaitsForARankThatHasReturned) {
   EXPECT_TRUE(world.is_settled()) << world.summary();
 }
 
-TEST(GangScenario, TargetThatCannotResumeCostsNoWork) {
+TEST(GangScenario, TargetThatCannotResumeLosesNoWork) {
   World world(with());
   world.fail_next_resume();
   world.migrate();
@@ -341,17 +341,17 @@ std::string lease_is_forgotten(Mutant mutant) {
   return world.first_violation();
 }
 
-TEST(GangScenario, BystanderThatHeldStillRefusesGoAfterARestart) {
+TEST(GangScenario, HeldBystanderRefusesGoAfterARestart) {
   EXPECT_EQ(still_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(still_is_forgotten(Mutant::kStillNotDurable), "");
 }
 
-TEST(GangScenario, CoordinatorThatGrantedTheReturnLendsToNoTargetAfterARestart) {
+TEST(GangScenario, CoordinatorThatGrantedTheReturnLeasesToNoTargetAfterARestart) {
   EXPECT_EQ(return_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(return_is_forgotten(Mutant::kReturnNotDurable), "");
 }
 
-TEST(GangScenario, RestartedCoordinatorWaitsForTheLeasesThatItHadGiven) {
+TEST(GangScenario, RestartedCoordinatorWaitsForItsEarlierLeases) {
   EXPECT_EQ(lease_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(lease_is_forgotten(Mutant::kLeaseForgotten), "");
 }

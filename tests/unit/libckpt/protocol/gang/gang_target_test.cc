@@ -32,7 +32,7 @@ TargetState after(const TargetState& state, const Party& from, const Body& body)
   return made ? made->state : state;
 }
 
-TEST(GangLead, CountsStatementsOfRanksThatTakePartAlone) {
+TEST(GangLead, LeadCountsOnlyMessagesOfParticipatingRanks) {
   TargetState state = lead();
   for (const std::uint32_t stranger : {0U, 1U, 9U})
     state = after(state, Party(Role::kTarget, stranger), Ready(2));

@@ -63,7 +63,7 @@ class JournalTest : public testing::Test {
   std::uint64_t end_ = 0;
 };
 
-TEST_F(JournalTest, AppendedRecordsAreKept) {
+TEST_F(JournalTest, AppendedRecordsAreReadAfterReopening) {
   write_three();
   auto again = Journal::open(path_);
   ASSERT_TRUE(again.has_value());
@@ -94,7 +94,7 @@ TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
 }
 
 // Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
-TEST_F(JournalTest, ReadsARecordedOne) {
+TEST_F(JournalTest, RecordedJournalIsRead) {
   ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/switch.journal", path_));
   auto journal = Journal::open(path_);
   ASSERT_TRUE(journal.has_value()) << journal.error().to_string();
@@ -122,7 +122,7 @@ TEST_F(JournalTest, ReadsARecordedOne) {
   }
 }
 
-TEST_F(JournalTest, IsOpenOnce) {
+TEST_F(JournalTest, JournalCannotBeOpenedTwice) {
   auto first = Journal::open(path_);
   ASSERT_TRUE(first.has_value());
   auto second = Journal::open(path_);
@@ -130,7 +130,7 @@ TEST_F(JournalTest, IsOpenOnce) {
   EXPECT_EQ(second.error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(JournalTest, CutsATornTailOff) {
+TEST_F(JournalTest, TornTailIsTruncated) {
   write_three();
   const std::uint64_t whole = end_;
   // The last record as a crash in the middle of its write may leave it: the head is there, the rest is not.
@@ -147,7 +147,7 @@ TEST_F(JournalTest, CutsATornTailOff) {
   EXPECT_EQ(journal.records().size(), 3U);
 }
 
-TEST_F(JournalTest, CutsAtEveryLengthOfTheLastRecord) {
+TEST_F(JournalTest, LastRecordTornAtAnyLengthIsTruncated) {
   write_three();
   const std::uint64_t start = end_ * 2 / 3;  // inside the third record, or a little before it
   for (std::uint64_t cut = start; cut < end_; ++cut) {
@@ -162,7 +162,7 @@ TEST_F(JournalTest, CutsAtEveryLengthOfTheLastRecord) {
   }
 }
 
-TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
+TEST_F(JournalTest, DamageInTheMiddleIsAnError) {
   write_three();
   flip(40);  // in the first record's body
   auto again = Journal::open(path_);
@@ -170,7 +170,7 @@ TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
   EXPECT_EQ(again.error().code(), ErrorCode::kCorrupt);
 }
 
-TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
+TEST_F(JournalTest, CompactionSyncCountIsIndependentOfTheRecordCount) {
   const auto syncs_for = [this](std::size_t count) {
     std::filesystem::remove(path_);
     auto opened = Journal::open(path_);
@@ -221,7 +221,7 @@ class FileLimit {
   rlimit before_{};
 };
 
-TEST_F(JournalTest, FullDiskIsACleanRefusal) {
+TEST_F(JournalTest, FullDiskRefusesARecordWithoutDamage) {
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
   Journal journal = *std::move(opened);
@@ -250,7 +250,7 @@ TEST_F(JournalTest, FullDiskIsACleanRefusal) {
 }
 
 // The plan is in the file once for each party of a migration, and each record is whole when it is read.
-TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
+TEST_F(JournalTest, LaterRecordsOfAMigrationReferenceItsPlan) {
   constexpr std::size_t kPlan = std::size_t{100} << 10;
   const auto with_plan = [](MigrationId id, RecordKind kind, std::byte content) {
     Record record = make(id, kind);
@@ -282,7 +282,7 @@ TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
 
 // Software of before, which may come back, does not know of records without a plan: they come with the file's
 // next version.
-TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
+TEST_F(JournalTest, EarlierFileFormatIsReadAndKeptUntilCompaction) {
   write_three();
   const auto version = [this](char number) {
     UniqueFd fd(::open(path_.c_str(), O_RDWR));
@@ -310,7 +310,7 @@ TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
   EXPECT_EQ(journal.records(), std::vector<Record>{make(1, RecordKind::kReleased)});
 }
 
-TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
+TEST_F(JournalTest, ReserveExtendsTheFile) {
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
   Journal journal = *std::move(opened);
@@ -318,7 +318,7 @@ TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
   EXPECT_GE(std::filesystem::file_size(path_), journal.size_bytes() + Journal::kReserveBytes);
 }
 
-TEST_F(JournalTest, CompactionKeepsTheNewestOfEachMigration) {
+TEST_F(JournalTest, CompactionKeepsTheNewestRecordOfEachMigration) {
   write_three();
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());

@@ -27,7 +27,7 @@ TargetState finished() {
   return state;
 }
 
-TEST(TargetMachine, AProgramThatHasFinishedIsNotRunAgainByALaterGrant) {
+TEST(TargetMachine, FinishedProgramIsNotRunAgainByALaterGrant) {
   const Timing timing;
   const auto offered = step(finished(), Message(Role::kCoordinator, wire::Commit(kFirst + 1)), kNow, timing);
   ASSERT_TRUE(offered.has_value());

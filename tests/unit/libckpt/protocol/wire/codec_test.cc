@@ -101,7 +101,7 @@ std::vector<CommitMessage> examples() {
   return all;
 }
 
-TEST(Codec, EveryMessageSurvives) {
+TEST(Codec, EveryMessageIsDecodedAsEncoded) {
   const auto all = examples();
   std::set<std::pair<CommitKind, std::size_t>> bodies;
   for (const auto& message : all) bodies.emplace(message.kind, message.body.index());
@@ -160,7 +160,7 @@ std::vector<std::byte> with_count(std::uint64_t count) {
   return bytes;
 }
 
-TEST(Codec, HugeCountsAllocateNothing) {
+TEST(Codec, HugeCountsAllocateNoMemory) {
   for (const std::uint64_t count : {std::uint64_t{1} << 33, ~std::uint64_t{0}, std::uint64_t{1'000}}) {
     auto decoded = decode<Strings>(with_count(count));
     ASSERT_FALSE(decoded.has_value());
@@ -169,7 +169,7 @@ TEST(Codec, HugeCountsAllocateNothing) {
   EXPECT_TRUE(decode<Strings>(with_count(0)).has_value());
 }
 
-TEST(Codec, EnumsAndBoolsAreChecked) {
+TEST(Codec, EnumsAndBoolsAreValidated) {
   auto bytes = encode(Strings{});
   ASSERT_EQ(bytes.back(), std::byte{1});  // side
   for (const int wrong : {0, 3, 255}) {
@@ -230,7 +230,7 @@ struct OuterOfStrings {
   std::string behind;
 };
 
-TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefault) {
+TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefaults) {
   Strings old;
   old.text = "kept";
   auto read = decode<Newer>(encode(old));
@@ -263,13 +263,13 @@ struct FirstWithoutSide {
   void fields(A&) {}
 };
 
-TEST(Codec, AnOlderVersionThatLacksAnEnumWithoutDefaultIsRefused) {
+TEST(Codec, AnOlderVersionWithoutARequiredEnumIsRefused) {
   const auto read = decode<SecondWithSide>(encode(FirstWithoutSide{}));
   ASSERT_FALSE(read.has_value());
   EXPECT_EQ(read.error().code(), ErrorCode::kProtocol);
 }
 
-TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
+TEST(Codec, AnOlderVersionThatEndsInsideAFieldIsRefused) {
   Strings old;
   old.list = {"a"};
   std::vector<std::byte> bytes = encode(old);
@@ -286,7 +286,7 @@ TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
   EXPECT_FALSE(decode<Strings>(bytes).has_value());
 }
 
-TEST(Codec, ImpossibleSwitchMessagesAreRefused) {
+TEST(Codec, InvalidSwitchMessagesAreRefused) {
   const auto refused = [](const CommitMessage& m) { return !decode_commit(encode_commit(m)).has_value(); };
   const auto c = Role::kCoordinator;
   const auto t = Role::kTarget;
@@ -318,7 +318,7 @@ TEST(Frames, FormerFramesOfTheCommitsAreUnknown) {
   for (const std::uint16_t former : {1, 2}) EXPECT_FALSE(is_known(static_cast<FrameType>(former)));
 }
 
-TEST(Frames, HeadersAreJudgedWithoutTheBody) {
+TEST(Frames, HeadersAreValidatedWithoutTheBody) {
   const auto body = encode_commit(examples().front());
   auto frame = make_frame(FrameType::kCommit, 77, body);
   ASSERT_TRUE(frame.has_value());
@@ -367,7 +367,7 @@ void expect_fits(const Message& message) {
       << body.size() << " bytes, frame type " << static_cast<int>(Message::kFrame);
 }
 
-TEST(Frames, EveryMessageAboutAJobTakesTheLargestSpec) {
+TEST(Frames, LargestSpecFitsIntoEveryMessageAboutAJob) {
   const JobSpec spec = largest_spec();
   ASSERT_EQ(encode(spec).size(), kMaxJobSpecBytes);
   const std::string path(4096, 'p');

@@ -8,7 +8,7 @@
 namespace ckpt::wire {
 namespace {
 
-TEST(Ids, RoundTripWithAndWithoutATag) {
+TEST(Ids, IdsAreParsedAsPrintedWithAndWithoutATag) {
   EXPECT_EQ(job_text(12), "j12");
   EXPECT_EQ(parse_id('j', "j12"), 12U);
   for (const IdTag tag : {IdTag{1}, IdTag{0x8d1ea}, kMaxIdTag}) {
@@ -23,13 +23,13 @@ TEST(Ids, RoundTripWithAndWithoutATag) {
   EXPECT_GT(static_cast<std::int64_t>(last), 0);
 }
 
-TEST(Ids, RefuseEverythingElse) {
+TEST(Ids, MalformedIdsAreRefused) {
   for (const char* text : {"j", "j0", "j0-k3fa", "j6-", "j6-k3f", "j6-k3fab", "j6-0000", "j6-K3FA", "j6-k3fi",
                            "j6_k3fa", "j-k3fa", "j4294967296", "j2147483648-k3fa", "m6-k3fa"})
     EXPECT_FALSE(parse_id('j', text)) << text;
 }
 
-TEST(Ids, OrderIsByNumberForAnyTag) {
+TEST(Ids, IdsAreOrderedByNumberForAnyTag) {
   EXPECT_LT(make_id(6, kMaxIdTag), make_id(7, 1));
   EXPECT_LT(make_id(4'000'000, 0), make_id(1, 1));
 }
@@ -49,7 +49,7 @@ TEST(Ids, ShortFormOfAUniqueNumberIsAccepted) {
   EXPECT_EQ(meant("j4294967295"), "");
 }
 
-TEST(Ids, NumberOfAnAgentsOwnSnapshotReadsBackWhole) {
+TEST(Ids, SnapshotNumberOfAnAgentIsParsedCompletely) {
   const std::uint64_t id = (std::uint64_t{1} << 63) + 0x1a2'8000'4711;
   EXPECT_EQ(parse_id('m', migration_text(id)), id);
   EXPECT_EQ(migration_text(id), "m" + std::to_string(id));

@@ -35,7 +35,7 @@ AttachRegions regions(std::size_t count) {
   return m;
 }
 
-TEST(MoverMessages, travel_with_their_descriptors) {
+TEST(MoverMessages, MessagesAreSentWithTheirDescriptors) {
   Ends ends;
   auto file = make_memory_file("test", 100);
   ASSERT_TRUE(file.has_value());
@@ -50,7 +50,7 @@ TEST(MoverMessages, travel_with_their_descriptors) {
   EXPECT_EQ(got->regions.back().id, kMaxRegions);
 }
 
-TEST(MoverMessages, the_largest_batch_of_tensors_fits_a_packet) {
+TEST(MoverMessages, TheLargestTensorBatchFitsIntoAPacket) {
   AttachTensors m;
   m.tensors.resize(kMaxTensors);
   for (TensorInfo& tensor : m.tensors) {
@@ -60,7 +60,7 @@ TEST(MoverMessages, the_largest_batch_of_tensors_fits_a_packet) {
   EXPECT_TRUE(encode_message(m).has_value());
 }
 
-TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
+TEST(MoverMessages, WrongNumbersOfDescriptorsAreRefusedAndClosed) {
   Ends ends;
   EXPECT_FALSE(send_message(ends.a.get(), regions(2), {}).has_value());
   EXPECT_FALSE(send_message(ends.a.get(), EndSession(), std::vector<int>{0}).has_value());
@@ -76,7 +76,7 @@ TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
+TEST(MoverMessages, RegionsToBeFilledHaveTwoDescriptorsEach) {
   Ends ends;
   FillRegions m;
   m.session = SessionKey(7, kFillRank);
@@ -107,7 +107,7 @@ void send_anyway(int socket, std::span<const std::byte> bytes, std::size_t descr
   ASSERT_EQ(::sendmsg(socket, &header, 0), static_cast<ssize_t>(bytes.size()));
 }
 
-TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
+TEST(MoverMessages, MessagesAboveThePacketLimitAreNeitherSentNorReceived) {
   Ends ends;
   FillRegions m;
   m.session = SessionKey(7, kFillRank);
@@ -132,7 +132,7 @@ TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(MoverMessages, a_closed_socket_is_unavailable) {
+TEST(MoverMessages, AClosedSocketIsUnavailable) {
   Ends ends;
   ends.a.reset();
   auto received = receive_message(ends.b.get());
@@ -143,7 +143,7 @@ TEST(MoverMessages, a_closed_socket_is_unavailable) {
   EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);
 }
 
-TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
+TEST(MoverMessages, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   Ends ends;
   ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
   ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());
@@ -154,7 +154,7 @@ TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
   EXPECT_EQ(end.error().code(), ErrorCode::kUnavailable);
 }
 
-TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
+TEST(MoverMessages, RandomDamageGivesAMessageOrAnError) {
   StartSource start;
   start.addresses = {"ucx:1", "ucx:2"};
   FillRegions fill;

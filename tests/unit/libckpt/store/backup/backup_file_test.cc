@@ -37,7 +37,7 @@ std::string beginning_with(const Contents& contents) {
   return out;
 }
 
-TEST_F(BackupFileTest, BackupHoldsAllParts) {
+TEST_F(BackupFileTest, BackupContainsAllParts) {
   fill_home("a");
   make_backup();
   auto file = *BackupFile::open(this->file());
@@ -51,7 +51,7 @@ TEST_F(BackupFileTest, BackupHoldsAllParts) {
     EXPECT_TRUE(part_of(file, i) == part_text(i, "a")) << kParts[i];
 }
 
-TEST_F(BackupFileTest, IsForItsOwnerOnlyAndItsCopyTheSame) {
+TEST_F(BackupFileTest, BackupAndItsCopyAreReadableOnlyByTheirOwner) {
   fill_home("a");
   put(file(), "what was there");
   make_backup();
@@ -65,7 +65,7 @@ TEST_F(BackupFileTest, IsForItsOwnerOnlyAndItsCopyTheSame) {
   }
 }
 
-TEST_F(BackupFileTest, CutOffAnywhereItIsNone) {
+TEST_F(BackupFileTest, ATruncatedBackupIsRefused) {
   fill_home("a");
   make_backup();
   const std::string whole = text_of(file());
@@ -80,7 +80,7 @@ TEST_F(BackupFileTest, CutOffAnywhereItIsNone) {
   EXPECT_FALSE(judge(file()).has_value());
 }
 
-TEST_F(BackupFileTest, AFlippedBitIsFoundWhereverItIs) {
+TEST_F(BackupFileTest, AFlippedBitAnywhereIsDetected) {
   fill_home("a");
   make_backup();
   const std::string whole = text_of(file());
@@ -98,7 +98,7 @@ TEST_F(BackupFileTest, AFlippedBitIsFoundWhereverItIs) {
   EXPECT_TRUE(judge(this->file()).has_value());
 }
 
-TEST_F(BackupFileTest, SizesThatTheFileDoesNotHaveAreRefusedBeforeAnythingIsRead) {
+TEST_F(BackupFileTest, InvalidPartSizesAreRefusedBeforeReading) {
   Contents contents;
   for (const std::vector<std::uint64_t>& sizes : {std::vector<std::uint64_t>{},
                                                   {1, 1, 1, 1, 1},
@@ -124,7 +124,7 @@ TEST_F(BackupFileTest, SizesThatTheFileDoesNotHaveAreRefusedBeforeAnythingIsRead
   EXPECT_TRUE(parse_beginning(std::as_bytes(std::span(text)), text.size()).has_value());
 }
 
-TEST_F(BackupFileTest, AHeaderLongerThanAnyIsRefused) {
+TEST_F(BackupFileTest, AnOversizedHeaderIsRefused) {
   std::string text(kMagic);
   const std::uint32_t numbers[2] = {0xffff'ffff, 0};
   text.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
@@ -132,7 +132,7 @@ TEST_F(BackupFileTest, AHeaderLongerThanAnyIsRefused) {
   EXPECT_FALSE(parse_beginning(std::as_bytes(std::span(text)), ~0ULL).has_value());
 }
 
-TEST_F(BackupFileTest, AFolderIsNoBackup) {
+TEST_F(BackupFileTest, AFolderIsNotAcceptedAsABackup) {
   EXPECT_FALSE(BackupFile::open(home()).has_value());
 }
 

@@ -32,7 +32,7 @@ class RestoreTest : public BackupTest {
   }
 };
 
-TEST_F(RestoreTest, IntoAnEmptyFolderPutsAllPartsBack) {
+TEST_F(RestoreTest, RestoreIntoAnEmptyFolderWritesAllParts) {
   clear_home();
   auto restored = run(false);
   ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
@@ -44,13 +44,13 @@ TEST_F(RestoreTest, IntoAnEmptyFolderPutsAllPartsBack) {
               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-TEST_F(RestoreTest, IntoAFolderThatIsNotThereMakesIt) {
+TEST_F(RestoreTest, RestoreCreatesAMissingFolder) {
   std::filesystem::remove_all(home());
   ASSERT_TRUE(run(false).has_value());
   expect_home_has("old");
 }
 
-TEST_F(RestoreTest, PartThatTheClusterDidNotHaveIsNotMade) {
+TEST_F(RestoreTest, PartMissingInTheBackupIsNotRestored) {
   fill_home("old");
   put(path("ca.key"), "");
   make_backup();
@@ -61,7 +61,7 @@ TEST_F(RestoreTest, PartThatTheClusterDidNotHaveIsNotMade) {
   EXPECT_EQ(files_in_home(), kParts.size() - 1);
 }
 
-TEST_F(RestoreTest, RestoreOverAStoreIsRefusedAndTouchesNothing) {
+TEST_F(RestoreTest, RestoreOverAStoreIsRefusedWithoutChanges) {
   fill_home("new");
   const auto restored = run(false);
   ASSERT_FALSE(restored.has_value());
@@ -84,7 +84,7 @@ TEST_F(RestoreTest, RestoreInPlaceKeepsTheOldStoreAside) {
     EXPECT_TRUE(text_of(aside + "/" + std::string(kParts[i])) == part_text(i, "new"));
 }
 
-TEST_F(RestoreTest, WhileACoordinatorHoldsTheFolderItRefuses) {
+TEST_F(RestoreTest, RestoreIsRefusedWhileACoordinatorLocksTheFolder) {
   fill_home("new");
   const UniqueFd coordinator(::open(path(kJournal).c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(coordinator.get(), LOCK_EX | LOCK_NB), 0);
@@ -95,7 +95,7 @@ TEST_F(RestoreTest, WhileACoordinatorHoldsTheFolderItRefuses) {
   expect_home_has("new");
 }
 
-TEST_F(RestoreTest, ADamagedBackupTouchesNothing) {
+TEST_F(RestoreTest, ADamagedBackupChangesNoFile) {
   std::string bytes = text_of(file());
   bytes[bytes.size() - 10] ^= 1;  // in its last part
   put(file(), bytes);

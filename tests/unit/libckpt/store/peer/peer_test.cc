@@ -57,7 +57,7 @@ TEST_F(PeerVault, ChangedChunksAreWrittenAndReadBack) {
   EXPECT_EQ(must(restore_exactly(*there, "job", 2)), second);
 }
 
-TEST_F(PeerVault, RemovesAndCollectsOverTheLink) {
+TEST_F(PeerVault, VersionsAreRemovedAndCollectedOverTheLink) {
   auto server = serve(0);
   auto open = must(open_vault(route_to(*server, must(server->grant(grant_of(true, false)))), true));
   must(write_version(*open.vault, "job", some_content(1), nullptr));
@@ -70,7 +70,7 @@ TEST_F(PeerVault, RemovesAndCollectsOverTheLink) {
   EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job/packs/" + first));
 }
 
-TEST_F(PeerVault, SecondWriterIsRefusedUntilTheFirstIsGone) {
+TEST_F(PeerVault, SecondWriterIsRefusedUntilTheFirstWriterDisconnects) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   auto first = std::make_optional(must(open_vault(route_to(*server, token), true)));
@@ -81,7 +81,7 @@ TEST_F(PeerVault, SecondWriterIsRefusedUntilTheFirstIsGone) {
 }
 
 // A mover that is killed closes nothing in order.
-TEST_F(PeerVault, AWriterThatIsCutLeavesNothingAndHoldsNothing) {
+TEST_F(PeerVault, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   {
@@ -116,7 +116,7 @@ TEST_F(PeerVault, AccessWithoutATokenIsRefused) {
   EXPECT_EQ(code_of(open_vault(route_to(*server, must(server->grant(over))), true)), ErrorCode::kUnavailable);
 }
 
-TEST_F(PeerVault, GrantCoversASingleJobAndItsRights) {
+TEST_F(PeerVault, GrantCoversOnlyItsJobAndItsRights) {
   auto server = serve(0);
   {
     auto vault = must(Vault::open(disk(), {}));
@@ -143,7 +143,7 @@ TEST_F(PeerVault, GrantCoversASingleJobAndItsRights) {
   EXPECT_TRUE(writing->remove("node-b/jobs/job/job"));
 }
 
-TEST_F(PeerVault, GrantChangesNothingOfTheVaultItself) {
+TEST_F(PeerVault, GrantCannotChangeFilesOfTheVaultItself) {
   auto server = serve(0);
   RemoteFiles::Settings settings;
   settings.address = server->address();
@@ -170,7 +170,7 @@ TEST_F(PeerVault, GrantChangesNothingOfTheVaultItself) {
   EXPECT_TRUE(std::filesystem::exists(disk() + "/lock"));
 }
 
-TEST_F(PeerVault, WriterKeepsItsLimitWhateverItAsks) {
+TEST_F(PeerVault, WriterCannotExceedItsLimit) {
   constexpr std::uint64_t kLimit = 1 << 20;
   auto server = serve(0);
   FileGrant grant = grant_of(true, false);
@@ -202,7 +202,7 @@ TEST_F(PeerVault, WriterKeepsItsLimitWhateverItAsks) {
   EXPECT_LE(std::filesystem::file_size(disk() + "/jobs/job/packs/2.pack.new"), kLimit);
 }
 
-TEST_F(PeerVault, LimitCountsWhatIsThereAndLeavesRoomToCollect) {
+TEST_F(PeerVault, LimitIncludesExistingFilesAndAllowsCollection) {
   auto server = serve(0);
   FileGrant grant = grant_of(true, false);
   grant.limit_bytes = 120'000;
@@ -218,7 +218,7 @@ TEST_F(PeerVault, LimitCountsWhatIsThereAndLeavesRoomToCollect) {
             ErrorCode::kRefused);
 }
 
-TEST_F(PeerVault, PathsAreThoseOfOneJob) {
+TEST_F(PeerVault, OnlyPathsOfOneJobAreAccepted) {
   for (const char* good : {"", "vault", "vault.new", "lock", "jobs", "jobs/job", "jobs/job/job",
                            "jobs/job/packs", "jobs/job/packs/7.pack.new", "jobs/job/versions/1.version"})
     EXPECT_TRUE(check_path(good, "job")) << good;
@@ -231,7 +231,7 @@ TEST_F(PeerVault, PathsAreThoseOfOneJob) {
   EXPECT_FALSE(check_path("jobs/job/packs/" + std::string(600, 'a'), "job"));
 }
 
-TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
+TEST_F(PeerVault, MalformedBytesEndOnlyTheirConnection) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::uint64_t seed = 7;
@@ -260,7 +260,7 @@ TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
   EXPECT_TRUE(open_vault(route_to(*server, token), true)) << "the server does not serve any more";
 }
 
-TEST_F(PeerVault, UnreachableServerIsNamed) {
+TEST_F(PeerVault, UnreachableServerIsReportedByAddress) {
   std::string address;
   std::vector<std::byte> token;
   {

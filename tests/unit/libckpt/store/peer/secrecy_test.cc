@@ -99,7 +99,7 @@ RemoteFiles::Settings settings_of(std::string address, std::vector<std::byte> to
   return settings;
 }
 
-TEST_F(VaultSecrecy, NeitherTokenNorContentIsSeenOnTheWay) {
+TEST_F(VaultSecrecy, TokenAndContentAreEncryptedOnTheLink) {
   must(Vault::open(disk(), {}));
   auto server = serve(0);
   Tap tap(*server);
@@ -123,7 +123,7 @@ TEST_F(VaultSecrecy, NeitherTokenNorContentIsSeenOnTheWay) {
   EXPECT_TRUE(tap.has_seen(Bytes(bytes.begin(), bytes.end()))) << "the only thing that is read";
 }
 
-TEST_F(VaultSecrecy, ByteThatIsChangedOnTheWayEndsTheLink) {
+TEST_F(VaultSecrecy, AByteChangedInTransitEndsTheLink) {
   must(Vault::open(disk(), {}));
   auto server = serve(0);
   Tap tap(*server);
@@ -139,7 +139,7 @@ TEST_F(VaultSecrecy, ByteThatIsChangedOnTheWayEndsTheLink) {
   EXPECT_EQ(must(read_file(disk() + "/jobs/job/job", 1 << 20)), "") << "nothing of the message is used";
 }
 
-TEST_F(VaultSecrecy, ManyStrangersKeepNobodyOut) {
+TEST_F(VaultSecrecy, ManyUnknownConnectionsDoNotBlockAClient) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::list<UniqueFd> strangers;

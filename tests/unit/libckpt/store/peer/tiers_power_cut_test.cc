@@ -212,25 +212,25 @@ std::string cut_while_it_settles(const std::set<std::string>& left_out) {
   });
 }
 
-TEST(TierPowerCut, SpilledPacksAreOnTheDisk) {
+TEST(TierPowerCut, SpilledPacksAreDurable) {
   EXPECT_EQ(cut_while_they_spill({}), "");
 }
-TEST(TierPowerCut, WithoutSyncingSpilledPacksTheCheckerFindsALoss) {
+TEST(TierPowerCut, CheckerFindsALossWithoutASyncOfSpilledPacks) {
   EXPECT_NE(cut_while_they_spill({".pack.new"}), "");
 }
-TEST(TierPowerCut, WithoutSyncingItsFolderTheCheckerFindsALoss) {
+TEST(TierPowerCut, CheckerFindsALossWithoutASyncOfThePackFolder) {
   EXPECT_NE(cut_while_they_spill({"vault/jobs/job-1/packs"}), "");
 }
-TEST(TierPowerCut, DurableVersionIsOnTheDiskWithItsPacks) {
+TEST(TierPowerCut, DurableVersionIsOnDiskWithItsPacks) {
   EXPECT_EQ(cut_while_it_settles({}), "");
 }
-TEST(TierPowerCut, WithoutSyncingItsPacksTheCheckerFindsALoss) {
+TEST(TierPowerCut, CheckerFindsALossWithoutASyncOfThePacks) {
   EXPECT_NE(cut_while_it_settles({".pack.new"}), "");
 }
 
 // Only the program dies: memory is there, and nothing that was committed is lost. The next writer leaves
 // nothing behind that is not finished.
-TEST(TierPowerCut, AKilledWriterLosesNothing) {
+TEST(TierPowerCut, AKilledWriterLosesNoVersion) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
     Told told;
     must(Writer(files, told, in_memory(kFewPacks)).run(kVersions, true));

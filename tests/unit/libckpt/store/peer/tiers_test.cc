@@ -33,7 +33,7 @@ class Tiered : public Peers {
   }
 };
 
-TEST_F(Tiered, PacksLieInMemoryAndTheRestOnTheDisk) {
+TEST_F(Tiered, PacksAreInMemoryAndOtherFilesOnDisk) {
   const auto all = write_versions(2, 1 << 20);
   EXPECT_EQ(packs_in(memory()).size(), 2u);
   EXPECT_TRUE(packs_in(disk()).empty());
@@ -41,7 +41,7 @@ TEST_F(Tiered, PacksLieInMemoryAndTheRestOnTheDisk) {
   expect_all(all);
 }
 
-TEST_F(Tiered, BeyondTheLimitTheOldestGoToTheDiskAndNothingIsLost) {
+TEST_F(Tiered, OldestPacksAreSpilledToDiskBeyondTheLimit) {
   const auto all = write_versions(5, 60'000);
   EXPECT_EQ(packs_in(memory()).size(), 2u);
   EXPECT_EQ(packs_in(disk()).size(), 3u);
@@ -49,7 +49,7 @@ TEST_F(Tiered, BeyondTheLimitTheOldestGoToTheDiskAndNothingIsLost) {
   expect_all(all);
 }
 
-TEST_F(Tiered, PackThatExceedsMemoryGoesToTheDiskWhileItIsWritten) {
+TEST_F(Tiered, PackLargerThanMemoryIsSpilledDuringItsWrite) {
   // More than a writer keeps back before it writes, so that the pack has begun in memory.
   const auto all = write_versions(1, 6 << 20, 12 << 20);
   EXPECT_TRUE(packs_in(memory()).empty());
@@ -57,7 +57,7 @@ TEST_F(Tiered, PackThatExceedsMemoryGoesToTheDiskWhileItIsWritten) {
   expect_all(all);
 }
 
-TEST_F(Tiered, RemovingGivesMemoryBack) {
+TEST_F(Tiered, RemovingAVersionFreesMemory) {
   write_versions(2, 1 << 20);
   auto open = must(open_vault(here(), true));
   must(open.vault->keep_newest("job", 1));
@@ -68,7 +68,7 @@ TEST_F(Tiered, RemovingGivesMemoryBack) {
   EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job"));
 }
 
-TEST_F(Tiered, AJobsOwnNodeKeepsItsImagesOnTheDisk) {
+TEST_F(Tiered, OwnNodeOfAJobKeepsItsImagesOnDisk) {
   auto all = write_versions(2, 1 << 20);
   {
     auto open = must(open_vault(here(), true, "job"));
@@ -81,7 +81,7 @@ TEST_F(Tiered, AJobsOwnNodeKeepsItsImagesOnTheDisk) {
   expect_all(all);
 }
 
-TEST_F(Tiered, DurableGrantWritesToTheDisk) {
+TEST_F(Tiered, DurableGrantWritesToDisk) {
   auto all = write_versions(1, 1 << 20);
   auto server = serve(1 << 20);
   auto open = must(open_vault(route_to(*server, must(server->grant(grant_of(true, false)))), true));
@@ -92,7 +92,7 @@ TEST_F(Tiered, DurableGrantWritesToTheDisk) {
   expect_all(all);
 }
 
-TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseIt) {
+TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseTheMemory) {
   const auto all = write_versions(3, 30'000);
   ASSERT_EQ(packs_in(disk()).size(), 2u);
   std::filesystem::remove_all(memory());  // the machine was switched off
@@ -107,7 +107,7 @@ TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseIt) {
   EXPECT_EQ(target.content, all[1]);
 }
 
-TEST_F(Tiered, UsesListThePacksOfAVersion) {
+TEST_F(Tiered, UsesListContainsThePacksOfAVersion) {
   Content first = some_content(1);
   first.regions.erase(2);
   first.blobs.clear();
@@ -131,7 +131,7 @@ TEST_F(Tiered, UsesListThePacksOfAVersion) {
 }
 
 // A spill that was cut after its copy, and one that was cut within it.
-TEST_F(Tiered, ASpillThatWasCutLeavesNothingWrong) {
+TEST_F(Tiered, AnInterruptedSpillCausesNoError) {
   const auto all = write_versions(2, 1 << 20);
   const auto names = packs_in(memory());
   std::filesystem::copy_file(memory() + "/jobs/job/packs/" + names[0],
@@ -149,7 +149,7 @@ TEST_F(Tiered, ASpillThatWasCutLeavesNothingWrong) {
 }
 
 // Packs that another writer has left in memory count against the limit.
-TEST_F(Tiered, NextWriterCountsPacksInMemory) {
+TEST_F(Tiered, NextWriterCountsPacksAlreadyInMemory) {
   auto all = write_versions(2, 60'000);
   ASSERT_EQ(packs_in(memory()).size(), 2u);
   auto server = serve(60'000);

@@ -167,24 +167,24 @@ std::string cut_everywhere(const std::set<std::string>& left_out, std::uint64_t 
   return {};
 }
 
-TEST(PowerCut, cut_at_any_point_loses_no_version_and_leaves_no_partial_one) {
+TEST(PowerCut, PowerCutAtAnyPointLosesNoVersionAndLeavesNoPartialVersion) {
   EXPECT_EQ(cut_everywhere({}, 1), "");
 }
 
 // Each of these is one line that could be missing in the vault.
-TEST(PowerCut, without_syncing_packs_the_checker_finds_a_loss) {
+TEST(PowerCut, CheckerFindsALossWithoutASyncOfPacks) {
   EXPECT_NE(cut_everywhere({".pack.new"}, 1), "");
 }
-TEST(PowerCut, without_syncing_the_folder_of_packs_the_checker_finds_a_loss) {
+TEST(PowerCut, CheckerFindsALossWithoutASyncOfThePackFolder) {
   EXPECT_NE(cut_everywhere({"/packs"}, 1), "");
 }
-TEST(PowerCut, without_syncing_versions_the_checker_finds_a_loss) {
+TEST(PowerCut, CheckerFindsALossWithoutASyncOfVersions) {
   EXPECT_NE(cut_everywhere({".version.new"}, 1), "");
 }
-TEST(PowerCut, without_syncing_the_folder_of_versions_the_checker_finds_a_loss) {
+TEST(PowerCut, CheckerFindsALossWithoutASyncOfTheVersionFolder) {
   EXPECT_NE(cut_everywhere({"/versions"}, 1), "");
 }
-TEST(PowerCut, without_syncing_the_folder_of_jobs_the_checker_finds_a_loss) {
+TEST(PowerCut, CheckerFindsALossWithoutASyncOfTheJobFolder) {
   EXPECT_NE(cut_everywhere({"vault/jobs"}, 1), "");
 }
 
@@ -208,7 +208,7 @@ struct Small {
   }
 };
 
-TEST(Damage, a_flipped_bit_anywhere_is_found_and_never_restored) {
+TEST(Damage, AFlippedBitAnywhereIsDetectedAndNeverRestored) {
   Small small;
   std::size_t flips = 0;
   for (const std::string& path : small.files.all_files()) {
@@ -235,7 +235,7 @@ TEST(Damage, a_flipped_bit_anywhere_is_found_and_never_restored) {
   EXPECT_GT(flips, 1000u);
 }
 
-TEST(Damage, version_before_a_damaged_one_is_restored_and_reported) {
+TEST(Damage, VersionBeforeADamagedVersionIsRestoredAndReported) {
   Small small;
   // The newest pack is of the newest version alone.
   std::string newest;
@@ -254,7 +254,7 @@ TEST(Damage, version_before_a_damaged_one_is_restored_and_reported) {
   EXPECT_EQ(target.begun, 2);
 }
 
-TEST(Damage, damaged_chunk_is_stored_again_and_restores) {
+TEST(Damage, DamagedChunkIsStoredAgainAndRestores) {
   Small small;
   std::string oldest;
   for (const std::string& path : small.files.all_files())
@@ -269,7 +269,7 @@ TEST(Damage, damaged_chunk_is_stored_again_and_restores) {
   EXPECT_EQ(must(restore_exactly(*vault, kJob, version->number)), content);
 }
 
-TEST(Damage, a_collection_leaves_a_pack_with_a_damaged_live_record_and_loses_nothing_else) {
+TEST(Damage, CollectionKeepsAPackWithADamagedLiveRecordAndLosesNoOtherData) {
   Small small;
   auto vault = must(Vault::open(kFolder, options_for(small.files)));
   std::string oldest;
@@ -287,7 +287,7 @@ TEST(Damage, a_collection_leaves_a_pack_with_a_damaged_live_record_and_loses_not
   }
 }
 
-TEST(Space, a_full_disk_or_a_limit_refuses_the_version_and_loses_nothing) {
+TEST(Space, AFullDiskOrALimitRefusesTheVersionAndLosesNoData) {
   Small small;
   const std::uint64_t full = small.files.total_bytes();
   for (std::uint64_t room = 0; room < 12'000; room += 500) {
@@ -314,7 +314,7 @@ TEST(Space, a_full_disk_or_a_limit_refuses_the_version_and_loses_nothing) {
   }
 }
 
-TEST(Space, a_version_with_a_write_that_failed_is_never_committed_though_there_is_space_again) {
+TEST(Space, AVersionWithAFailedWriteIsNeverCommitted) {
   Small small;
   auto vault = must(Vault::open(kFolder, options_for(small.files)));
   VersionInput input;

@@ -47,7 +47,7 @@ class ToolTest : public ::testing::Test {
   std::ostringstream out_, err_;
 };
 
-TEST_F(ToolTest, contents_are_listed_without_the_key) {
+TEST_F(ToolTest, ContentsAreListedWithoutTheKey) {
   const std::string dir = folder_.string();
   EXPECT_EQ(run_json({"list", dir})[0]["versions"], 2);
   EXPECT_EQ(run_json({"list", dir, "job"})[1]["parent"], 1);
@@ -65,7 +65,7 @@ TEST_F(ToolTest, contents_are_listed_without_the_key) {
   EXPECT_THAT(out_.str(), HasSubstr("version 1"));
 }
 
-TEST_F(ToolTest, verify_finds_damage_and_names_the_lost_version) {
+TEST_F(ToolTest, VerifyFindsDamageAndNamesTheLostVersion) {
   const std::string dir = folder_.string();
   EXPECT_EQ(run_json({"verify", dir})["clean"], true);
   EXPECT_EQ(run({"verify", dir, "job", "1"}), image_tool::kDone);
@@ -83,7 +83,7 @@ TEST_F(ToolTest, verify_finds_damage_and_names_the_lost_version) {
   EXPECT_THAT(err_.str(), HasSubstr("Chunk 7 of region 1"));
 }
 
-TEST_F(ToolTest, refuses_by_the_exit_codes_of_the_surface) {
+TEST_F(ToolTest, RefusalsUseTheDocumentedExitCodes) {
   const std::string dir = folder_.string();
   EXPECT_EQ(run({"list", dir + "/nowhere"}), image_tool::kRefused);
   EXPECT_EQ(run({"list", dir, "other"}), image_tool::kRefused);

@@ -43,7 +43,7 @@ class VaultTest : public ::testing::Test {
   std::unique_ptr<Vault> vault_;
 };
 
-TEST_F(VaultTest, second_version_stores_changed_chunks_only) {
+TEST_F(VaultTest, SecondVersionStoresOnlyChangedChunks) {
   Content content;
   content.regions[1] = random_bytes(512 * kChunk, 1);
   content.regions[2] = random_bytes(10 * kChunk + 5000, 2);
@@ -67,7 +67,7 @@ TEST_F(VaultTest, second_version_stores_changed_chunks_only) {
   }
 }
 
-TEST_F(VaultTest, ranks_and_versions_of_a_job_share_chunks_and_jobs_do_not) {
+TEST_F(VaultTest, RanksAndVersionsOfAJobShareChunksButJobsDoNot) {
   Content content;
   content.regions[1] = random_bytes(64 * kChunk, 1);
   content.regions[2] = content.regions[1];
@@ -82,7 +82,7 @@ TEST_F(VaultTest, ranks_and_versions_of_a_job_share_chunks_and_jobs_do_not) {
   EXPECT_EQ(restored(1, "other"), content);
 }
 
-TEST_F(VaultTest, compressible_chunks_are_packed_and_zeroes_are_not_stored) {
+TEST_F(VaultTest, CompressibleChunksAreCompressedAndZeroesAreNotStored) {
   Content content;
   content.regions[1] = Bytes(100 * kChunk);
   Bytes text(40 * kChunk);
@@ -103,7 +103,7 @@ TEST_F(VaultTest, compressible_chunks_are_packed_and_zeroes_are_not_stored) {
   EXPECT_EQ(restored(1), content);
 }
 
-TEST_F(VaultTest, removed_versions_give_their_space_back) {
+TEST_F(VaultTest, RemovedVersionsFreeTheirSpace) {
   Content content;
   content.regions[1] = random_bytes(200 * kChunk, 1);
   std::vector<Content> history;
@@ -129,7 +129,7 @@ TEST_F(VaultTest, removed_versions_give_their_space_back) {
   EXPECT_EQ(vault_->open_version("job").error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(VaultTest, many_small_packs_are_merged) {
+TEST_F(VaultTest, ManySmallPacksAreMerged) {
   Content content;
   content.regions[1] = random_bytes(8 * kChunk, 1);
   for (std::uint64_t i = 0; i < 80; ++i) {
@@ -148,7 +148,7 @@ TEST_F(VaultTest, many_small_packs_are_merged) {
   EXPECT_EQ(restored(80), content);
 }
 
-TEST_F(VaultTest, version_open_for_reading_survives_removal_and_collection) {
+TEST_F(VaultTest, VersionOpenForReadingSurvivesRemovalAndCollection) {
   Content content;
   content.regions[1] = random_bytes(50 * kChunk, 1);
   const Content first = content;
@@ -167,7 +167,7 @@ TEST_F(VaultTest, version_open_for_reading_survives_removal_and_collection) {
   EXPECT_EQ(restored(2), content);
 }
 
-TEST_F(VaultTest, a_chunk_that_is_neither_put_nor_kept_refuses_the_commit) {
+TEST_F(VaultTest, ACommitWithAMissingChunkIsRefused) {
   auto writer = must(vault_->begin_version("job", {}));
   const auto region = must(writer->add_region(Region(0, 1, 1, 3 * kChunk)));
   EXPECT_EQ(writer->keep_chunk(region, 0).error().code(), ErrorCode::kNotFound);
@@ -184,7 +184,7 @@ TEST_F(VaultTest, a_chunk_that_is_neither_put_nor_kept_refuses_the_commit) {
   EXPECT_FALSE(writer->put_chunk(region, 1, random_bytes(kChunk, 4)).has_value());
 }
 
-TEST_F(VaultTest, regions_with_new_ids_are_kept_by_their_old_ids) {
+TEST_F(VaultTest, RegionsWithNewIdsKeepChunksByTheirOldIds) {
   Content content;
   content.regions[1] = random_bytes(300 * kChunk, 1);
   write(content, nullptr);
@@ -198,7 +198,7 @@ TEST_F(VaultTest, regions_with_new_ids_are_kept_by_their_old_ids) {
   EXPECT_EQ(restored(2).regions.at(77), content.regions.at(1));
 }
 
-TEST_F(VaultTest, two_writers_never_share_a_vault) {
+TEST_F(VaultTest, TwoWritersCannotOpenTheSameVault) {
   EXPECT_EQ(Vault::open(path(), {}).error().code(), ErrorCode::kRefused);
   auto writer = must(vault_->begin_version("job", {}));
   EXPECT_EQ(vault_->begin_version("job", {}).error().code(), ErrorCode::kRefused);
@@ -212,7 +212,7 @@ TEST_F(VaultTest, two_writers_never_share_a_vault) {
   EXPECT_EQ(reader->begin_version("job", {}).error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(VaultTest, many_threads_put_chunks) {
+TEST_F(VaultTest, ManyThreadsWriteChunksConcurrently) {
   const Bytes memory = random_bytes(600 * kChunk, 1);
   auto writer = must(vault_->begin_version("job", {}));
   const auto region = must(writer->add_region(Region(3, 9, 1, memory.size())));
@@ -231,7 +231,7 @@ TEST_F(VaultTest, many_threads_put_chunks) {
   EXPECT_TRUE(std::equal(chunk.begin(), chunk.end(), memory.end() - static_cast<std::ptrdiff_t>(kChunk)));
 }
 
-TEST_F(VaultTest, a_lost_job_record_is_made_again_from_a_version) {
+TEST_F(VaultTest, ALostJobRecordIsRebuiltFromAVersion) {
   Content content;
   content.regions[1] = random_bytes(20 * kChunk, 1);
   write(content, nullptr);
@@ -242,7 +242,7 @@ TEST_F(VaultTest, a_lost_job_record_is_made_again_from_a_version) {
   EXPECT_EQ(restored(2), content);
 }
 
-TEST_F(VaultTest, differences_are_named) {
+TEST_F(VaultTest, DifferencesAreReportedByName) {
   Content content;
   content.regions[1] = random_bytes(600 * kChunk, 1);
   content.regions[2] = random_bytes(3 * kChunk, 2);
@@ -270,7 +270,7 @@ TEST_F(VaultTest, differences_are_named) {
   EXPECT_TRUE(must(vault_->diff("job", 2, 2)).changed_bytes() == 0);
 }
 
-TEST_F(VaultTest, a_version_moves_between_tiers) {
+TEST_F(VaultTest, AVersionCanBeMovedBetweenTiers) {
   Content content;
   content.regions[1] = random_bytes(30 * kChunk, 1);
   content.regions[2] = Bytes(2 * kChunk);
@@ -287,7 +287,7 @@ TEST_F(VaultTest, a_version_moves_between_tiers) {
   EXPECT_EQ(must(restore_exactly(*disk, "job", 1)), content);
 }
 
-TEST_F(VaultTest, names_that_leave_the_folder_are_refused) {
+TEST_F(VaultTest, NamesThatLeaveTheFolderAreRefused) {
   for (const char* job : {"", ".", "..", "../x", "a/b", ".hidden", "a b"})
     EXPECT_EQ(vault_->begin_version(job, {}).error().code(), ErrorCode::kInvalidArgument) << job;
 }

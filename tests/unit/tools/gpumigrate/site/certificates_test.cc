@@ -51,7 +51,7 @@ TEST_F(CertificatesTest, AClusterGetsItsAuthorityAndTwoCertificates) {
   EXPECT_NE(read_file(path("tls/coordinator.pem"), 1 << 16).value(), before);
 }
 
-TEST_F(CertificatesTest, ANodeGetsTheFilesThatItsSettingsName) {
+TEST_F(CertificatesTest, ANodeGetsTheFilesNamedInItsSettings) {
   ASSERT_EQ(run(home_, {"cluster", "init", "--folder", path("authority")}).code, 0);
   const Ended made = run(home_, {"node", "certificate", "node-a", "--folder", path("authority"), "--out",
                                  path("for-a"), "-o", "json"});
@@ -62,7 +62,7 @@ TEST_F(CertificatesTest, ANodeGetsTheFilesThatItsSettingsName) {
   EXPECT_FALSE(std::filesystem::exists(path("for-a/ca.key")));
 }
 
-TEST_F(CertificatesTest, AClientFolderIsAHomeOnAnyMachine) {
+TEST_F(CertificatesTest, AClientFolderIsUsableAsAHomeOnAnyMachine) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const Ended made = run(home_, {"cluster", "certificate", "--role", "operator", "--url",
                                  "https://10.0.0.1:7060", "--out", path("on-call")});
@@ -77,7 +77,7 @@ TEST_F(CertificatesTest, AClientFolderIsAHomeOnAnyMachine) {
   EXPECT_TRUE(tls::Identity::load(access.files));
 }
 
-TEST_F(CertificatesTest, AClientFolderNeedsAnAddressWithCertificates) {
+TEST_F(CertificatesTest, AClientFolderRequiresAnAddressWithCertificates) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   EXPECT_TRUE(has(run(home_, {"cluster", "certificate", "--out", path("out")}).err, "--url"));
   EXPECT_TRUE(
@@ -86,7 +86,7 @@ TEST_F(CertificatesTest, AClientFolderNeedsAnAddressWithCertificates) {
   EXPECT_NE(run(home_, {"cluster", "certificate", "--role", "root", "--out", path("out")}).code, 0);
 }
 
-TEST_F(CertificatesTest, AJoinTokenHasTheAddressAndTheCertificates) {
+TEST_F(CertificatesTest, AJoinTokenContainsTheAddressAndTheCertificates) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const Ended made = run(home_, {"node", "token", "node-b", "--url", "https://10.0.0.1:7060"});
   ASSERT_EQ(made.code, 0) << made.err;
@@ -113,7 +113,7 @@ TEST_F(CertificatesTest, ATextThatIsNotAJoinTokenIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(path("node/node.pem")));
 }
 
-TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {
+TEST_F(CertificatesTest, InvalidRequestsAreRefused) {
   EXPECT_NE(run(home_, {"node", "certificate", "node-a", "--out", path("out")}).code, 0) << "no authority";
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   EXPECT_NE(run(home_, {"cluster", "init", "--host", "a,DNS:b"}).code, 0);
@@ -124,7 +124,7 @@ TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {
   EXPECT_NE(run(home_, {"cluster", "init"}).code, 0) << "half an authority is not replaced";
 }
 
-TEST_F(CertificatesTest, TheCoordinatorsFileHasItsAddressAndCredentials) {
+TEST_F(CertificatesTest, FileOfTheCoordinatorProvidesItsAddressAndCredentials) {
   write("token", "secret\n");
   write("coordinator/api.json", R"({"url": "https://[fd77::1]:7060", "token_file": ")" + path("token") +
                                     R"(", "ca": "/c", "certificate": "/d", "key": "/k"})");
@@ -135,7 +135,7 @@ TEST_F(CertificatesTest, TheCoordinatorsFileHasItsAddressAndCredentials) {
   EXPECT_EQ(access.files, (tls::CertFiles{"/c", "/d", "/k"}));
 }
 
-TEST_F(CertificatesTest, TheClientsFileTakesPrecedence) {
+TEST_F(CertificatesTest, FileOfTheClientTakesPrecedence) {
   write("token", "secret\n");
   write("coordinator/api.json", R"({"url": "http://127.0.0.1:1", "token_file": "/absent"})");
   const std::string rest =

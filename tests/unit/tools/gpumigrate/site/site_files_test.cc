@@ -19,7 +19,7 @@ Result<agent::Config> agent_reads(const NodeSite& site) {
   return agent::parse_config(node_settings(site), "agent.toml");
 }
 
-TEST(SiteFiles, AnAgentStartsWithWhatJoinWrites) {
+TEST(SiteFiles, AnAgentStartsWithTheSettingsWrittenByJoin) {
   const auto read =
       agent_reads({"node-a", "/var/lib/gpumigrate/agent", "10.0.0.1:7070", "10.0.0.2", "/etc/gpumigrate"});
   ASSERT_TRUE(read) << read.error().to_string();
@@ -45,7 +45,7 @@ TEST(SiteFiles, AnIpv6AddressGetsBrackets) {
   EXPECT_EQ(read->networks.front().network.address, "fd77::2");
 }
 
-TEST(SiteFiles, ACoordinatorStartsWithWhatInitWrites) {
+TEST(SiteFiles, ACoordinatorStartsWithTheSettingsWrittenByInit) {
   const CoordinatorSite site{"/h", "/h/tls", {"head.example", "10.0.0.1", "10.1.0.1"}};
   EXPECT_TRUE(is_reachable(site));
   const auto read = coordinator::parse_config(coordinator_settings(site), "coordinator.toml");
@@ -56,7 +56,7 @@ TEST(SiteFiles, ACoordinatorStartsWithWhatInitWrites) {
   EXPECT_EQ(read->certificate_authority, "/h/tls");
 }
 
-TEST(SiteFiles, ACoordinatorWithoutAnAddressServesItsMachine) {
+TEST(SiteFiles, ACoordinatorWithoutAnAddressServesOnlyItsMachine) {
   const CoordinatorSite site{"/h", "/h/tls", {"head.example"}};
   EXPECT_FALSE(is_reachable(site));
   const auto read = coordinator::parse_config(coordinator_settings(site), "coordinator.toml");
@@ -73,7 +73,7 @@ TEST(SiteFiles, AnAddressMustBelongToThisMachine) {
   }
 }
 
-TEST(SiteFiles, ACoordinatorOnAllAddressesIsDialledWhereTheTokenNamesIt) {
+TEST(SiteFiles, AWildcardAddressIsReplacedByTheAddressOfTheToken) {
   EXPECT_EQ(reachable_address("0.0.0.0:7070", "https://10.0.0.1:7060"), "10.0.0.1:7070");
   EXPECT_EQ(reachable_address("[::]:7070", "https://[fd77::1]:7060"), "[fd77::1]:7070");
   EXPECT_EQ(reachable_address("10.0.0.9:7070", "https://10.0.0.1:7060"), "10.0.0.9:7070");
@@ -90,7 +90,7 @@ class InitTest : public ::testing::Test {
   std::filesystem::path home_;
 };
 
-TEST_F(InitTest, WritesTheCoordinatorsSettingsOnceAndNamesWhatComesNext) {
+TEST_F(InitTest, InitWritesTheCoordinatorSettingsOnceAndNamesTheNextStep) {
   const std::string out = home_ / "etc";
   const std::vector<std::string> init = {"cluster", "init", "--host", "10.0.0.1", "--out", out};
   const Ended made = run(home_, init);
@@ -107,11 +107,11 @@ TEST_F(InitTest, WritesTheCoordinatorsSettingsOnceAndNamesWhatComesNext) {
   EXPECT_EQ(text("etc/coordinator.toml"), "home = '/mine'\n");
 }
 
-TEST_F(InitTest, NamesTheAddressThatIsMissing) {
+TEST_F(InitTest, InitReportsTheMissingAddress) {
   EXPECT_TRUE(has(run(home_, {"cluster", "init"}).out, "--host"));
 }
 
-TEST_F(InitTest, JoinRefusesAnAddressBeforeItsTokenIsUsed) {
+TEST_F(InitTest, JoinRefusesAnAddressBeforeTheTokenIsUsed) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const Ended token = run(home_, {"node", "token", "node-b", "--url", "https://127.0.0.1:1"});
   ASSERT_TRUE(write_file_durably(home_ / "token", token.out));

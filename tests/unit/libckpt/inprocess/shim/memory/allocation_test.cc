@@ -27,7 +27,7 @@ TEST_F(AllocationTest, SmallAllocationsShareASlabAndKeepTheirBytes) {
   EXPECT_LE(shim_memory().regions().size(), 1U);
 }
 
-TEST_F(AllocationTest, WrongFreesAreRefusedAsByTheDriver) {
+TEST_F(AllocationTest, InvalidFreesAreRefusedAsByTheDriver) {
   const CUdeviceptr large = allocate(3 * kMiB);
   const CUdeviceptr small = allocate(1000);
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, hook::cuMemFree_v2(large + 512));
@@ -45,7 +45,7 @@ TEST_F(AllocationTest, WrongFreesAreRefusedAsByTheDriver) {
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, hook::cuMemAlloc_v2(&none, ~std::size_t{0}));
 }
 
-TEST_F(AllocationTest, PointerQueriesAnswerAsTheDriver) {
+TEST_F(AllocationTest, PointerQueriesMatchTheDriver) {
   const CUdeviceptr pair[2] = {allocate(5000), allocate(3 * kMiB + 100)};
   CUdeviceptr plain[2] = {};
   ASSERT_OK(real().cuMemAlloc_v2(&plain[0], 5000));
@@ -93,7 +93,7 @@ TEST_F(AllocationTest, PointerQueriesAnswerAsTheDriver) {
   for (const CUdeviceptr pointer : pair) EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-TEST_F(AllocationTest, MemoryComesBackAlsoWhenTooMuchWasAskedFor) {
+TEST_F(AllocationTest, MemoryIsFreedEvenAfterAFailedAllocation) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointer = allocate(64 * kMiB);
   EXPECT_EQ(before - 64 * kMiB, free_memory());
@@ -106,7 +106,7 @@ TEST_F(AllocationTest, MemoryComesBackAlsoWhenTooMuchWasAskedFor) {
   EXPECT_EQ(before, free_memory());
 }
 
-TEST_F(AllocationTest, AnEmptySlabThatIsKeptIsGivenUpForALargeAllocation) {
+TEST_F(AllocationTest, AKeptEmptySlabIsReleasedForALargeAllocation) {
   EXPECT_OK(hook::cuMemFree_v2(allocate(1)));
   ASSERT_EQ(1U, shim_memory().regions().size());
   const CUdeviceptr all = allocate(free_memory());
@@ -126,7 +126,7 @@ TEST_F(AllocationTest, PitchIsAMultipleOf512) {
   EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-TEST_F(AllocationTest, AContextsMemoryEndsWithIt) {
+TEST_F(AllocationTest, MemoryOfAContextIsFreedWithTheContext) {
   const std::size_t before = free_memory();
   CUcontext other = nullptr;
   ASSERT_OK(real().cuCtxCreate_v2(&other, 0, 0));
@@ -140,14 +140,14 @@ TEST_F(AllocationTest, AContextsMemoryEndsWithIt) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, hook::cuMemFree_v2(small));
 }
 
-TEST_F(AllocationTest, WithoutAContextTheDriverAnswers) {
+TEST_F(AllocationTest, CallsWithoutAContextReturnTheDriverError) {
   ASSERT_OK(real().cuCtxSetCurrent(nullptr));
   CUdeviceptr pointer = 0;
   EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, hook::cuMemAlloc_v2(&pointer, 100));
   EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, hook::cuMemFree_v2(0x1000));
 }
 
-TEST_F(AllocationTest, TheQuotaIsTheDevice) {
+TEST_F(AllocationTest, QuotaIsReportedAsTheDeviceMemory) {
   MemoryState state(real());
   EXPECT_EQ(0U, state.quota.limit());
   ::setenv("GPUMIGRATE_GPU_MEMORY", "8388608", 1);
@@ -165,7 +165,7 @@ TEST_F(AllocationTest, TheQuotaIsTheDevice) {
 }
 
 // As in ctest's shim_quota_test: GPUMIGRATE_GPU_MEMORY=33554432 (32 MiB).
-TEST_F(AllocationTest, BeyondTheQuotaThereIsNoMemory) {
+TEST_F(AllocationTest, BeyondTheQuotaAllocationsFail) {
   if (Quota::limit_from_environment() == 0) GTEST_SKIP() << "no quota";
   std::size_t free_bytes = 0;
   std::size_t total = 0;
@@ -193,7 +193,7 @@ TEST_F(AllocationTest, BeyondTheQuotaThereIsNoMemory) {
 
 // A capture that goes on beside allocations and frees is not broken by them, and what is allocated into it is
 // the driver's.
-TEST_F(AllocationTest, CapturesGoOn) {
+TEST_F(AllocationTest, CapturesContinueDuringAllocations) {
   CUstream stream = nullptr;
   CUgraph graph = nullptr;
   ASSERT_OK(real().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -222,7 +222,7 @@ TEST_F(AllocationTest, CapturesGoOn) {
 }
 
 // A free waits for the device, which must not meet the beginning of another thread's capture.
-TEST_F(AllocationTest, CapturesBeginBesideFrees) {
+TEST_F(AllocationTest, CapturesStartDuringConcurrentFrees) {
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   for (unsigned thread = 0; thread < 2; ++thread) {
@@ -285,7 +285,7 @@ TEST_F(AllocationTest, ThreadsNeverShareABlock) {
   EXPECT_LE(shim_memory().regions().size(), 1U);
 }
 
-TEST_F(AllocationTest, PeersReachPresentAndFutureAllocations) {
+TEST_F(AllocationTest, PeersAccessCurrentAndFutureAllocations) {
   CUcontext second = nullptr;
   ASSERT_OK(hook::cuDevicePrimaryCtxRetain(&second, 1));
   const CUdeviceptr before = allocate(2 * kMiB);

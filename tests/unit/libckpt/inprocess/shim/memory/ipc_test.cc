@@ -91,7 +91,7 @@ TEST_F(IpcTest, AnotherProcessReadsAndWritesSharedMemory) {
   }
 }
 
-TEST_F(IpcTest, AProcessIsMovableAgainOnceNoHandleCanBeOpened) {
+TEST_F(IpcTest, AProcessIsMovableAgainAfterItsIpcHandlesAreInvalid) {
   const CUdeviceptr first = allocate(700);
   const CUdeviceptr second = allocate(3 * kMiB);
   CUipcMemHandle handle{};
@@ -109,7 +109,7 @@ TEST_F(IpcTest, AProcessIsMovableAgainOnceNoHandleCanBeOpened) {
   EXPECT_FALSE(reason());
 }
 
-TEST_F(IpcTest, AContextThatEndsTakesItsHandlesAlong) {
+TEST_F(IpcTest, IpcHandlesEndWithTheirContext) {
   CUcontext made = nullptr;
   ASSERT_OK(real().cuCtxCreate_v2(&made, 0, 0));
   CUdeviceptr pointer = 0;

@@ -9,7 +9,7 @@ namespace {
 
 using MoveTest = ShimMemoryTest;
 
-TEST_F(MoveTest, MemoryComesBackAtItsAddresses) {
+TEST_F(MoveTest, MemoryIsRemappedAtItsAddresses) {
   const CUdeviceptr large = allocate(5 * kMiB);
   const CUdeviceptr small = allocate(4000);
   const std::size_t before = free_memory();
@@ -36,7 +36,7 @@ TEST_F(MoveTest, MemoryComesBackAtItsAddresses) {
 }
 
 // Memory that was imported or made at one move is exported at the next, and freed by its free.
-TEST_F(MoveTest, MovedMemoryMovesAgain) {
+TEST_F(MoveTest, MovedMemoryCanBeMovedAgain) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointers[2] = {allocate(5 * kMiB), allocate(4000)};
   fill(pointers[0], 5 * kMiB, 1);
@@ -55,7 +55,7 @@ TEST_F(MoveTest, MovedMemoryMovesAgain) {
   EXPECT_EQ(before, free_memory());
 }
 
-TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
+TEST_F(MoveTest, ReleasedMemoryIsFreedCompletely) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointer = allocate(32 * kMiB);
   ASSERT_TRUE(shim_memory().release_all().has_value());
@@ -86,7 +86,7 @@ TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
   EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-TEST_F(MoveTest, WrongRegionsAndDescriptorsAreRefused) {
+TEST_F(MoveTest, UnknownRegionsAndDescriptorsAreRefused) {
   const CUdeviceptr pointer = allocate(2 * kMiB);
   const std::uint64_t id = shim_memory().regions().at(0).id;
   EXPECT_EQ(ErrorCode::kNotFound, shim_memory().export_region(id + 1).error().code());
@@ -103,7 +103,7 @@ TEST_F(MoveTest, WrongRegionsAndDescriptorsAreRefused) {
 
 // The program's own mappings: aliases, handles that outlive the move, memory that is not mapped, access of a
 // second device.
-TEST_F(MoveTest, AProgramsOwnMappingsAreReplayed) {
+TEST_F(MoveTest, MappingsOfTheProgramAreReplayed) {
   CUmemAllocationProp property{};
   property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   property.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
@@ -152,7 +152,7 @@ TEST_F(MoveTest, AProgramsOwnMappingsAreReplayed) {
   EXPECT_OK(real().cuMemAddressFree(range, 8 * kMiB));
 }
 
-TEST_F(MoveTest, AProgramCannotTouchTheShimsMappings) {
+TEST_F(MoveTest, TheProgramCannotChangeTheMappingsOfTheShim) {
   const CUdeviceptr pointer = allocate(4 * kMiB);
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, hook::cuMemUnmap(pointer, 4 * kMiB));
@@ -180,7 +180,7 @@ TEST_F(MoveTest, ListenerIsCalledForEachChange) {
   EXPECT_EQ(added, freed);
 }
 
-TEST_F(MoveTest, AllocationWaitsForMemoryThatAMoverHolds) {
+TEST_F(MoveTest, AllocationWaitsForMemoryHeldByAMover) {
   const std::size_t all = free_memory() / (2 * kMiB) * (2 * kMiB);
   const CUdeviceptr pointer = allocate(all);
   auto mover = export_all();  // keeps the memory, as a mover does until it receives the free

@@ -80,7 +80,7 @@ class PoolTest : public ShimMemoryTest {
   StreamPlace places_[2];
 };
 
-TEST_F(PoolTest, AStreamsOwnFreesAreUsedAgainAtOnce) {
+TEST_F(PoolTest, MemoryFreedOnAStreamIsReusedImmediatelyOnTheSameStream) {
   Hold hold(streams_[0]);
   for (const std::size_t bytes : {std::size_t{1000}, 3 * kMiB}) {
     const CUdeviceptr first = take(bytes, 0);
@@ -94,7 +94,7 @@ TEST_F(PoolTest, AStreamsOwnFreesAreUsedAgainAtOnce) {
   hold.open();
 }
 
-TEST_F(PoolTest, OthersGetItOnceTheWorkBeforeTheFreeHasEnded) {
+TEST_F(PoolTest, OtherStreamsReuseMemoryAfterTheWorkBeforeTheFreeEnds) {
   Hold hold(streams_[0]);
   const CUdeviceptr first = take(3 * kMiB, 0);
   EXPECT_OK(give(first, 0));
@@ -107,7 +107,7 @@ TEST_F(PoolTest, OthersGetItOnceTheWorkBeforeTheFreeHasEnded) {
   EXPECT_OK(give(other, 1));
 }
 
-TEST_F(PoolTest, MemoryAboveTheThresholdGoesAtASynchronization) {
+TEST_F(PoolTest, MemoryAboveTheThresholdIsReleasedAtASynchronization) {
   pool_->threshold = 4 * kMiB;
   const CUdeviceptr pair[2] = {take(4 * kMiB, 0), take(8 * kMiB, 0)};
   EXPECT_EQ(12 * kMiB, reserved());
@@ -129,7 +129,7 @@ TEST_F(PoolTest, MemoryAboveTheThresholdGoesAtASynchronization) {
   EXPECT_EQ(0U, reserved());
 }
 
-TEST_F(PoolTest, WrongFreesAreRefused) {
+TEST_F(PoolTest, InvalidFreesAreRefused) {
   const CUdeviceptr pointer = take(100, 0);
   const CUdeviceptr plain = allocate(100);
   EXPECT_FALSE(free_on_stream(*state_, plain, places_[0]).has_value());
@@ -140,7 +140,7 @@ TEST_F(PoolTest, WrongFreesAreRefused) {
   EXPECT_OK(hook::cuMemFree_v2(plain));
 }
 
-TEST_F(PoolTest, PlainFreesTakePoolMemoryToo) {
+TEST_F(PoolTest, PlainFreeAcceptsPoolMemory) {
   const CUdeviceptr pointer = take(3 * kMiB, 0);
   CUmemoryPool handle = nullptr;
   EXPECT_OK(hook::cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer));
@@ -150,7 +150,7 @@ TEST_F(PoolTest, PlainFreesTakePoolMemoryToo) {
   EXPECT_EQ(0U, reserved());
 }
 
-TEST_F(PoolTest, RatherThanFailAStreamWaitsForAnothersFree) {
+TEST_F(PoolTest, AllocationWaitsForAFreeOnAnotherStreamInsteadOfFailing) {
   Hold hold(streams_[0]);
   const std::size_t all = free_memory() / (2 * kMiB) * (2 * kMiB);
   const CUdeviceptr pointer = take(all, 0);
@@ -163,7 +163,7 @@ TEST_F(PoolTest, RatherThanFailAStreamWaitsForAnothersFree) {
   EXPECT_OK(give(pointer, 1));
 }
 
-TEST_F(PoolTest, ALimitedPoolStopsThere) {
+TEST_F(PoolTest, ALimitedPoolRefusesAllocationsAboveItsLimit) {
   pool_->most = 4 * kMiB;
   const CUdeviceptr pointer = take(4 * kMiB, 0);
   CUdeviceptr more = 0;
@@ -173,7 +173,7 @@ TEST_F(PoolTest, ALimitedPoolStopsThere) {
   EXPECT_OK(give(pointer, 0));
 }
 
-TEST_F(PoolTest, MemoryOfADestroyedPoolStaysUntilItIsFreed) {
+TEST_F(PoolTest, MemoryOfADestroyedPoolIsKeptUntilTheFree) {
   const CUdeviceptr pointer = take(3 * kMiB, 0);
   end_pool(*state_, kHandle);
   fill(pointer, 3 * kMiB, 5);
@@ -184,7 +184,7 @@ TEST_F(PoolTest, MemoryOfADestroyedPoolStaysUntilItIsFreed) {
   EXPECT_TRUE(shim_memory().regions().empty());
 }
 
-TEST_F(PoolTest, AMoveCarriesPoolMemory) {
+TEST_F(PoolTest, AMoveIncludesPoolMemory) {
   const CUdeviceptr large = take(3 * kMiB, 0);
   const CUdeviceptr small = take(3000, 0);
   fill(large, 3 * kMiB, 8);

@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::uint64_t kSlab = std::uint64_t{2} << 20;
 
-TEST(SlabHeap, GivesNothingWithoutASlab) {
+TEST(SlabHeap, EmptyHeapReturnsNoMemory) {
   SlabHeap heap;
   EXPECT_EQ(std::nullopt, heap.take(512));
 }
 
-TEST(SlabHeap, AWholeSlabCanBeTakenAndIsEmptyAfterwards) {
+TEST(SlabHeap, AWholeSlabCanBeTakenAndIsEmptyAfterItsReturn) {
   SlabHeap heap;
   heap.add_slab(4 * kSlab);
   ASSERT_EQ(4 * kSlab, heap.take(kSlab));
@@ -27,7 +27,7 @@ TEST(SlabHeap, AWholeSlabCanBeTakenAndIsEmptyAfterwards) {
   EXPECT_EQ(std::nullopt, heap.take(512));
 }
 
-TEST(SlabHeap, NeighbouringSlabsStayApart) {
+TEST(SlabHeap, AdjacentSlabsAreNotMerged) {
   SlabHeap heap;
   heap.add_slab(4 * kSlab);
   heap.add_slab(5 * kSlab);
@@ -40,7 +40,7 @@ TEST(SlabHeap, NeighbouringSlabsStayApart) {
   EXPECT_EQ(std::nullopt, heap.take(kSlab + 512));
 }
 
-TEST(SlabHeap, TakesThePieceThatFitsBest) {
+TEST(SlabHeap, HeapTakesTheBestFittingPiece) {
   SlabHeap heap;
   heap.add_slab(kSlab);
   const auto hole = heap.take(1024);
@@ -52,7 +52,7 @@ TEST(SlabHeap, TakesThePieceThatFitsBest) {
 
 // Pieces are taken and given back in a random order. They are aligned, lie within one slab, and never overlap;
 // in the end all slabs are whole.
-TEST(SlabHeap, PiecesNeverOverlapAndAllBytesComeBack) {
+TEST(SlabHeap, PiecesNeverOverlapAndAllBytesAreReturned) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     SlabHeap heap;

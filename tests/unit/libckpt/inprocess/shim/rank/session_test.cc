@@ -120,7 +120,7 @@ class ShimRankTest : public KeeperTest {
   std::vector<UniqueFd> descriptors_;
 };
 
-TEST_F(ShimRankTest, DescribesItsMemoryAsRegions) {
+TEST_F(ShimRankTest, MemoryIsDescribedAsRegions) {
   const std::string folder = start_program();
   Agent agent(folder);
   wait_until_ready(agent);
@@ -132,7 +132,7 @@ TEST_F(ShimRankTest, DescribesItsMemoryAsRegions) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, MemoryComesBackFromTheKeeper) {
+TEST_F(ShimRankTest, MemoryIsRemappedFromTheKeeper) {
   const std::string folder = start_program();
   Agent agent(folder);
   for (std::uint64_t round = 1; round <= 5; ++round) {
@@ -169,7 +169,7 @@ TEST_F(ShimRankTest, ArrivedMemoryIsMapped) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, RankMakesMemoryAndAMoverFillsIt) {
+TEST_F(ShimRankTest, RankAllocatesMemoryAndAMoverFillsTheMemory) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
@@ -194,7 +194,7 @@ TEST_F(ShimRankTest, RankMakesMemoryAndAMoverFillsIt) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, ProcessThatOnlyInitialisesTheDriverIsNoRank) {
+TEST_F(ShimRankTest, ProcessThatOnlyInitializesTheDriverIsNotARank) {
   const std::string folder = start_program({"beside"});
   Agent agent(folder);
   wait_until_ready(agent);
@@ -204,7 +204,7 @@ TEST_F(ShimRankTest, ProcessThatOnlyInitialisesTheDriverIsNoRank) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, ProgramUnderAProfilerIsNotMovable) {
+TEST_F(ShimRankTest, ProgramUnderAProfilerCannotBeMoved) {
   const std::string folder = start_program({}, {{"CUDA_INJECTION64_PATH", "/nonexistent.so"}});
   Agent agent(folder);
   wait_until_ready(agent);
@@ -214,7 +214,7 @@ TEST_F(ShimRankTest, ProgramUnderAProfilerIsNotMovable) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapWorks) {
+TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapSucceeds) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
@@ -225,7 +225,7 @@ TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapWorks) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, NothingIsReleasedThatTheKeeperDoesNotHold) {
+TEST_F(ShimRankTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
   const std::string folder = start_program();
   Agent agent(folder);
   wait_until_ready(agent);
@@ -235,7 +235,7 @@ TEST_F(ShimRankTest, NothingIsReleasedThatTheKeeperDoesNotHold) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, LeavesNothingBehindForADumpAndComesBack) {
+TEST_F(ShimRankTest, RankLeavesNoDriverStateForADumpAndReconnects) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
@@ -255,7 +255,7 @@ TEST_F(ShimRankTest, LeavesNothingBehindForADumpAndComesBack) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, PauseThatTimesOutNamesTheCallAndTheJobRunsOn) {
+TEST_F(ShimRankTest, PauseThatTimesOutReportsTheCallAndTheJobContinues) {
   const std::string gate = root_ + "/go";
   const std::string folder = start_program({gate}, {{"GPUMIGRATE_PAUSE_TIMEOUT_MS", "30"}});
   Agent agent(folder);
@@ -267,7 +267,7 @@ TEST_F(ShimRankTest, PauseThatTimesOutNamesTheCallAndTheJobRunsOn) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, WithdrawnPausesAndEndedLeasesLeaveARunningJob) {
+TEST_F(ShimRankTest, JobRunsAfterWithdrawnPausesAndExpiredLeases) {
   const std::string folder = start_program();
   Agent agent(folder);
   wait_until_ready(agent);
@@ -282,7 +282,7 @@ TEST_F(ShimRankTest, WithdrawnPausesAndEndedLeasesLeaveARunningJob) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, PausedRankWithoutALeaseGoesOnWhenItIsBack) {
+TEST_F(ShimRankTest, PausedRankWithoutALeaseContinuesWhenTheLeaseIsRenewed) {
   const std::string folder = start_program();
   Agent agent(folder);
   wait_until_ready(agent);
@@ -294,7 +294,7 @@ TEST_F(ShimRankTest, PausedRankWithoutALeaseGoesOnWhenItIsBack) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, RankDiesWhenItsMemoryIsReleasedOrMappedAgain) {
+TEST_F(ShimRankTest, CrashPointAfterAReleaseOrARemapKillsTheRank) {
   for (const char* point : {"507", "508"}) {
     const std::string armed = root_ + "/rank.j-1.fresh." + point;
     std::ofstream(armed) << "kill";
@@ -322,7 +322,7 @@ TEST_F(ShimRankTest, RankDiesWhenItsMemoryIsReleasedOrMappedAgain) {
   }
 }
 
-TEST_F(ShimRankTest, KillOfTheKeeperKillsTheRank) {
+TEST_F(ShimRankTest, KillingTheKeeperKillsTheRank) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
