@@ -8,7 +8,7 @@
 # The software driver is the component `software-gpu`; everything else is the component `gpumigrate`.
 set(home lib/gpumigrate)
 set(programs gpumigrate gpumigrate-agent gpumigrate-coordinator gpumigrate-keeper gpumigrate-init gpumigrate-mover gpumigrate-context
-    gpumigrate-health gpumigrate-lazy-pages gpumigrate-vault ckpt-image)
+    gpumigrate-health gpumigrate-lazy-pages gpumigrate-checkpoint-store ckpt-image)
 list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE program_files)
 install(PROGRAMS ${program_files} DESTINATION ${home}/bin COMPONENT gpumigrate)  # none needs a library of the tree to start
 install(TARGETS ckpt ckpt_shim ckpt_criu_pages LIBRARY DESTINATION ${home}/lib COMPONENT gpumigrate)

@@ -43,7 +43,7 @@ struct ContextHelper::Pending {
   context::Order order;
   bool sent = false;
   std::optional<Result<context::Answer>> outcome;
-  Signal changed;  // notified when the order was sent or its outcome is known
+  AsyncEvent changed;  // notified when the order was sent or its outcome is known
 };
 
 ContextHelper::ContextHelper(const asio::any_io_executor& executor, ContextSettings settings)
@@ -185,7 +185,7 @@ void ContextHelper::fail_pending(const Error& error) {
 }
 
 void ContextHelper::wake() {
-  for (Signal* signal : waiting_) signal->notify();
+  for (AsyncEvent* signal : waiting_) signal->notify();
 }
 
 Task<Result<ContextFacts>> ContextHelper::ready() {
@@ -197,7 +197,7 @@ Task<Result<ContextFacts>> ContextHelper::ready() {
   }
   start();
   while (state_ == State::kStarting) {
-    Signal signal(executor_);
+    AsyncEvent signal(executor_);
     waiting_.push_back(&signal);
     const bool woken = co_await signal.wait(until);
     std::erase(waiting_, &signal);

@@ -107,7 +107,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   std::uint64_t run_ = 0;  // number that distinguishes packets and ends of an earlier process
   std::uint64_t next_order_ = 1;
   std::deque<std::shared_ptr<Pending>> queue_;  // orders; the first one has been sent
-  std::deque<Signal*> waiting_;
+  std::deque<AsyncEvent*> waiting_;
   asio::steady_timer restart_;
   Milliseconds backoff_;
 };

@@ -49,7 +49,7 @@ Result<void> compute(const Device& device) {
 
 // Checks whether an error is evidence against the GPU. A context that cannot be created is no evidence,
 // because another process may use the GPU exclusively. It is evidence if the driver reports a fault.
-bool speaks_against_the_gpu(const Error& error, bool had_context) {
+bool implicates_gpu(const Error& error, bool had_context) {
   if (error.code() == ErrorCode::kCorrupt) return true;
   if (error.domain() != ErrorDomain::kCuda) return false;
   const auto result = static_cast<CUresult>(error.native());
@@ -63,7 +63,7 @@ int probe_gpu() {
   auto device = Device::open(0);
   Result<void> outcome = device ? compute(*device) : Result<void>(device.error());
   const char* result = "passed";
-  if (!outcome) result = speaks_against_the_gpu(outcome.error(), device.has_value()) ? "failed" : "none";
+  if (!outcome) result = implicates_gpu(outcome.error(), device.has_value()) ? "failed" : "none";
   const std::string detail = outcome ? std::string() : outcome.error().to_string();
   const Json line = {{"gpu_probe", {{"result", result}, {"detail", detail}}}};
   std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());

@@ -12,18 +12,18 @@ Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const Ha
     : link_(link), jobs_(jobs), driver_(driver), gang_moves_(gang_moves) {
   link.take(wire::FrameType::kDescribeJob,
             [this](std::span<const std::byte> body) { return describe_job(body); });
-  link.take(wire::FrameType::kDescribeSwitch,
-            [this](std::span<const std::byte> body) { return describe_switch(body); });
+  link.take(wire::FrameType::kDescribeHandover,
+            [this](std::span<const std::byte> body) { return describe_handover(body); });
 }
 
 void Descriptions::introduce(wire::AgentHello& hello) const {
   hello.describes = true;
-  const migration::AgentSwitches& switches = driver_.switches();
-  hello.newest_migration = std::max(switches.newest(), gang_moves_.newest());
-  for (const auto& [key, job] : switches.open())
-    hello.switches.emplace_back(key.migration, job,
-                                key.role == wire::Role::kSource ? wire::Side::kSource : wire::Side::kTarget);
-  for (const wire::OpenSwitch& open : gang_moves_.open_switches()) hello.switches.push_back(open);
+  const migration::AgentHandovers& handovers = driver_.handovers();
+  hello.newest_migration = std::max(handovers.newest(), gang_moves_.newest());
+  for (const auto& [key, job] : handovers.open())
+    hello.handovers.emplace_back(key.migration, job,
+                                 key.role == wire::Role::kSource ? wire::Side::kSource : wire::Side::kTarget);
+  for (const wire::OpenHandover& open : gang_moves_.open_handovers()) hello.handovers.push_back(open);
   for (const auto& job : jobs_.all()) hello.newest_job = std::max(hello.newest_job, job->id());
 }
 
@@ -42,20 +42,20 @@ Result<void> Descriptions::describe_job(std::span<const std::byte> body) {
   return ok();
 }
 
-const migration::SwitchInfo* Descriptions::find_switch(const wire::DescribeSwitch& request) const {
-  const migration::AgentSwitches& switches = driver_.switches();
+const migration::HandoverInfo* Descriptions::find_handover(const wire::DescribeHandover& request) const {
+  const migration::AgentHandovers& handovers = driver_.handovers();
   if (request.side == wire::Side::kSource) {
-    const auto* state = switches.source(request.migration);
+    const auto* state = handovers.source(request.migration);
     return state == nullptr ? nullptr : &state->info;
   }
-  const auto* state = switches.target(request.migration);
+  const auto* state = handovers.target(request.migration);
   return state == nullptr ? nullptr : &state->info;
 }
 
-Result<wire::SwitchFacts> Descriptions::facts_of(const wire::DescribeSwitch& request) const {
+Result<wire::HandoverFacts> Descriptions::facts_of(const wire::DescribeHandover& request) const {
   const Error unknown(ErrorCode::kNotFound,
                       "This node has no plan of migration " + wire::migration_text(request.migration));
-  wire::SwitchFacts facts;
+  wire::HandoverFacts facts;
   facts.request_id = request.request_id;
   facts.migration = request.migration;
   if (request.of_ranks) {
@@ -64,7 +64,7 @@ Result<wire::SwitchFacts> Descriptions::facts_of(const wire::DescribeSwitch& req
     facts.move = wire::encode(*move);
     return facts;
   }
-  const migration::SwitchInfo* info = find_switch(request);
+  const migration::HandoverInfo* info = find_handover(request);
   if (info == nullptr || info->plan.empty()) return unknown;
   facts.job = info->job;
   facts.base = info->base;
@@ -73,8 +73,8 @@ Result<wire::SwitchFacts> Descriptions::facts_of(const wire::DescribeSwitch& req
   return facts;
 }
 
-Result<void> Descriptions::describe_switch(std::span<const std::byte> body) {
-  CKPT_TRY(request, wire::decode<wire::DescribeSwitch>(body));
+Result<void> Descriptions::describe_handover(std::span<const std::byte> body) {
+  CKPT_TRY(request, wire::decode<wire::DescribeHandover>(body));
   auto facts = facts_of(request);
   if (facts)
     link_.tell(*facts);

@@ -27,9 +27,9 @@ class Descriptions {
 
  private:
   Result<void> describe_job(std::span<const std::byte> body);
-  Result<void> describe_switch(std::span<const std::byte> body);
-  [[nodiscard]] Result<wire::SwitchFacts> facts_of(const wire::DescribeSwitch& request) const;
-  [[nodiscard]] const migration::SwitchInfo* find_switch(const wire::DescribeSwitch& request) const;
+  Result<void> describe_handover(std::span<const std::byte> body);
+  [[nodiscard]] Result<wire::HandoverFacts> facts_of(const wire::DescribeHandover& request) const;
+  [[nodiscard]] const migration::HandoverInfo* find_handover(const wire::DescribeHandover& request) const;
 
   CoordinatorLink& link_;
   const JobTable& jobs_;

@@ -15,7 +15,7 @@ constexpr Milliseconds kCheckLife{8000};
 // The state of one request's check. The request's coroutine owns it.
 struct NetworkChecks::Check {
   explicit Check(const asio::any_io_executor& executor) : changed(executor) {}
-  Signal changed;
+  AsyncEvent changed;
   std::optional<std::int64_t> connect_ns;
   std::optional<Error> failed;
   std::shared_ptr<MoverSession> session;

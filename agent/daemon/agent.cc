@@ -210,25 +210,25 @@ void Agent::create_context() {
 }
 
 void Agent::create_snapshot_service() {
-  VaultServerSettings vault;
-  vault.program = programs_ + "/gpumigrate-vault";
-  vault.node = config_.node;
-  vault.log_path = config_.home + "/vault.log";
-  vault.folder = config_.vault_folder();
-  vault.memory = config_.vault_memory_folder();
-  vault.memory_limit_bytes = config_.vault_memory_limit_mib << 20;
-  if (!vault.memory.empty()) {
-    if (auto claimed = protect::claim_memory_folder(vault.memory); !claimed) {
-      spdlog::error("vault_memory is not used, images of other nodes go to the disk: reason {}",
+  CheckpointStoreServerSettings checkpoint_store;
+  checkpoint_store.program = programs_ + "/gpumigrate-checkpoint-store";
+  checkpoint_store.node = config_.node;
+  checkpoint_store.log_path = config_.home + "/vault.log";
+  checkpoint_store.folder = config_.checkpoint_store_folder();
+  checkpoint_store.memory = config_.checkpoint_store_memory_folder();
+  checkpoint_store.memory_limit_bytes = config_.checkpoint_store_memory_limit_mib << 20;
+  if (!checkpoint_store.memory.empty()) {
+    if (auto claimed = protect::claim_memory_folder(checkpoint_store.memory); !claimed) {
+      spdlog::error("checkpoint_store_memory is not used, images of other nodes go to the disk: reason {}",
                     claimed.error().to_string());
-      vault.memory.clear();
+      checkpoint_store.memory.clear();
     }
   }
-  vault.host = host_text(networks_.front().address);
-  vault.port = config_.vault_port;
-  protection_ = std::make_unique<protect::Protection>(
-      protect::Protection::Parts{*context_, *coordinator_, snapshots_, *this,
-                                 VaultServer::create(io_.get_executor(), std::move(vault))});
+  checkpoint_store.host = host_text(networks_.front().address);
+  checkpoint_store.port = config_.checkpoint_store_port;
+  protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
+      *context_, *coordinator_, snapshots_, *this,
+      CheckpointStoreServer::create(io_.get_executor(), std::move(checkpoint_store))});
 }
 
 Result<void> Agent::open_metrics() {
@@ -247,7 +247,7 @@ Result<void> Agent::open_metrics() {
 // Checks whether the migration is open and this node is its source.
 bool Agent::sends(wire::MigrationId migration) const {
   if (gang_moves_->sends(migration)) return true;
-  const auto* state = migrations_->driver().switches().source(migration);
+  const auto* state = migrations_->driver().handovers().source(migration);
   return state != nullptr && !migration::is_closed(*state);
 }
 

@@ -97,7 +97,7 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   asio::thread_pool records_{2};  // threads that write jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
-  Signal refresh_;  // a notification during a query triggers another query
+  AsyncEvent refresh_;  // a notification during a query triggers another query
   Nanos logs_tidy_until_ = 0;
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;

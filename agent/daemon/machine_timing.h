@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "agent/settings/config.h"
-#include "libckpt/protocol/handover/switch_types.h"
+#include "libckpt/protocol/handover/handover_types.h"
 
 namespace ckpt::agent {
 
@@ -15,7 +15,7 @@ inline migration::Timing timing_of(const Config& config) {
   timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term.count());
   timing.lease_renew_ms = timing.lease_term_ms / 3;
   timing.pause_timeout_ms = static_cast<std::uint32_t>(config.pause_timeout.count());
-  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout.count());
+  timing.handover_timeout_ms = static_cast<std::uint32_t>(config.handover_timeout.count());
   return timing;
 }
 

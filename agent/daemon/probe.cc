@@ -140,7 +140,7 @@ ProcessSpec mover_spec(const std::string& program, const std::string& output) {
 
 struct ProbeEnd {
   explicit ProbeEnd(const asio::any_io_executor& executor) : heard(executor) {}
-  Signal heard;
+  AsyncEvent heard;
   std::optional<int> status;
 };
 

@@ -46,7 +46,7 @@ Json to_json(const std::optional<bool>& flag) {
 
 struct Ending {
   explicit Ending(const asio::any_io_executor& executor) : heard(executor) {}
-  Signal heard;
+  AsyncEvent heard;
   std::optional<int> status;
 };
 
@@ -143,7 +143,7 @@ bool RemapChoice::holds_for(const ContextFacts& driver) const {
 Task<Result<void>> RemapChoice::prepare() {
   if (config_.remap != "auto") co_return ok();
   CKPT_CO_TRY(driver, co_await contexts_.ready());
-  const Turn::Held turn = co_await asking_.take();
+  const AsyncMutex::Held turn = co_await asking_.take();
   // The file is read each time, because `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);

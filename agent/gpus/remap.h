@@ -84,7 +84,7 @@ class RemapChoice {
   ContextHelper& contexts_;
   std::string program_;
   std::optional<RemapFacts> facts_;
-  Turn asking_;  // lets one migration probe; migrations that wait in the meantime use its result
+  AsyncMutex asking_;  // lets one migration probe; migrations that wait in the meantime use its result
 };
 
 }  // namespace ckpt::agent

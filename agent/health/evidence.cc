@@ -17,7 +17,7 @@ bool is_its_process(const Job& job, std::int32_t pid) {
 }
 
 // Checks whether the kernel's log has reported the same Xid with more text.
-bool told_better(const SeenEvent& event, const std::vector<SeenEvent>& seen) {
+bool has_richer_duplicate(const SeenEvent& event, const std::vector<SeenEvent>& seen) {
   return event.source == "nvml" && std::any_of(seen.begin(), seen.end(), [&](const SeenEvent& other) {
            return other.source == "kernel-log" && other.xid == event.xid;
          });
@@ -109,7 +109,7 @@ health::Evidence evidence_of(const KnownGpu& gpu, const std::vector<SeenEvent>& 
       evidence.gpu.probe = probe_of(event);
       evidence.gpu.probe_detail = event.line;
     }
-    if (event.xid == 0 || told_better(event, seen)) continue;
+    if (event.xid == 0 || has_richer_duplicate(event, seen)) continue;
     evidence.xids.push_back(xid_of(event, gpu.uuid, jobs, rules));
   }
   return evidence;

@@ -54,7 +54,7 @@ struct GpuProbes::Probe {
   std::string output;
   std::shared_ptr<ChildProcess> process;
   std::optional<int> status;
-  Signal ended;
+  AsyncEvent ended;
   bool answered = false;
 };
 

@@ -45,7 +45,7 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
   UniqueFd fd_;
   Kind kind_;
   asio::posix::stream_descriptor stream_;  // duplicate of fd_; not used for a regular file
-  Signal grown_;
+  AsyncEvent grown_;
   std::string line_;  // the beginning of an incomplete line
   bool too_long_ = false;
   bool stopped_ = false;

@@ -83,7 +83,7 @@ class HealthMonitor {
   std::shared_ptr<GpuProbes> probes_;  // null if there are no probes
   asio::steady_timer next_probe_;
   std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // timers of the open windows, by UUID
-  Signal to_save_;
+  AsyncEvent to_save_;
   bool dirty_ = false;
   std::uint64_t durable_number_ = 0;  // findings up to this number are on disk and may be sent
   bool paused_ = false;

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kDying{5};
 Task<Result<int>> run_program(ProcessSpec spec, Milliseconds timeout) {
   struct Outcome {
     explicit Outcome(const asio::any_io_executor& executor) : ended(executor) {}
-    Signal ended;
+    AsyncEvent ended;
     std::optional<int> status;
   };
   const auto executor = co_await asio::this_coro::executor;

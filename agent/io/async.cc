@@ -3,7 +3,7 @@
 
 namespace ckpt::agent {
 
-Task<bool> Signal::wait(std::chrono::steady_clock::time_point until) {
+Task<bool> AsyncEvent::wait(std::chrono::steady_clock::time_point until) {
   if (!raised_) {
     timer_.expires_at(until);
     boost::system::error_code ignored;
@@ -12,21 +12,21 @@ Task<bool> Signal::wait(std::chrono::steady_clock::time_point until) {
   co_return std::exchange(raised_, false);
 }
 
-Task<Turn::Held> Turn::take() {
+Task<AsyncMutex::Held> AsyncMutex::take() {
   if (std::exchange(taken_, true)) {
-    Signal signal(executor_);
+    AsyncEvent signal(executor_);
     waiting_.push_back(&signal);
     co_await signal.wait(std::chrono::steady_clock::time_point::max());
   }
   co_return Held(this);
 }
 
-void Turn::leave() {
+void AsyncMutex::leave() {
   if (waiting_.empty()) {
     taken_ = false;
     return;
   }
-  Signal* next = waiting_.front();
+  AsyncEvent* next = waiting_.front();
   waiting_.pop_front();
   next->notify();
 }

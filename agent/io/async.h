@@ -20,9 +20,9 @@ using control::Task;
 using Milliseconds = std::chrono::milliseconds;
 
 // A one-shot or repeated wake-up between coroutines of the loop.
-class Signal {
+class AsyncEvent {
  public:
-  explicit Signal(const asio::any_io_executor& executor) : timer_(executor) {}
+  explicit AsyncEvent(const asio::any_io_executor& executor) : timer_(executor) {}
   void notify() {
     raised_ = true;
     timer_.cancel();
@@ -37,12 +37,12 @@ class Signal {
 };
 
 // Lets coroutines of the loop enter a section one after the other, in the order of their arrival.
-class Turn {
+class AsyncMutex {
  public:
-  explicit Turn(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  explicit AsyncMutex(asio::any_io_executor executor) : executor_(std::move(executor)) {}
   class Held {
    public:
-    explicit Held(Turn* turn) : turn_(turn) {}
+    explicit Held(AsyncMutex* turn) : turn_(turn) {}
     Held(Held&& other) noexcept : turn_(std::exchange(other.turn_, nullptr)) {}
     Held& operator=(Held&&) = delete;
     ~Held() {
@@ -50,7 +50,7 @@ class Turn {
     }
 
    private:
-    Turn* turn_;
+    AsyncMutex* turn_;
   };
   Task<Held> take();
 
@@ -58,7 +58,7 @@ class Turn {
   // Passes the turn to the coroutine that has waited longest. taken_ stays set.
   void leave();
   asio::any_io_executor executor_;
-  std::list<Signal*> waiting_;
+  std::list<AsyncEvent*> waiting_;
   bool taken_ = false;
 };
 

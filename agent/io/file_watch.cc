@@ -17,7 +17,7 @@ Result<std::shared_ptr<FileWatch>> FileWatch::create(const asio::any_io_executor
   return watch;
 }
 
-Result<std::unique_ptr<FileWatch::Watch>> FileWatch::watch(const std::string& path, Signal* signal) {
+Result<std::unique_ptr<FileWatch::Watch>> FileWatch::watch(const std::string& path, AsyncEvent* signal) {
   const int descriptor = ::inotify_add_watch(stream_.native_handle(), path.c_str(),
                                              IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_ATTRIB);
   if (descriptor < 0) return Error::from_errno("Cannot watch " + path);
@@ -25,7 +25,7 @@ Result<std::unique_ptr<FileWatch::Watch>> FileWatch::watch(const std::string& pa
   return std::make_unique<Watch>(shared_from_this(), descriptor, signal);
 }
 
-void FileWatch::remove(int descriptor, Signal* signal) {
+void FileWatch::remove(int descriptor, AsyncEvent* signal) {
   const auto [begin, end] = watching_.equal_range(descriptor);
   for (auto it = begin; it != end; ++it) {
     if (it->second != signal) continue;

@@ -17,7 +17,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
  public:
   class Watch {
    public:
-    Watch(std::shared_ptr<FileWatch> owner, int descriptor, Signal* signal)
+    Watch(std::shared_ptr<FileWatch> owner, int descriptor, AsyncEvent* signal)
         : owner_(std::move(owner)), descriptor_(descriptor), signal_(signal) {}
     ~Watch() { owner_->remove(descriptor_, signal_); }
     Watch(const Watch&) = delete;
@@ -26,21 +26,21 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
    private:
     std::shared_ptr<FileWatch> owner_;
     int descriptor_;
-    Signal* signal_;
+    AsyncEvent* signal_;
   };
 
   static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
   // Notifies `signal` at every change of `path`. A change is a write to a file, or a new entry in a folder.
-  Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
+  Result<std::unique_ptr<Watch>> watch(const std::string& path, AsyncEvent* signal);
 
  private:
   FileWatch(const asio::any_io_executor& executor, int inotify) : stream_(executor, inotify) {}
   void await_events();
   void read_events();
-  void remove(int descriptor, Signal* signal);
+  void remove(int descriptor, AsyncEvent* signal);
 
   asio::posix::stream_descriptor stream_;
-  std::multimap<int, Signal*> watching_;
+  std::multimap<int, AsyncEvent*> watching_;
 };
 
 }  // namespace ckpt::agent

@@ -88,7 +88,7 @@ Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record
       folder_(std::move(folder)),
       record_(std::move(record)),
       writer_(folder_),
-      thin_turn_(environment.executor),
+      release_mutex_(environment.executor),
       refresh_turn_(environment.executor),
       resume_turn_(environment.executor) {}
 
@@ -157,7 +157,7 @@ Result<void> Job::launch_keeper() {
     auto self = weak.lock();
     if (!self) return;
     self->keeper_status_ = status;
-    for (Signal* waiter : self->waiters_) waiter->notify();
+    for (AsyncEvent* waiter : self->waiters_) waiter->notify();
   };
   CKPT_TRY(process, ChildProcess::start(environment_.executor, spec, std::move(ended)));
   process_ = std::move(process);
@@ -167,7 +167,7 @@ Result<void> Job::launch_keeper() {
 // Waits until the keeper is ready, and attaches. The started program ends after its child, the keeper,
 // listens and has started the rank, or reports the reason for a failure.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   const auto until = std::chrono::steady_clock::now() + kKeeperStart + restore;
   bool in_time = true;
@@ -358,11 +358,11 @@ Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
     refresh_again_ = true;
-    const Turn::Held over = co_await refresh_turn_.take();
+    const AsyncMutex::Held over = co_await refresh_turn_.take();
     co_return;
   }
   refreshing_ = true;
-  const Turn::Held turn = co_await refresh_turn_.take();
+  const AsyncMutex::Held turn = co_await refresh_turn_.take();
   do {
     refresh_again_ = false;
     if (!keeper_ || ended()) break;
@@ -451,7 +451,7 @@ void Job::set_phase(local::Phase phase) {
 }
 
 void Job::changed() {
-  for (Signal* waiter : waiters_) waiter->notify();
+  for (AsyncEvent* waiter : waiters_) waiter->notify();
   if (announced_) environment_.owner.job_changed(shared_from_this());
 }
 

@@ -110,7 +110,7 @@ class Job : public std::enable_shared_from_this<Job> {
     expected_pauses_ = {within_node, between_nodes};
   }
   // Sets the last count of obstacles to a move to another node (pause_forecast.h).
-  void obstacles_are(std::optional<std::uint32_t> count) { obstacles_ = count; }
+  void set_obstacles(std::optional<std::uint32_t> count) { obstacles_ = count; }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // Returns the process that uses the GPU, as of the last query. The rank's first process may have started
   // it.
@@ -118,10 +118,10 @@ class Job : public std::enable_shared_from_this<Job> {
     return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
   }
   // Returns the turn that lets one ThinRank call run at a time.
-  [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
+  [[nodiscard]] AsyncMutex& release_mutex() noexcept { return release_mutex_; }
   // Returns the turn that is held while the job is resumed from a pause. After a restart, both the job's
   // migration and the search for paused jobs may resume it.
-  [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
+  [[nodiscard]] AsyncMutex& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
   // Sends SIGTERM, and SIGKILL after the grace. A restored job without a handler of SIGTERM gets the signal
   // after its context is saved. For an unknown instance the error is kUnavailable. That instance is stopped
@@ -141,8 +141,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint64_t listen(Listener listener);
   void unlisten(std::uint64_t id);
   // Wakes `signal` at every change until the signal is removed.
-  void add_waiter(Signal* signal) { waiters_.push_back(signal); }
-  void remove_waiter(Signal* signal) { waiters_.remove(signal); }
+  void add_waiter(AsyncEvent* signal) { waiters_.push_back(signal); }
+  void remove_waiter(AsyncEvent* signal) { waiters_.remove(signal); }
 
  private:
   Job(const JobEnvironment& environment, std::string folder, JobRecord record);
@@ -205,9 +205,9 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint32_t rank_pid_ = 0;
   std::uint32_t session_pid_ = 0;  // process with the session; 0 if no process of the job uses a GPU
   std::string without_shim_;       // the reason why the job has no session without our library
-  Turn thin_turn_;
-  Turn refresh_turn_;
-  Turn resume_turn_;
+  AsyncMutex release_mutex_;
+  AsyncMutex refresh_turn_;
+  AsyncMutex resume_turn_;
   bool announced_ = false;  // true after the instance has started; its changes are then reported
   bool leaving_ = false;
   bool ended_as_told_ = false;
@@ -222,7 +222,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;
-  std::list<Signal*> waiters_;
+  std::list<AsyncEvent*> waiters_;
 };
 
 }  // namespace ckpt::agent

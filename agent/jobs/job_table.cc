@@ -54,7 +54,7 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   const Key key(record.spec.job, record.spec.incarnation, record.migration);
   if (!jobs_.contains(key)) co_await wait_for_unknown(record.spec.job);
   while (starting_.contains(key)) {
-    Signal signal(environment_.executor);
+    AsyncEvent signal(environment_.executor);
     starting_[key].push_back(&signal);
     co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
   }
@@ -69,7 +69,7 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   if (job) watch_log(*job);
   const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
-  for (Signal* signal : waiting) signal->notify();
+  for (AsyncEvent* signal : waiting) signal->notify();
   co_return job;
 }
 
@@ -139,7 +139,7 @@ Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation 
     const auto at = std::find_if(starting_.begin(), starting_.end(), is_meant);
     if (at == starting_.end()) co_return ok();
     const Key key = at->first;
-    Signal signal(environment_.executor);
+    AsyncEvent signal(environment_.executor);
     at->second.push_back(&signal);
     if (co_await signal.wait(until)) continue;
     if (const auto still = starting_.find(key); still != starting_.end()) still->second.remove(&signal);

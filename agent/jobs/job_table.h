@@ -57,7 +57,7 @@ class JobTable {
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
-  std::map<Key, std::list<Signal*>>
+  std::map<Key, std::list<AsyncEvent*>>
       starting_;  // requests that wait for an earlier request to start the same instance
 };
 

@@ -27,14 +27,14 @@ constexpr Milliseconds kMaxQuestion = std::chrono::hours(1);
 
 Task<> Job::rest(Milliseconds time) {
   auto self = shared_from_this();
-  Signal nobody(environment_.executor);
+  AsyncEvent nobody(environment_.executor);
   co_await nobody.wait(steady_clock::now() + time);
 }
 
 Task<> Job::known(steady_clock::time_point deadline) {
   auto self = shared_from_this();
   if (!unknown_) co_return;
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   while (unknown_ && steady_clock::now() < deadline) co_await signal.wait(deadline);
   remove_waiter(&signal);
@@ -85,7 +85,7 @@ Task<> Job::ask_until_known() {
 Task<> Job::stop_unknown(Milliseconds grace) {
   auto self = shared_from_this();
   stopping_unknown_ = true;
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   const auto until = steady_clock::now() + grace;
   bool in_time = true;

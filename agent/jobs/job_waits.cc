@@ -9,7 +9,7 @@ namespace ckpt::agent {
 
 Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
   auto self = shared_from_this();
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   const auto until = std::chrono::steady_clock::now() + timeout;
   bool in_time = true;
@@ -27,7 +27,7 @@ Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
 
 Task<> Job::described(std::chrono::steady_clock::time_point deadline) {
   auto self = shared_from_this();
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   bool in_time = true;
   while (in_time && !ended() && summary_.ready == 0) in_time = co_await signal.wait(deadline);
@@ -36,7 +36,7 @@ Task<> Job::described(std::chrono::steady_clock::time_point deadline) {
 
 Task<bool> Job::wait_for_end(Milliseconds timeout) {
   auto self = shared_from_this();
-  Signal signal(environment_.executor);
+  AsyncEvent signal(environment_.executor);
   add_waiter(&signal);
   const auto until = std::chrono::steady_clock::now() + timeout;
   bool in_time = true;

@@ -89,7 +89,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     std::shared_ptr<KeeperLink> link_;
     std::uint64_t request_;
     std::deque<KeeperMessage> answers_;
-    Signal arrived_;
+    AsyncEvent arrived_;
     bool cancelled_ = false;
     std::optional<Error> unsent_;
   };

@@ -77,7 +77,7 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
   }
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMaxFollowNs));
-  Signal signal(environment.executor);
+  AsyncEvent signal(environment.executor);
   job->add_waiter(&signal);
   auto watch = environment.files.watch(job->log_path(), &signal);  // without a watch, the end of the wait
                                                                    // triggers the answer

@@ -145,7 +145,7 @@ std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins
 }
 
 Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance) {
-  Signal signal(environment.executor);
+  AsyncEvent signal(environment.executor);
   asio::steady_timer rest(environment.executor);
   std::shared_ptr<Job> job = instance.lock();
   if (!job) co_return;

@@ -24,7 +24,7 @@ namespace {
 using local::MessageType;
 using local::Phase;
 
-constexpr std::size_t kMaxStrangers = 16;
+constexpr std::size_t kMaxUnauthenticatedPeers = 16;
 constexpr std::uint64_t kTerminationGraceMs = 10'000;  // grace for the rank when the keeper itself receives
                                                        // SIGTERM
 
@@ -152,7 +152,7 @@ Result<void> Keeper::run_once() {
       {parts_.signals.get(), POLLIN, 0},
       {lease_.fd(), POLLIN, 0},
       {termination_.fd(), POLLIN, 0},
-      {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
+      {unauthenticated_peers_.size() < kMaxUnauthenticatedPeers ? parts_.listener.fd() : -1, POLLIN, 0},
       watch(rank_.peer(), agent_.peer()),
       watch(agent_.peer(), rank_.peer()),
       {reattach != nullptr ? reattach->fd() : -1, POLLIN, 0},
@@ -161,7 +161,7 @@ Result<void> Keeper::run_once() {
   const std::size_t fixed = watched.size();
   const std::size_t others = rank_.others().size();
   for (const RankLink::Session& session : rank_.others()) watched.push_back({session.peer.fd(), POLLIN, 0});
-  for (const Peer& peer : strangers_) watched.push_back({peer.fd(), POLLIN, 0});
+  for (const Peer& peer : unauthenticated_peers_) watched.push_back({peer.fd(), POLLIN, 0});
   if (::poll(watched.data(), watched.size(), -1) < 0) {
     if (errno == EINTR) return ok();
     return Error::from_errno("poll");
@@ -188,22 +188,22 @@ Result<void> Keeper::run_once() {
 }
 
 void Keeper::accept_peers(local::Listener& listener) {
-  while (strangers_.size() < kMaxStrangers) {
+  while (unauthenticated_peers_.size() < kMaxUnauthenticatedPeers) {
     Result<std::optional<local::Socket>> accepted = listener.accept();
     if (!accepted.has_value()) return;  // the connection of a foreign user is already closed
     if (!*accepted) return;
-    strangers_.emplace_back(std::move(**accepted));
+    unauthenticated_peers_.emplace_back(std::move(**accepted));
   }
 }
 
 // Reads the first message of a new peer, which identifies the peer.
 void Keeper::greet(std::size_t index) {
-  Peer peer = std::move(strangers_[index]);
-  strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
+  Peer peer = std::move(unauthenticated_peers_[index]);
+  unauthenticated_peers_.erase(unauthenticated_peers_.begin() + static_cast<std::ptrdiff_t>(index));
   Result<local::Received> received = peer.receive();
   if (!received.has_value() || received->transfer == local::Transfer::kClosed) return;
   if (received->transfer == local::Transfer::kNothing) {
-    strangers_.push_back(std::move(peer));
+    unauthenticated_peers_.push_back(std::move(peer));
     return;
   }
   const local::Message& message = received->message;

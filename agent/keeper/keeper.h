@@ -122,7 +122,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   AdoptedRank adopted_;
   Termination termination_;
   std::optional<int> ended_;  // wait status of the program, while other processes of the job have time to end
-  std::vector<Peer> strangers_;  // connected peers whose first message was not read yet
+  std::vector<Peer> unauthenticated_peers_;  // connected peers whose first message was not read yet
   bool shutdown_ = false;
 };
 

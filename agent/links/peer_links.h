@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "agent/io/async.h"
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
 #include "libckpt/protocol/gang/gang_records.h"
@@ -78,8 +78,9 @@ class PeerLinks {
   Settings settings_;
   std::shared_ptr<Receive>
       receive_;  // empty after destruction, because connections may briefly outlive this object
-  std::shared_ptr<Rarely> dropped_ = std::make_shared<Rarely>();  // shared with connections, which may
-                                                                  // briefly outlive this object
+  std::shared_ptr<LogThrottle> dropped_ =
+      std::make_shared<LogThrottle>();  // shared with connections, which may
+                                        // briefly outlive this object
   std::shared_ptr<control::Listener> listener_;
   std::shared_ptr<std::string>
       token_;  // shared with the listener's handshakes, which may outlive this object

@@ -52,12 +52,12 @@ HandoverDriver::HandoverDriver(asio::io_context& io, asio::thread_pool& disk, mi
                                migration::Timing timing, HandoverEffects& effects,
                                std::function<void(Error)> fatal)
     : journal_(std::move(journal)),
-      switches_(timing),
+      handovers_(timing),
       effects_(effects),
       runner_(io.get_executor(), disk, *this, {kMaxOfMigration, kMaxQueued}, std::move(fatal)) {}
 
 Task<Result<void>> HandoverDriver::restore() {
-  auto batches = switches_.restore(journal_.records(), now_ns());
+  auto batches = handovers_.restore(journal_.records(), now_ns());
   if (!batches) co_return std::move(batches).error();
   runner_.enqueue_batches(0, *std::move(batches));
   co_await runner_.caught_up(0);
@@ -74,11 +74,11 @@ void HandoverDriver::on_own_message(wire::CommitMessage message) {
   runner_.enqueue(id, std::move(message));
 }
 
-void HandoverDriver::on_event(migration::SwitchKey key, migration::SourceEvent event) {
+void HandoverDriver::on_event(migration::HandoverKey key, migration::SourceEvent event) {
   runner_.enqueue(key.migration, HandoverTypes::OfSource{key, std::move(event)});
 }
 
-void HandoverDriver::on_event(migration::SwitchKey key, migration::TargetEvent event) {
+void HandoverDriver::on_event(migration::HandoverKey key, migration::TargetEvent event) {
   runner_.enqueue(key.migration, HandoverTypes::OfTarget{key, std::move(event)});
 }
 
@@ -95,26 +95,26 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
   if (const auto* message = std::get_if<wire::CommitMessage>(&event)) {
     fault_before(*message);
     const auto* prepare = std::get_if<wire::Prepare>(&message->body);
-    if (prepare == nullptr) return runner::as_step(switches_.on_message(*message, now_ns()));
+    if (prepare == nullptr) return runner::as_step(handovers_.on_message(*message, now_ns()));
     const std::uint64_t bytes = migration::Journal::reserve_for(prepare->plan.size());
     return runner::Step<Batch>(
         runner::DiskWork<Batch>{[this, bytes] { return journal_.reserve(bytes); },
                                 [this, message](const Result<void>& reserved) -> Result<Batches> {
-                                  if (reserved) return switches_.on_message(*message, now_ns());
+                                  if (reserved) return handovers_.on_message(*message, now_ns());
                                   refuse(*message, reserved.error());
                                   return Batches();
                                 }});
   }
   if (const auto* source = std::get_if<HandoverTypes::OfSource>(&event)) {
     fault_before(source->event);
-    return runner::as_step(switches_.on_event(source->key, source->event, now_ns()));
+    return runner::as_step(handovers_.on_event(source->key, source->event, now_ns()));
   }
   if (const auto* target = std::get_if<HandoverTypes::OfTarget>(&event)) {
     fault_before(target->event);
-    return runner::as_step(switches_.on_event(target->key, target->event, now_ns()));
+    return runner::as_step(handovers_.on_event(target->key, target->event, now_ns()));
   }
   const wire::JobId job = std::get<HandoverTypes::Forget>(event).job;
-  switches_.forget(job);
+  handovers_.forget(job);
   const auto compact = [this, job] {
     return journal_.compact([job](const Record& record) { return record.info.job == job; });
   };
@@ -130,8 +130,8 @@ void HandoverDriver::refuse(const wire::CommitMessage& prepare, const Error& err
   const Error why = Error(ErrorCode::kRefused, "The disk has no space for the journal").caused_by(error);
   const wire::CommitMessage answer(prepare.migration, prepare.job, prepare.base, prepare.to.role,
                                    Role::kCoordinator, wire::Body(wire::Refused(wire::Reason(why))));
-  effects_.send(migration::SwitchKey{prepare.migration, prepare.to.role},
-                migration::SwitchInfo(prepare.migration, prepare.job, prepare.base, {}, {}), answer);
+  effects_.send(migration::HandoverKey{prepare.migration, prepare.to.role},
+                migration::HandoverInfo(prepare.migration, prepare.job, prepare.base, {}, {}), answer);
 }
 
 HandoverDriver::Event HandoverDriver::timer_fired(const Key& key, Timer timer) const {
@@ -142,7 +142,7 @@ HandoverDriver::Event HandoverDriver::timer_fired(const Key& key, Timer timer) c
 
 Result<Batches> HandoverDriver::record_refused(const Batch& batch, const Record& /*record*/,
                                                const Error& why) {
-  return switches_.record_failed(batch.key, wire::Reason(why), now_ns());
+  return handovers_.record_failed(batch.key, wire::Reason(why), now_ns());
 }
 
 Result<void> HandoverDriver::append(const Batch& /*batch*/, const Record& record) {
@@ -172,8 +172,8 @@ std::chrono::milliseconds HandoverDriver::duration(const Batch& /*batch*/,
   return std::chrono::milliseconds(timer.ms);
 }
 
-void HandoverDriver::handled(wire::MigrationId /*migration*/, const Event* event,
-                             const Result<void>& outcome) {
+void HandoverDriver::on_event_done(wire::MigrationId /*migration*/, const Event* event,
+                                   const Result<void>& outcome) {
   const auto* target = event == nullptr ? nullptr : std::get_if<HandoverTypes::OfTarget>(event);
   if (outcome && target != nullptr && std::holds_alternative<migration::InstanceRuns>(target->event))
     fault_point(FaultPoint::kTargetRunsStated);

@@ -15,7 +15,7 @@
 #include <variant>
 
 #include "agent/io/async.h"
-#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/handover/agent_handovers.h"
 #include "libckpt/protocol/handover/journal.h"
 #include "libckpt/protocol/handover/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
@@ -27,22 +27,22 @@ namespace ckpt::agent {
 class HandoverEffects {
  public:
   virtual ~HandoverEffects() = default;
-  virtual void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  virtual void send(const migration::HandoverKey& key, const migration::HandoverInfo& info,
                     const wire::CommitMessage& message) = 0;
-  virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  virtual void report(const migration::HandoverKey& key, const migration::HandoverInfo& info,
                       const migration::Report& report) = 0;
   // Performs all actions except WriteRecord, ArmTimer and DisarmTimer.
-  virtual void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  virtual void perform(const migration::HandoverKey& key, const migration::HandoverInfo& info,
                        const migration::Action& action) = 0;
 };
 
 struct HandoverTypes : migration::MachineTypes {
   struct OfSource {
-    migration::SwitchKey key;
+    migration::HandoverKey key;
     migration::SourceEvent event;
   };
   struct OfTarget {
-    migration::SwitchKey key;
+    migration::HandoverKey key;
     migration::TargetEvent event;
   };
   struct Forget {
@@ -68,18 +68,18 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   void on_message(wire::CommitMessage message);
   // Handles a message of one machine of this node to another one.
   void on_own_message(wire::CommitMessage message);
-  void on_event(migration::SwitchKey key, migration::SourceEvent event);
-  void on_event(migration::SwitchKey key, migration::TargetEvent event);
+  void on_event(migration::HandoverKey key, migration::SourceEvent event);
+  void on_event(migration::HandoverKey key, migration::TargetEvent event);
 
   // Sets the lease term of the coordinator's last welcome. From the next request on, leases are requested at
   // that rate (ask_again()).
-  void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
+  void set_lease_term(std::uint32_t term_ms) { handovers_.set_lease_term(term_ms); }
   // Sends unanswered messages at once and not at the next timer, because a peer can be reached again.
   void ask_again();
   // Removes the machines and records of a job for which no message will arrive.
   void forget(wire::JobId job);
 
-  [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
+  [[nodiscard]] const migration::AgentHandovers& handovers() const noexcept { return handovers_; }
   [[nodiscard]] std::size_t waiting() const { return runner_.waiting(0); }
 
  private:
@@ -93,14 +93,14 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   void perform(const Batch& batch, const Action& action) override;
   [[nodiscard]] std::chrono::milliseconds duration(const Batch& batch,
                                                    const migration::ArmTimer& timer) const override;
-  void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
+  void on_event_done(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
   // Refuses the migration. Called when the disk has no space for it.
   void refuse(const wire::CommitMessage& prepare, const Error& error);
 
   migration::Journal journal_;
-  migration::AgentSwitches switches_;
+  migration::AgentHandovers handovers_;
   HandoverEffects& effects_;
   runner::MachineRunner<HandoverTypes> runner_;
 };

@@ -7,8 +7,8 @@
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
-using migration::SwitchInfo;
-using migration::SwitchKey;
+using migration::HandoverInfo;
+using migration::HandoverKey;
 using wire::Role;
 
 // The number of closed migrations that stay in memory. Their measurements are sent again after the
@@ -26,27 +26,27 @@ Migrations::Migrations(MigrationContext& context, PeerLinks& peers, const RankPa
       driver_(machines.io, machines.disk, std::move(machines.journal), machines.timing, *this,
               std::move(machines.fatal)) {}
 
-void Migrations::on_event(SwitchKey key, migration::SourceEvent event) {
+void Migrations::on_event(HandoverKey key, migration::SourceEvent event) {
   driver_.on_event(key, std::move(event));
 }
 
-void Migrations::on_event(SwitchKey key, migration::TargetEvent event) {
+void Migrations::on_event(HandoverKey key, migration::TargetEvent event) {
   driver_.on_event(key, std::move(event));
 }
 
-Migrations::SourcePtr& Migrations::source(const SwitchInfo& info) {
+Migrations::SourcePtr& Migrations::source(const HandoverInfo& info) {
   SourcePtr& session = sources_[info.migration];
   if (!session) session = std::make_shared<SourceSession>(context_, *this, info);
   return session;
 }
 
-Migrations::TargetPtr& Migrations::target(const SwitchInfo& info) {
+Migrations::TargetPtr& Migrations::target(const HandoverInfo& info) {
   TargetPtr& session = targets_[info.migration];
   if (!session) session = std::make_shared<TargetSession>(context_, *this, info);
   return session;
 }
 
-void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
+void Migrations::keep_peer(const HandoverKey& key, const HandoverInfo& info) {
   if (peer_nodes_.contains(key)) return;
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return;  // a tombstone contains no facts about the other side
@@ -59,7 +59,7 @@ void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
               known.peer_token);
 }
 
-void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::CommitMessage& message) {
+void Migrations::send(const HandoverKey& key, const HandoverInfo& info, const wire::CommitMessage& message) {
   keep_peer(key, info);
   if (message.to.role != Role::kCoordinator) return send_to_agent(key, message);
   send_report_before(message);
@@ -71,7 +71,7 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
   context_.reports.send(message);
 }
 
-void Migrations::send_to_agent(const SwitchKey& key, const wire::CommitMessage& message) {
+void Migrations::send_to_agent(const HandoverKey& key, const wire::CommitMessage& message) {
   const auto peer = peer_nodes_.find(key);
   if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
     driver_.on_own_message(message);  // both sides are on this node
@@ -97,14 +97,14 @@ void Migrations::send_report_before(const wire::CommitMessage& message) {
   }
 }
 
-void Migrations::report(const SwitchKey& key, const SwitchInfo& info, const migration::Report& report) {
+void Migrations::report(const HandoverKey& key, const HandoverInfo& info, const migration::Report& report) {
   const std::string reason = report.reason.text.empty() ? "" : " reason " + report.reason.text;
   spdlog::info("switch {}: id {} role {} job {} incarnation {}{}", migration::to_string(report.kind),
                wire::migration_text(key.migration), wire::to_string(key.role), wire::job_text(info.job),
                report.k, reason);
 }
 
-void Migrations::perform(const SwitchKey& key, const SwitchInfo& info, const migration::Action& action) {
+void Migrations::perform(const HandoverKey& key, const HandoverInfo& info, const migration::Action& action) {
   keep_peer(key, info);
   if (key.role == Role::kSource) {
     source(info)->perform(action);
@@ -180,10 +180,10 @@ bool stands_paused(const Job& job) {
 }  // namespace
 
 Task<> Migrations::settle(std::shared_ptr<Job> job) {
-  const auto& switches = driver_.switches();
+  const auto& handovers = driver_.handovers();
   const JobRecord& record = job->record();
   if (record.role == wire::JobRole::kStandby && !record.ran) {
-    const auto* state = switches.target(record.migration);
+    const auto* state = handovers.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
     const bool is_rank = ranks_.has_promised(record.migration);
     if (is_rank) co_return;  // the rank's party gives its orders, and detects its end by them
@@ -194,14 +194,14 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
       co_return;
     }
     if (job->ended()) {
-      const SwitchKey key{record.migration, Role::kTarget};
+      const HandoverKey key{record.migration, Role::kTarget};
       driver_.on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
                                 ErrorCode::kAborted, "The instance ended while its agent was away"))));
     }
     co_return;
   }
-  const Turn::Held turn = co_await job->resume_turn().take();
-  if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id(), job->incarnation()))
+  const AsyncMutex::Held turn = co_await job->resume_turn().take();
+  if (!stands_paused(*job) || !job->keeper() || !handovers.may_run_freely(job->id(), job->incarnation()))
     co_return;
   if (!ranks_.may_run_freely(*job)) co_return;
   if (record.spec.mode == MigrationMode::kAdopted) {
@@ -244,21 +244,21 @@ void Migrations::restate() {
 
 bool Migrations::busy(wire::JobId job) const {
   if (ranks_.is_open(job)) return true;
-  const auto& switches = driver_.switches();
+  const auto& handovers = driver_.handovers();
   for (const auto& [id, session] : sources_) {
-    const auto* state = switches.source(id);
+    const auto* state = handovers.source(id);
     if (session->info().job == job && state && !migration::is_closed(*state)) return true;
   }
   for (const auto& [id, session] : targets_) {
-    const auto* state = switches.target(id);
+    const auto* state = handovers.target(id);
     if (session->info().job == job && state && !migration::is_closed(*state)) return true;
   }
   return false;
 }
 
 std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId migration) const {
-  const auto* source = driver_.switches().source(migration);
-  const auto* target = driver_.switches().target(migration);
+  const auto* source = driver_.handovers().source(migration);
+  const auto* target = driver_.handovers().target(migration);
   if (source == nullptr && target == nullptr) return std::nullopt;
   const auto plan = wire::decode_plan(source != nullptr ? source->info.plan : target->info.plan);
   if (!plan) return std::nullopt;
@@ -268,11 +268,11 @@ std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId mig
 }
 
 void Migrations::tidy() {
-  const auto& switches = driver_.switches();
+  const auto& handovers = driver_.handovers();
   std::erase_if(peer_nodes_, [&](const auto& entry) {
-    const SwitchKey& key = entry.first;
-    const auto* source = key.role == Role::kSource ? switches.source(key.migration) : nullptr;
-    const auto* target = key.role == Role::kTarget ? switches.target(key.migration) : nullptr;
+    const HandoverKey& key = entry.first;
+    const auto* source = key.role == Role::kSource ? handovers.source(key.migration) : nullptr;
+    const auto* target = key.role == Role::kTarget ? handovers.target(key.migration) : nullptr;
     const bool open =
         (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
     if (!open) peers_.drop(key.migration);
@@ -284,11 +284,11 @@ void Migrations::tidy() {
     }
   };
   drop_oldest(sources_, [&](wire::MigrationId id) {
-    const auto* state = switches.source(id);
+    const auto* state = handovers.source(id);
     return state && !migration::is_closed(*state);
   });
   drop_oldest(targets_, [&](wire::MigrationId id) {
-    const auto* state = switches.target(id);
+    const auto* state = handovers.target(id);
     return state && !migration::is_closed(*state);
   });
 }

@@ -35,11 +35,11 @@ class Migrations : public HandoverEffects, public SessionPort {
 
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
-  void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  void send(const migration::HandoverKey& key, const migration::HandoverInfo& info,
             const wire::CommitMessage& message) override;
-  void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  void report(const migration::HandoverKey& key, const migration::HandoverInfo& info,
               const migration::Report& report) override;
-  void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+  void perform(const migration::HandoverKey& key, const migration::HandoverInfo& info,
                const migration::Action& action) override;
 
   Result<void> set_limits(const wire::SetLimits& limits);
@@ -64,17 +64,17 @@ class Migrations : public HandoverEffects, public SessionPort {
   using SourcePtr = std::shared_ptr<SourceSession>;
   using TargetPtr = std::shared_ptr<TargetSession>;
   // SessionPort.
-  void on_event(migration::SwitchKey key, migration::SourceEvent event) override;
-  void on_event(migration::SwitchKey key, migration::TargetEvent event) override;
-  SourcePtr& source(const migration::SwitchInfo& info);
-  TargetPtr& target(const migration::SwitchInfo& info);
-  void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
-  void send_to_agent(const migration::SwitchKey& key, const wire::CommitMessage& message);
+  void on_event(migration::HandoverKey key, migration::SourceEvent event) override;
+  void on_event(migration::HandoverKey key, migration::TargetEvent event) override;
+  SourcePtr& source(const migration::HandoverInfo& info);
+  TargetPtr& target(const migration::HandoverInfo& info);
+  void keep_peer(const migration::HandoverKey& key, const migration::HandoverInfo& info);
+  void send_to_agent(const migration::HandoverKey& key, const wire::CommitMessage& message);
   void send_report_before(const wire::CommitMessage& message);
   struct Settling {
     explicit Settling(const asio::any_io_executor& executor) : done(executor) {}
     std::size_t open = 0;
-    Signal done;
+    AsyncEvent done;
   };
   Task<> settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling);
   Task<> settle_known(std::shared_ptr<Job> job);
@@ -87,7 +87,7 @@ class Migrations : public HandoverEffects, public SessionPort {
   bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;
-  std::map<migration::SwitchKey, std::string> peer_nodes_;
+  std::map<migration::HandoverKey, std::string> peer_nodes_;
   HandoverDriver driver_;
 };
 

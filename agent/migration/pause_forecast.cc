@@ -53,10 +53,10 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
   const MigrationMode mode = job->record().spec.mode;
   if (mode == MigrationMode::kCooperative) {
     const Nanos pause = whole(common_work(PauseKind::kCooperative), copy);
-    job->obstacles_are(0);
+    job->set_obstacles(0);
     co_return job->expect_pauses(pause, pause);
   }
-  if (moves_processes) job->obstacles_are(co_await count_obstacles(context_, job));
+  if (moves_processes) job->set_obstacles(co_await count_obstacles(context_, job));
   const auto root = static_cast<pid_t>(job->rank_pid());
   const auto measure = [root, this] {
     if (!node_) node_ = {host::kernel_watches_memory(), !host::left_out_pages_library().empty()};

@@ -57,7 +57,7 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
   const auto checked = co_await check_source(*mode, job, request.job);
   co_await mode->let_go();  // releases the memory that a move would have used at its beginning
   // `jobs` shows the obstacles that this check has found.
-  if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
+  if (request.leaves_node) job->set_obstacles(co_await count_obstacles(context, job));
   if (!checked)
     co_return why_held(*job).value_or(checked.error());  // a snapshot may have begun in the
                                                          // meantime

@@ -18,10 +18,10 @@ constexpr Milliseconds kMaxBackoff{5000};
 
 }  // namespace
 
-SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info)
+SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info)
     : SourceSession(context, events, info, make_source_mode(context, JobOperation::migration(info))) {}
 
-SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                              std::unique_ptr<SourceMode> mode)
     : context_(context),
       events_(events),
@@ -174,7 +174,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   start.options = budget_.options();
   start.fixed_cost_ns = estimate.fixed();
   start.beside_copy_ns = estimate.beside;
-  start.near = within_node_;
+  start.same_host = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.error());
   if (auto given = send_host_state_file(endpoint->reads_memory_log); !given) fail(given.error());
 }
@@ -345,7 +345,7 @@ Task<> SourceSession::keep_limit() {
                                std::to_string(budget_.limit() / kNanosPerMs) +
                                " ms before the target had all data: the job goes on at the source"));
     }
-    Signal nobody(context_.executor);
+    AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() +
                          std::min<std::chrono::nanoseconds>(std::chrono::nanoseconds(left), kLimitLook));
   }
@@ -354,7 +354,7 @@ Task<> SourceSession::keep_limit() {
 // Saves the state other than device memory. The manifest, which lets the target commit, waits for this state.
 Task<> SourceSession::save() {
   auto self = shared_from_this();
-  const Turn::Held turn = co_await saving_.take();
+  const AsyncMutex::Held turn = co_await saving_.take();
   if (is_over() || !paused_ || !report_) co_return;
   auto saved = co_await mode_->save(job_, std::move(*paused_), *report_);
   if (is_over()) co_return;
@@ -404,7 +404,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   // memory that is copied when the job goes back.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
-  const Turn::Held turn = co_await job_->resume_turn().take();
+  const AsyncMutex::Held turn = co_await job_->resume_turn().take();
   if (!co_await go_back(order)) co_return;
   if (!job_->keeper()) co_return;  // the job ended in the meantime, which its listener has reported
   // The keeper also accepts this order for a rank that already runs, and for a rank that has not reached its
@@ -427,13 +427,13 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
     // A save in progress ends first, because CRIU must not dump a process that continues.
-    const Turn::Held turn = co_await saving_.take();
+    const AsyncMutex::Held turn = co_await saving_.take();
     auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // the job's listener has reported the end
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
                   pause.count(), back.error().to_string());
-    Signal nobody(context_.executor);
+    AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
     if (order != orders_ || stage_ == Stage::kFreed || job_->ended() || !job_->keeper()) co_return false;
   }
@@ -464,7 +464,7 @@ Task<> SourceSession::release_memory() {
   if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
   // A save in progress still writes into the file.
-  const Turn::Held turn = co_await saving_.take();
+  const AsyncMutex::Held turn = co_await saving_.take();
   co_await mode_->let_go();
 }
 

@@ -41,8 +41,8 @@ namespace ckpt::agent {
 class SourceSession : public std::enable_shared_from_this<SourceSession> {
  public:
   // `events` takes what the session finds out.
-  SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
-  SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+  SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info);
+  SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                 std::unique_ptr<SourceMode> mode);
   ~SourceSession();
 
@@ -55,7 +55,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void set_failure_reason(std::string reason) { why_ = std::move(reason); }
   // Returns the measurements. They exist only after the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
-  [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
+  [[nodiscard]] const migration::HandoverInfo& info() const noexcept { return info_; }
   // Returns the job's instance on this node, if the instance is still known.
   [[nodiscard]] std::shared_ptr<Job> job() const;
 
@@ -96,8 +96,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
 
   MigrationContext& context_;
   SessionPort& events_;
-  migration::SwitchInfo info_;
-  migration::SwitchKey key_;
+  migration::HandoverInfo info_;
+  migration::HandoverKey key_;
   std::unique_ptr<SourceMode> mode_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
@@ -111,7 +111,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Nanos verified_received_ns_ = 0;
   Nanos mover_estimate_ns_ = 0;  // the mover's last estimate of the pause
   bool within_node_ = false;
-  Turn saving_;               // serializes saving and going back
+  AsyncMutex saving_;         // serializes saving and going back
   std::uint64_t orders_ = 0;  // number of RunInstance orders
   Stage stage_ = Stage::kNew;
   HostStatePath host_path_;

@@ -9,10 +9,10 @@
 
 namespace ckpt::agent {
 
-TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info)
+TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info)
     : TargetSession(context, events, info, make_target_mode(context, JobOperation::migration(info))) {}
 
-TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                              std::unique_ptr<TargetMode> mode)
     : context_(context),
       events_(events),
@@ -341,7 +341,7 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
 
 Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t epoch) {
   auto self = shared_from_this();
-  const Turn::Held turn = co_await gate_.take();
+  const AsyncMutex::Held turn = co_await gate_.take();
   if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
   if (!job_) {
     CKPT_CO_TRY(brought, co_await mode_->bring());
@@ -360,7 +360,7 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
 
 Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline) {
   auto self = shared_from_this();
-  const Turn::Held turn = co_await gate_.take();
+  const AsyncMutex::Held turn = co_await gate_.take();
   const auto keeper = job_ ? job_->keeper() : nullptr;
   if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
   if (job_->record().ran && job_->incarnation() >= k) co_return co_await keeper->set_deadline(deadline);

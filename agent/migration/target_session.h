@@ -41,8 +41,8 @@ namespace ckpt::agent {
 class TargetSession : public std::enable_shared_from_this<TargetSession> {
  public:
   // `events` takes what the session finds out.
-  TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
-  TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+  TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info);
+  TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                 std::unique_ptr<TargetMode> mode);
   ~TargetSession();
 
@@ -56,7 +56,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
   // Returns the measurements. They are complete after the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
-  [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
+  [[nodiscard]] const migration::HandoverInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
 
  private:
@@ -101,8 +101,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
 
   MigrationContext& context_;
   SessionPort& events_;
-  migration::SwitchInfo info_;
-  migration::SwitchKey key_;
+  migration::HandoverInfo info_;
+  migration::HandoverKey key_;
   std::unique_ptr<TargetMode> mode_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
@@ -123,7 +123,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   bool taking_ = false;    // true while take_arrived() is in progress
   bool ordering_ = false;  // true while run_orders() is in progress
   bool opening_ = false;   // the order to pass the gate is under way
-  Turn gate_;              // allows one order to the gate at a time
+  AsyncMutex gate_;        // allows one order to the gate at a time
 };
 
 }  // namespace ckpt::agent

@@ -64,7 +64,7 @@ class FillSession {
 
   std::shared_ptr<MoverProcess> process_;
   mover::SessionKey key_;
-  Signal answered_;
+  AsyncEvent answered_;
   std::uint64_t batch_ = 0;
   std::optional<Result<std::uint64_t>> answer_;
 };

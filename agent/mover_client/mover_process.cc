@@ -138,7 +138,7 @@ Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
   }
   start();
   while (state_ == State::kStarting) {
-    Signal signal(executor_);
+    AsyncEvent signal(executor_);
     auto place = waiting_.insert(waiting_.end(), &signal);
     const bool woken = co_await signal.wait(until);
     waiting_.erase(place);
@@ -152,7 +152,7 @@ Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
 }
 
 void MoverProcess::wake() {
-  for (Signal* signal : waiting_) signal->notify();
+  for (AsyncEvent* signal : waiting_) signal->notify();
 }
 
 void MoverProcess::subscribe(mover::SessionKey session, Subscriber subscriber) {

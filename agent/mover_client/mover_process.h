@@ -72,7 +72,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   std::uint64_t run_ = 0;             // number that distinguishes messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;
-  std::list<Signal*> waiting_;
+  std::list<AsyncEvent*> waiting_;
   asio::steady_timer restart_;
   Milliseconds backoff_;
 };

@@ -61,9 +61,9 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
   mover::SessionKey key_;
   Milliseconds timeout_;
   Handlers handlers_;
-  Signal memory_;     // notified at Attached and Dropped
-  Signal listening_;  // notified at Listening
-  Signal ended_;      // notified at SessionEnded
+  AsyncEvent memory_;     // notified at Attached and Dropped
+  AsyncEvent listening_;  // notified at Listening
+  AsyncEvent ended_;      // notified at SessionEnded
   std::uint64_t batches_ = 0;
   std::uint64_t attached_ = 0;
   std::set<std::uint64_t> dropped_;

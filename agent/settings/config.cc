@@ -105,15 +105,17 @@ void add_programs(Settings& to, Config& c) {
 void add_images(Settings& to, Config& c) {
   to.insert(
       to.end(),
-      {{"vault_dir", &c.vault_dir, "Where images of jobs are kept. Empty: `vault` in `home`."},
-       {"vault_limit_mib", &c.vault_limit_mib, "Limit of all files there, memory included; 0: none.", kMib},
-       {"vault_memory", &c.vault_memory,
+      {{"checkpoint_store_dir", &c.checkpoint_store_dir,
+        "Where images of jobs are kept. Empty: `vault` in `home`."},
+       {"checkpoint_store_limit_mib", &c.checkpoint_store_limit_mib,
+        "Limit of all files there, memory included; 0: none.", kMib},
+       {"checkpoint_store_memory", &c.checkpoint_store_memory,
         "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send lie in memory, in its "
         "folder NODE. Empty: all go to the disk."},
-       {"vault_memory_limit_mib", &c.vault_memory_limit_mib,
-        "Limit of those; beyond it, and with 0, they go to `vault_dir`.", kMib},
-       {"vault_port",
-        &c.vault_port,
+       {"checkpoint_store_memory_limit_mib", &c.checkpoint_store_memory_limit_mib,
+        "Limit of those; beyond it, and with 0, they go to `checkpoint_store_dir`.", kMib},
+       {"checkpoint_store_port",
+        &c.checkpoint_store_port,
         "The port at which other nodes reach this node's images, at the first network's address; 0: the "
         "kernel "
         "chooses.",
@@ -164,7 +166,7 @@ void add_sections(Settings& to, Config& c) {
        {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
-       {"timeouts.switch_ms", &c.switch_timeout,
+       {"timeouts.switch_ms", &c.handover_timeout,
         "How long a paused source asks the coordinator only, before it asks the target, too.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
         "How long a call into the GPU library may take; later the GPUs count as not answering.", kTime},
@@ -271,7 +273,8 @@ Result<void> check_ports(const Config& c, const std::string& source) {
   const auto clashes = [&c](int port) {
     return port != 0 && port >= c.mover_ports.first && port <= c.mover_ports.last;
   };
-  if (clashes(c.vault_port)) return bad(source, "\"vault_port\" is one of \"mover.ports\"");
+  if (clashes(c.checkpoint_store_port))
+    return bad(source, "\"checkpoint_store_port\" is one of \"mover.ports\"");
   for (const auto& [key, address] :
        {std::pair("peer_listen", &c.peer_listen), std::pair("metrics_address", &c.metrics_address)}) {
     int port = 0;
@@ -336,10 +339,10 @@ Result<void> check(const Config& c, const std::string& source) {
   }
   CKPT_TRYV(check_where(c, source));
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
-  if (!c.vault_dir.empty() && !c.vault_dir.starts_with('/'))
-    return bad(source, "\"vault_dir\" must be an absolute path");
-  if (!c.vault_memory.empty() && !c.vault_memory.starts_with('/'))
-    return bad(source, "\"vault_memory\" must be an absolute path");
+  if (!c.checkpoint_store_dir.empty() && !c.checkpoint_store_dir.starts_with('/'))
+    return bad(source, "\"checkpoint_store_dir\" must be an absolute path");
+  if (!c.checkpoint_store_memory.empty() && !c.checkpoint_store_memory.starts_with('/'))
+    return bad(source, "\"checkpoint_store_memory\" must be an absolute path");
   CKPT_TRYV(check_addresses(c, source));
   if (auto complete = tls::check_complete(c.tls); !complete)
     return bad(source, "[tls]: " + complete.error().message());

@@ -48,11 +48,11 @@ struct Config {
   // The program that puts transparent jobs into their own PID namespaces. It is not a key of the file. It is
   // empty while this node cannot move processes.
   std::string init_program;
-  std::string vault_dir;
-  std::uint64_t vault_limit_mib = 0;
-  std::string vault_memory;
-  std::uint64_t vault_memory_limit_mib = 0;
-  std::uint16_t vault_port = 0;
+  std::string checkpoint_store_dir;
+  std::uint64_t checkpoint_store_limit_mib = 0;
+  std::string checkpoint_store_memory;
+  std::uint64_t checkpoint_store_memory_limit_mib = 0;
+  std::uint16_t checkpoint_store_port = 0;
   std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
@@ -72,7 +72,7 @@ struct Config {
   std::chrono::milliseconds standby_timeout{300000};
   std::chrono::milliseconds keeper_timeout{10000};
   std::chrono::milliseconds mover_timeout{30000};
-  std::chrono::milliseconds switch_timeout{5000};
+  std::chrono::milliseconds handover_timeout{5000};
   std::chrono::milliseconds nvml_timeout{5000};
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
@@ -92,10 +92,12 @@ struct Config {
   [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
   [[nodiscard]] std::string gang_journal_path() const { return home + "/gang-journal"; }
-  [[nodiscard]] std::string vault_folder() const { return vault_dir.empty() ? home + "/vault" : vault_dir; }
+  [[nodiscard]] std::string checkpoint_store_folder() const {
+    return checkpoint_store_dir.empty() ? home + "/vault" : checkpoint_store_dir;
+  }
   // Returns the folder of the tier in memory, or an empty string if there is none.
-  [[nodiscard]] std::string vault_memory_folder() const {
-    return vault_memory.empty() ? "" : vault_memory + "/" + node;
+  [[nodiscard]] std::string checkpoint_store_memory_folder() const {
+    return checkpoint_store_memory.empty() ? "" : checkpoint_store_memory + "/" + node;
   }
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 mover::SessionKey next_session_key() {
   static std::uint64_t last = 0;  // used on the event loop only
-  return {++last, mover::kVaultRank};
+  return {++last, mover::kCheckpointStoreRank};
 }
 
 }  // namespace

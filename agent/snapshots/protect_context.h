@@ -8,7 +8,7 @@
 #include <string>
 
 #include "agent/migration/modes/migration_context.h"
-#include "agent/snapshots/vault_access.h"
+#include "agent/snapshots/checkpoint_store_access.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 

@@ -9,7 +9,7 @@
 #include "agent/snapshots/restore_report.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
-#include "libckpt/store/vault/version.h"
+#include "libckpt/store/local/version.h"
 
 namespace ckpt::agent::protect {
 namespace {
@@ -44,16 +44,18 @@ Protection::Protection(Parts parts)
               control::spawn(executor, "restore image", restore_image(std::move(request)));
               return ok();
             });
-  link.take(wire::FrameType::kVaultOrder, [this, executor](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(order, wire::decode<wire::VaultOrder>(body));
-    control::spawn(executor, "vault order", obey(std::move(order)));
-    return ok();
-  });
-  link.take(wire::FrameType::kGrantVault, [this, executor](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(request, wire::decode<wire::GrantVault>(body));
-    control::spawn(executor, "grant vault", grant(std::move(request)));
-    return ok();
-  });
+  link.take(wire::FrameType::kCheckpointStoreOrder,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(order, wire::decode<wire::CheckpointStoreOrder>(body));
+              control::spawn(executor, "checkpoint store order", obey(std::move(order)));
+              return ok();
+            });
+  link.take(wire::FrameType::kGrantCheckpointStore,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(request, wire::decode<wire::GrantCheckpointStore>(body));
+              control::spawn(executor, "grant checkpoint store", grant(std::move(request)));
+              return ok();
+            });
   link.take(wire::FrameType::kReadImage, [this, executor](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<wire::ReadImage>(body));
     control::spawn(executor, "read image", read_image(std::move(request)));
@@ -69,26 +71,29 @@ Protection::~Protection() {
   pool_.join();
 }
 
-Result<VaultPlace> Protection::place_of(const std::string& folder) const {
-  VaultPlace place;
+Result<CheckpointStorePlace> Protection::place_of(const std::string& folder) const {
+  CheckpointStorePlace place;
   place.word = folder;
-  place.path = folder.empty() ? parts_.context.config.vault_folder() : folder;
-  place.limit_bytes = folder.empty() ? std::uint64_t{parts_.context.config.vault_limit_mib} << 20 : 0;
+  place.path = folder.empty() ? parts_.context.config.checkpoint_store_folder() : folder;
+  place.limit_bytes =
+      folder.empty() ? std::uint64_t{parts_.context.config.checkpoint_store_limit_mib} << 20 : 0;
   if (!place.path.starts_with('/'))
-    return Error(ErrorCode::kInvalidArgument, "A vault's folder must be an absolute path, not " + folder);
+    return Error(ErrorCode::kInvalidArgument,
+                 "A checkpoint store's folder must be an absolute path, not " + folder);
   if (folder.empty()) {
-    place.access.memory = parts_.context.config.vault_memory_folder();
-    place.access.memory_limit_bytes = parts_.context.config.vault_memory_limit_mib << 20;
+    place.access.memory = parts_.context.config.checkpoint_store_memory_folder();
+    place.access.memory_limit_bytes = parts_.context.config.checkpoint_store_memory_limit_mib << 20;
   }
   return place;
 }
 
-Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::VaultPeer& peer) const {
+Result<CheckpointStorePlace> Protection::place_of(const std::string& folder,
+                                                  const wire::CheckpointStorePeer& peer) const {
   if (peer.address.empty()) return place_of(folder);
   if (!folder.empty() || !is_safe_name(peer.node))
     return Error(ErrorCode::kInvalidArgument,
-                 "A vault of another node is named by its node, and not by a folder");
-  VaultPlace place;
+                 "A checkpoint store of another node is named by its node, and not by a folder");
+  CheckpointStorePlace place;
   place.path = peer.node;
   place.limit_bytes = peer.limit_bytes;
   place.access.peer_address = peer.address;
@@ -103,16 +108,16 @@ Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
     co_return parts_.coordinator.reply(id, given_up);
   }
   const std::string folder = request.folder;
-  const std::string vault_job = request.sequence == 0 ? "" : request.vault_job;
+  const std::string image_job = request.sequence == 0 ? "" : request.image_job;
   const bool here = request.peer.address.empty();
   auto outcome = co_await snapshot(std::move(request));
-  if (here) co_await tell(folder, vault_job);
+  if (here) co_await tell(folder, image_job);
   parts_.coordinator.reply(id, outcome);
 }
 
 Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
-  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRYV(checkpoint_store::check_job_name(request.image_job));
   const std::string name = "Job " + wire::job_text(request.job);
   // A restarted coordinator that repeats its order also gets this answer, whether or not the job has left for
   // its image. The coordinator then waits.
@@ -199,7 +204,7 @@ Task<> Protection::restore_image(wire::RestoreImage request) {
 
 Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
-  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRYV(checkpoint_store::check_job_name(request.image_job));
   CKPT_CO_TRYV(check_spec(parts_.context.gpus, request.spec));
   if (request.spec.mode == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
@@ -223,7 +228,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   restores_.emplace(instance, session);
   auto restored = co_await session->run();
   restores_.erase(instance);
-  for (Signal* waiter : restore_waiters_) waiter->notify();
+  for (AsyncEvent* waiter : restore_waiters_) waiter->notify();
   if (const auto runs = parts_.context.jobs.running_as(instance.first, instance.second); restored && runs)
     tell_restored(*runs);
   co_return restored;
@@ -242,7 +247,7 @@ Task<Result<void>> Protection::wait_for_restores(wire::JobId job, wire::Incarnat
       return restore.first.first == job && restore.first.second <= up_to;
     });
   };
-  Signal ended(parts_.context.executor);
+  AsyncEvent ended(parts_.context.executor);
   const auto waiter = restore_waiters_.insert(restore_waiters_.end(), &ended);
   const auto until = std::chrono::steady_clock::now() + timeout;
   bool in_time = true;
@@ -253,47 +258,47 @@ Task<Result<void>> Protection::wait_for_restores(wire::JobId job, wire::Incarnat
                   "Job " + wire::job_text(job) + " is being restored, and the restore has not stopped yet");
 }
 
-Task<> Protection::obey(wire::VaultOrder order) {
+Task<> Protection::obey(wire::CheckpointStoreOrder order) {
   const std::uint64_t id = order.request_id;
   const std::string folder = order.folder;
-  const std::string vault_job = order.of_job ? order.vault_job : "";
+  const std::string image_job = order.of_job ? order.image_job : "";
   auto place = place_of(folder);
   if (!place) co_return parts_.coordinator.reply(id, std::move(place).error());
-  const bool keeps = order.act != wire::VaultAct::kCheck;
+  const bool keeps = order.act != wire::CheckpointStoreAct::kCheck;
   if (keeps && folders_.size() < kMaxFolders) folders_.insert(folder);
-  const VaultPlace where = *std::move(place);
+  const CheckpointStorePlace where = *std::move(place);
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);
-  if (keeps) co_await tell(folder, vault_job);
+  if (keeps) co_await tell(folder, image_job);
   parts_.coordinator.reply(id, outcome);
 }
 
-Task<> Protection::grant(wire::GrantVault request) {
+Task<> Protection::grant(wire::GrantCheckpointStore request) {
   const std::uint64_t id = request.request_id;
   if (!request.revoke.empty()) {
     const auto revoked = co_await parts_.server->revoke(std::move(request.revoke));
     co_return parts_.coordinator.reply(id, revoked);
   }
-  fault_point(FaultPoint::kVaultAsked);
+  fault_point(FaultPoint::kCheckpointStoreAsked);
   auto outcome = co_await granted(std::move(request));
   if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).error());
-  wire::VaultGrant grant = *std::move(outcome);
+  wire::CheckpointStoreGrant grant = *std::move(outcome);
   grant.request_id = id;
-  fault_point(FaultPoint::kVaultGranted);
+  fault_point(FaultPoint::kCheckpointStoreGranted);
   parts_.coordinator.tell(grant);
 }
 
-Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
-  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+Task<Result<wire::CheckpointStoreGrant>> Protection::granted(wire::GrantCheckpointStore request) {
+  CKPT_CO_TRYV(checkpoint_store::check_job_name(request.image_job));
   CKPT_CO_TRY(place, place_of(""));
-  wire::VaultGrant grant;
+  wire::CheckpointStoreGrant grant;
   if (place.limit_bytes != 0) {
-    const auto look = [&place, &request] { return bytes_of_others(place, request.vault_job); };
+    const auto look = [&place, &request] { return bytes_of_others(place, request.image_job); };
     CKPT_CO_TRY(others, co_await offload(pool_, look));
     grant.limit_bytes = std::max<std::uint64_t>(1, place.limit_bytes - std::min(place.limit_bytes, others));
   }
-  vault_server::VaultOrder order;
-  order.job = request.vault_job;
+  checkpoint_store_server::CheckpointStoreOrder order;
+  order.job = request.image_job;
   order.writes = request.writes;
   order.into_memory = request.writes && !request.durable && place.access.memory_limit_bytes > 0;
   order.lasts_ms = request.lasts_ms;
@@ -308,8 +313,8 @@ Task<> Protection::read_image(wire::ReadImage request) {
   const std::uint64_t id = request.request_id;
   auto place = place_of(request.folder);
   if (!place) co_return parts_.coordinator.reply(id, std::move(place).error());
-  const VaultPlace where = *std::move(place);
-  const auto look = [&where, &request] { return read_version(where, request.vault_job, request.version); };
+  const CheckpointStorePlace where = *std::move(place);
+  const auto look = [&where, &request] { return read_version(where, request.image_job, request.version); };
   auto stored = co_await offload(pool_, look);
   if (!stored) co_return parts_.coordinator.reply(id, std::move(stored).error());
   wire::ImageFacts facts;
@@ -318,16 +323,17 @@ Task<> Protection::read_image(wire::ReadImage request) {
   parts_.coordinator.tell(facts);
 }
 
-Task<> Protection::tell(std::string folder, std::string vault_job) {
+Task<> Protection::tell(std::string folder, std::string image_job) {
   auto place = place_of(folder);
   if (!place) co_return;
-  const VaultPlace where = *std::move(place);
-  const auto look = [&where, &vault_job] { return list_vault(where, vault_job); };
+  const CheckpointStorePlace where = *std::move(place);
+  const auto look = [&where, &image_job] { return list_checkpoint_store(where, image_job); };
   auto contents = co_await offload(pool_, look);
   if (contents) {
-    for (const wire::VaultContents& part : *contents) parts_.coordinator.tell(part);
+    for (const wire::CheckpointStoreContents& part : *contents) parts_.coordinator.tell(part);
   } else {
-    spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.error().to_string());
+    spdlog::warn("checkpoint store not listed: folder {} reason {}", where.path,
+                 contents.error().to_string());
   }
 }
 
@@ -339,7 +345,7 @@ void Protection::tell_all() {
   for (const auto& job : parts_.context.jobs.all())
     if (!job->ended()) tell_restored(*job);
   for (const std::string& folder : folders_)
-    control::spawn(parts_.context.executor, "vault contents", tell(folder));
+    control::spawn(parts_.context.executor, "checkpoint store contents", tell(folder));
 }
 
 }  // namespace ckpt::agent::protect

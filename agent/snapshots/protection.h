@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's part of images. It takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, and
-// reports the content of the node's vaults. A job has one snapshot at a time. A migration is never held up by
+// The agent's part of images. It takes TakeSnapshot, RestoreImage and CheckpointStoreOrder of the coordinator, and
+// reports the content of the node's checkpoint stores. A job has one snapshot at a time. A migration is never held up by
 // one: the snapshot ends, as failed (open_snapshots.h).
-// Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they
+// Threads: the event loop, and a thread of its own for looking at checkpoint stores. Ownership: sessions live until they
 // are over. Errors: go to the coordinator, as Reply.
 #pragma once
 
@@ -13,11 +13,11 @@
 #include <string>
 #include <utility>
 
+#include "agent/checkpoint_server/checkpoint_server.h"
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/snapshots/open_snapshots.h"
 #include "agent/snapshots/restore_session.h"
 #include "agent/snapshots/snapshot_session.h"
-#include "agent/vault_server/vault_server.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::agent::protect {
@@ -40,7 +40,7 @@ class Protection {
     CoordinatorLink& coordinator;
     OpenSnapshots& snapshots;
     MovePort& moves;
-    std::shared_ptr<VaultServer> server;  // serves the checkpoint store to other nodes
+    std::shared_ptr<CheckpointStoreServer> server;  // serves the checkpoint store to other nodes
   };
   // Registers its frame handlers. Create this object before the agent connects to the coordinator.
   explicit Protection(Parts parts);
@@ -68,25 +68,26 @@ class Protection {
   void snapshot_is_over(wire::JobId job);
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
-  Task<> obey(wire::VaultOrder order);
+  Task<> obey(wire::CheckpointStoreOrder order);
   // Grants another node the use of this node's checkpoint store.
-  Task<> grant(wire::GrantVault request);
-  Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
+  Task<> grant(wire::GrantCheckpointStore request);
+  Task<Result<wire::CheckpointStoreGrant>> granted(wire::GrantCheckpointStore request);
   Task<> read_image(wire::ReadImage request);
   // Reports the contents of the checkpoint store, or the job's part of it, to the coordinator.
-  Task<> tell(std::string folder, std::string vault_job = {});
+  Task<> tell(std::string folder, std::string image_job = {});
   void tell_all();
   // Reports the image from which an instance was started, if there is one.
   void tell_restored(const Job& job);
-  Result<VaultPlace> place_of(const std::string& folder) const;
-  Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
+  Result<CheckpointStorePlace> place_of(const std::string& folder) const;
+  Result<CheckpointStorePlace> place_of(const std::string& folder,
+                                        const wire::CheckpointStorePeer& peer) const;
 
   Parts parts_;
   asio::thread_pool pool_{1};
   ProtectContext context_;
   std::set<std::string> folders_;  // checkpoint stores that the coordinator has named
   std::map<Instance, std::shared_ptr<RestoreSession>> restores_;
-  std::list<Signal*> restore_waiters_;
+  std::list<AsyncEvent*> restore_waiters_;
   std::set<JobOnGpu> remembered_;  // jobs whose snapshots movers may still have
 };
 

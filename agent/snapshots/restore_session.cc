@@ -18,7 +18,8 @@ constexpr std::size_t kMaxSkippedText = 2000;
 
 }  // namespace
 
-RestoreSession::RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place)
+RestoreSession::RestoreSession(ProtectContext& context, wire::RestoreImage request,
+                               CheckpointStorePlace place)
     : context_(context),
       request_(std::move(request)),
       place_(std::move(place)),
@@ -52,7 +53,7 @@ Result<void> RestoreSession::check_is_wanted() const {
 }
 
 Task<Result<StoredVersion>> RestoreSession::read(std::uint64_t version) {
-  const auto look = [this, version] { return read_version(place_, request_.vault_job, version); };
+  const auto look = [this, version] { return read_version(place_, request_.image_job, version); };
   co_return co_await offload(context_.pool, look);
 }
 
@@ -142,7 +143,7 @@ void RestoreSession::on_mover(mover::Packet packet) {
 Task<Result<void>> RestoreSession::fill() {
   mover::StartRestore start;
   start.folder = place_.path;
-  start.vault_job = request_.vault_job;
+  start.image_job = request_.image_job;
   start.version = request_.version;
   start.access = place_.access;
   const Nanos began = now_ns();
@@ -201,7 +202,7 @@ Result<void> RestoreSession::write_report() const {
   report.job = request_.spec.job;
   report.incarnation = request_.spec.incarnation;
   report.folder = request_.folder;
-  report.vault_job = request_.vault_job;
+  report.image_job = request_.image_job;
   report.version = stored_.number;
   report.barrier_ms = stored_.barrier_ms;
   report.fill_ns = fill_ns_;

@@ -19,7 +19,7 @@ namespace ckpt::agent::protect {
 
 class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
  public:
-  RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place);
+  RestoreSession(ProtectContext& context, wire::RestoreImage request, CheckpointStorePlace place);
 
   // Runs the restore. Call this function once.
   Task<Result<void>> run();
@@ -45,7 +45,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
 
   ProtectContext& context_;
   wire::RestoreImage request_;
-  const VaultPlace place_;
+  const CheckpointStorePlace place_;
   StoredVersion stored_;
   std::unique_ptr<TargetMode> mode_;
   std::shared_ptr<Job> job_;
@@ -56,7 +56,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   HostState host_state_;
   std::uint64_t let_go_ = 0;
   Nanos fill_ns_ = 0;
-  Signal arrived_;
+  AsyncEvent arrived_;
   std::optional<Error> failure_;
   bool given_up_ = false;
 };

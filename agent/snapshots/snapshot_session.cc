@@ -35,8 +35,8 @@ Error given_up() {
 
 }  // namespace
 
-SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
-                                 std::shared_ptr<Job> job)
+SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot request,
+                                 CheckpointStorePlace place, std::shared_ptr<Job> job)
     : context_(context),
       request_(std::move(request)),
       place_(std::move(place)),
@@ -47,7 +47,7 @@ SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot req
   report_.job = request_.job;
   report_.incarnation = request_.incarnation;
   report_.folder = request_.folder;
-  report_.vault_job = request_.vault_job;
+  report_.image_job = request_.image_job;
   report_.set = request_.set;
 }
 
@@ -59,7 +59,7 @@ void SnapshotSession::say(wire::SnapshotPhase phase) {
 
 Task<Result<void>> SnapshotSession::run() {
   auto self = shared_from_this();
-  const Turn::Held whole = co_await whole_turn_.take();
+  const AsyncMutex::Held whole = co_await whole_turn_.take();
   began_ns_ = now_ns();
   job_held_.emplace(co_await job_turn_.take());
   say(wire::SnapshotPhase::kCopying);
@@ -201,10 +201,10 @@ Result<void> SnapshotSession::start_copy(bool full) {
   CKPT_TRYV(write_all(file.get(), record));
   mover::StartSnapshot start;
   start.folder = place_.path;
-  start.vault_job = request_.vault_job;
+  start.image_job = request_.image_job;
   start.keep = request_.keep;
   start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
-  start.vault_limit_bytes = place_.limit_bytes;
+  start.checkpoint_store_limit_bytes = place_.limit_bytes;
   start.access = place_.access;
   start.slowdown_permille = stays() ? 0 : kSlowdownPermille;
   start.full = full;
@@ -276,12 +276,12 @@ Task<> SnapshotSession::lift_stop() {
 }
 
 void SnapshotSession::tell_watchers() {
-  for (Signal* watcher : watchers_) watcher->notify();
+  for (AsyncEvent* watcher : watchers_) watcher->notify();
 }
 
 Task<Result<wire::RankGathered>> SnapshotSession::wait_until_ready() {
   auto self = shared_from_this();
-  Signal changed(context_.base.executor);
+  AsyncEvent changed(context_.base.executor);
   watchers_.push_back(&changed);
   while (!ready_ && !is_over_) co_await changed.wait(Clock::time_point::max());
   watchers_.remove(&changed);
@@ -318,7 +318,7 @@ Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order)
     case wire::GatherAct::kGoOn: {
       is_released_ = true;
       arrived_.notify();
-      const Turn::Held free = co_await job_turn_.take();
+      const AsyncMutex::Held free = co_await job_turn_.take();
       co_return wire::RankGathered();
     }
     case wire::GatherAct::kInvalid:
@@ -436,7 +436,7 @@ Task<Result<void>> SnapshotSession::go_on() {
     }
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
                   pause.count(), back.error().to_string());
-    Signal nobody(context_.base.executor);
+    AsyncEvent nobody(context_.base.executor);
     co_await nobody.wait(Clock::now() + pause);
   }
 }
@@ -463,7 +463,7 @@ Task<> SnapshotSession::give_way() {
   giving_way_ = true;
   if (pausing_) pausing_->cancel();
   arrived_.notify();
-  const Turn::Held free = co_await job_turn_.take();
+  const AsyncMutex::Held free = co_await job_turn_.take();
 }
 
 Task<Result<void>> SnapshotSession::cancel() {
@@ -471,7 +471,7 @@ Task<Result<void>> SnapshotSession::cancel() {
   giving_way_ = cancelled_ = true;
   if (pausing_) pausing_->cancel();
   arrived_.notify();
-  const Turn::Held over = co_await whole_turn_.take();
+  const AsyncMutex::Held over = co_await whole_turn_.take();
   if (left_) co_return Error(ErrorCode::kRefused, "The job has left for its image already");
   co_return ok();
 }

@@ -27,7 +27,7 @@ namespace ckpt::agent::protect {
 
 class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
  public:
-  SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
+  SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, CheckpointStorePlace place,
                   std::shared_ptr<Job> job);
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
@@ -82,7 +82,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
 
   ProtectContext& context_;
   const wire::TakeSnapshot request_;
-  const VaultPlace place_;
+  const CheckpointStorePlace place_;
   std::shared_ptr<Job> job_;
   std::unique_ptr<SourceMode> mode_;
   std::shared_ptr<MoverSession> session_;
@@ -96,10 +96,10 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   wire::SnapshotReport report_;
   Nanos began_ns_ = 0;
   Nanos barrier_ns_ = 0;
-  Signal arrived_;
-  Turn job_turn_;                       // held while the snapshot needs the job
-  std::optional<Turn::Held> job_held_;  // value of job_turn_ while it is held
-  Turn whole_turn_;                     // held until the whole snapshot is over
+  AsyncEvent arrived_;
+  AsyncMutex job_turn_;                       // held while the snapshot needs the job
+  std::optional<AsyncMutex::Held> job_held_;  // value of job_turn_ while it is held
+  AsyncMutex whole_turn_;                     // held until the whole snapshot is over
   std::optional<Error> failure_;
   std::chrono::steady_clock::time_point ordered_ =
       std::chrono::steady_clock::now();   // time of the last order
@@ -107,8 +107,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   bool is_stopped_ = false;               // true if the order kStopAt was received
   bool is_holding_ = false;
   bool is_released_ = false;
-  bool is_over_ = false;         // true if run() only has to release its resources
-  std::list<Signal*> watchers_;  // signals of coroutines that watch `ready_` and `is_over_`
+  bool is_over_ = false;             // true if run() only has to release its resources
+  std::list<AsyncEvent*> watchers_;  // signals of coroutines that watch `ready_` and `is_over_`
   bool giving_way_ = false;
   bool cancelled_ = false;
   bool left_ = false;  // true if the job has left for its image

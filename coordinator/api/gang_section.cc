@@ -114,8 +114,8 @@ control::Task<GangSection::Answer> GangSection::store(HttpRequest request, JobId
     CKPT_CO_TRY(suspending, co_await deps_.images.begin_suspend(id, to));
     co_return show_task(suspending);
   }
-  CKPT_CO_TRY(taking, co_await deps_.images.begin_snapshot(id, to));
-  co_return show_task(taking);
+  CKPT_CO_TRY(before_event, co_await deps_.images.begin_snapshot(id, to));
+  co_return show_task(before_event);
 }
 
 control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, JobId id) {

@@ -128,8 +128,8 @@ control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id
     CKPT_CO_TRY(suspending, co_await deps_.requests.begin_suspend(id, to));
     co_return show(suspending, 202);
   }
-  CKPT_CO_TRY(taking, co_await deps_.snapshots.begin(id, to));
-  co_return show(taking, 202);
+  CKPT_CO_TRY(before_event, co_await deps_.snapshots.begin(id, to));
+  co_return show(before_event, 202);
 }
 
 control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id) {

@@ -54,15 +54,15 @@ std::optional<api::Snapshot> snapshot_view(const Job& job) {
 std::optional<api::Operation> operation_view(const Job& job) {
   if (!job.operation) return std::nullopt;
   const ImageOperation& o = *job.operation;
-  const bool taking = o.stage == OperationStage::kTaking;
+  const bool before_event = o.stage == OperationStage::kTaking;
   return api::Operation{.verb = o.verb,
                         .stage = std::string(record::name_of(o.stage)),
                         .why = text_if_any(o.reason),
-                        .image = taking ? std::nullopt : std::optional(image_text(o.image)),
+                        .image = before_event ? std::nullopt : std::optional(image_text(o.image)),
                         .deadline = time_if_any(o.deadline_ms),
                         .cancelled = text_if_any(o.cancelled),
-                        .cancel = taking ? "stop, migrate, drain or restore --force --accept-loss"
-                                         : "stop or restore --force --accept-loss"};
+                        .cancel = before_event ? "stop, migrate, drain or restore --force --accept-loss"
+                                               : "stop or restore --force --accept-loss"};
 }
 
 void add_expected_pauses(const Job& job, const NodeTable& nodes, api::JobDetail& view) {

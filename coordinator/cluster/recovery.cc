@@ -87,31 +87,31 @@ bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) 
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
 }
 
-bool Recovery::is_known(const wire::OpenSwitch& open) const {
+bool Recovery::is_known(const wire::OpenHandover& open) const {
   if (open.of_ranks && deps_.gang_moves.lacks_record(open.migration)) return false;
   return deps_.migrations.knows(open.migration);
 }
 
-bool Recovery::has_unknown_switch(const Node& node, JobId job) const {
-  return std::any_of(node.switches.begin(), node.switches.end(),
-                     [&](const wire::OpenSwitch& open) { return open.job == job && !is_known(open); });
+bool Recovery::has_unknown_handover(const Node& node, JobId job) const {
+  return std::any_of(node.handovers.begin(), node.handovers.end(),
+                     [&](const wire::OpenHandover& open) { return open.job == job && !is_known(open); });
 }
 
 void Recovery::begin_to_look(const Node& node) {
   if (!node.describes || looking_.contains(node.row.name)) return;
-  const bool switches = std::any_of(node.switches.begin(), node.switches.end(),
-                                    [&](const wire::OpenSwitch& open) { return !is_known(open); });
+  const bool handovers = std::any_of(node.handovers.begin(), node.handovers.end(),
+                                     [&](const wire::OpenHandover& open) { return !is_known(open); });
   const bool strangers =
       std::any_of(node.instances.begin(), node.instances.end(),
                   [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
-  if (!switches && !strangers) return;
+  if (!handovers && !strangers) return;
   if (!window_.is_open()) return show_strangers(node);
   looking_.insert(node.row.name);
   control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, look_at(node.row.name));
 }
 
 void Recovery::show_strangers(const Node& node) {
-  for (const wire::OpenSwitch& open : node.switches) {
+  for (const wire::OpenHandover& open : node.handovers) {
     if (is_known(open)) continue;
     Found found;
     found.kind = "switch";
@@ -143,18 +143,18 @@ void Recovery::show_only(Found found, Incarnation incarnation) {
 
 // Switches are recovered first, because a switch decides about the instances that it created.
 control::Task<> Recovery::look_at(std::string node) {
-  co_await recover_switches(node);
+  co_await recover_handovers(node);
   co_await take_in_strangers(node);
   looking_.erase(node);
 }
 
-control::Task<> Recovery::recover_switches(std::string name) {
+control::Task<> Recovery::recover_handovers(std::string name) {
   const Node* node = deps_.nodes.find(name);
-  const std::vector<wire::OpenSwitch> open =
-      node == nullptr ? std::vector<wire::OpenSwitch>() : node->switches;
-  for (const wire::OpenSwitch& one : open) {
+  const std::vector<wire::OpenHandover> open =
+      node == nullptr ? std::vector<wire::OpenHandover>() : node->handovers;
+  for (const wire::OpenHandover& one : open) {
     if (is_known(one) || !window_.is_open()) continue;
-    wire::DescribeSwitch request;
+    wire::DescribeHandover request;
     request.migration = one.migration;
     request.side = one.side;
     request.of_ranks = one.of_ranks;
@@ -166,12 +166,12 @@ control::Task<> Recovery::recover_switches(std::string name) {
   }
 }
 
-Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts) {
+Result<void> Recovery::recover(const std::string& node, wire::HandoverFacts facts) {
   const MigrationId id = facts.migration;
   JobId job = facts.job;
   if (facts.move.empty()) {
     CKPT_TRYV(deps_.migration_runner.recover(
-        node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
+        node, migration::HandoverInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
   } else {
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
@@ -242,7 +242,7 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
       job->state == JobState::kLost && right == job->incarnation && job->node() == node.row.name;
   if ((right <= job->incarnation && !given_up) || instance.incarnation <= job->fenced || job->operation)
     return;
-  if (deps_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
+  if (deps_.migrations.unsettled_of(job->id) || has_unknown_handover(node, job->id)) return;
   Found found;
   found.kind = given_up ? "lost-job" : "later-incarnation";
   found.node = node.row.name;

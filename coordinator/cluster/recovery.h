@@ -79,16 +79,16 @@ class Recovery : public ApiSection {
   // Records that the images of the node show that the cluster had this id.
   void on_cluster_recognised(const std::string& node, const std::string& cluster);
   control::Task<> look_at(std::string node);
-  control::Task<> recover_switches(std::string node);
+  control::Task<> recover_handovers(std::string node);
   control::Task<> take_in_strangers(std::string node);
-  Result<void> recover(const std::string& node, wire::SwitchFacts facts);
+  Result<void> recover(const std::string& node, wire::HandoverFacts facts);
   void take_in(const std::string& node, JobId job, Incarnation incarnation, wire::JobSpec spec);
   void begin_to_look(const Node& node);
   void find_later(const Node& node, const wire::JobInstance& instance);
   void find_left(const Node& node);
   [[nodiscard]] bool is_stranger(const Node& node, const wire::JobInstance& instance) const;
-  [[nodiscard]] bool is_known(const wire::OpenSwitch& open) const;
-  [[nodiscard]] bool has_unknown_switch(const Node& node, JobId job) const;
+  [[nodiscard]] bool is_known(const wire::OpenHandover& open) const;
+  [[nodiscard]] bool has_unknown_handover(const Node& node, JobId job) const;
   void note(Found found);
   // Shows a finding without acting on it. Each finding is shown once.
   void show_only(Found found, Incarnation incarnation);

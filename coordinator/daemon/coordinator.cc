@@ -63,7 +63,7 @@ Result<void> admit_client(const tls::Peer& peer) {
 wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
   wire::Welcome welcome;
   welcome.lease_term_ns = config.lease_term_ms * kNanosPerMs;
-  welcome.switch_timeout_ns = config.switch_timeout_ms * kNanosPerMs;
+  welcome.handover_timeout_ns = config.handover_timeout_ms * kNanosPerMs;
   welcome.peer_token = peer_token;
   return welcome;
 }
@@ -71,7 +71,7 @@ wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
 migration::Timing timing_of(const Config& config) {
   migration::Timing timing;
   timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term_ms);
-  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout_ms);
+  timing.handover_timeout_ms = static_cast<std::uint32_t>(config.handover_timeout_ms);
   return timing;
 }
 
@@ -106,7 +106,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       denied_({store_, events_, nodes_, node_calls_}),
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
                          job_runner_, executor_},
-                        std::move(journals.switches), timing_of(config_), fatal),
+                        std::move(journals.handovers), timing_of(config_), fatal),
       order_sender_(
           {nodes_, node_calls_, jobs_, job_runner_, job_view_, migrations_, migration_runner_, executor_}),
       backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),

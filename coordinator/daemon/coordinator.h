@@ -69,7 +69,7 @@ class Coordinator {
 
  private:
   struct Journals {
-    migration::Journal switches;
+    migration::Journal handovers;
     gang::GangJournal gangs;  // the journal for moves of ranks
   };
   Coordinator(control::asio::io_context& io, Config config, Store store, Journals journals,

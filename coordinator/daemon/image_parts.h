@@ -50,7 +50,7 @@ struct ImageServices {
   // Continues open operations. Call this once, after everything has been loaded.
   void start();
 
-  VaultGrants grants;
+  CheckpointStoreGrants grants;
   SnapshotOrders orders;
   Snapshots snapshots;
   Protections protections;

@@ -49,7 +49,7 @@ struct Node {
       gpu_memory;  // the memory in use by GPU, as far as reported since the coordinator started
   std::vector<ShownMemory> shown;  // the memory of instances; free_bytes of `gpus` does not include it
   // These fields are from the node's hello (node_messages.h). A coordinator that has lost data uses them.
-  std::vector<wire::OpenSwitch> switches;
+  std::vector<wire::OpenHandover> handovers;
   MigrationId newest_migration = 0;
   JobId newest_job = 0;
   bool describes = false;

@@ -18,10 +18,10 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::Reply>(frames, FrameType::kReply);
   take_answers<wire::LogData>(frames, FrameType::kLogData);
   take_answers<wire::ProcessFacts>(frames, FrameType::kProcessFacts);
-  take_answers<wire::VaultGrant>(frames, FrameType::kVaultGrant);
+  take_answers<wire::CheckpointStoreGrant>(frames, FrameType::kCheckpointStoreGrant);
   take_answers<wire::ImageFacts>(frames, FrameType::kImageFacts);
   take_answers<wire::JobFacts>(frames, FrameType::kJobFacts);
-  take_answers<wire::SwitchFacts>(frames, FrameType::kSwitchFacts);
+  take_answers<wire::HandoverFacts>(frames, FrameType::kHandoverFacts);
   take_answers<wire::ListensForCheck>(frames, FrameType::kListensForCheck);
   take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
@@ -63,13 +63,14 @@ control::Task<Result<wire::JobFacts>> NodeCalls::describe(std::string node, wire
   co_return co_await ask<wire::JobFacts>(std::move(node), std::move(request), kInspection);
 }
 
-control::Task<Result<wire::SwitchFacts>> NodeCalls::describe(std::string node, wire::DescribeSwitch request) {
-  co_return co_await ask<wire::SwitchFacts>(std::move(node), std::move(request), kInspection);
+control::Task<Result<wire::HandoverFacts>> NodeCalls::describe(std::string node,
+                                                               wire::DescribeHandover request) {
+  co_return co_await ask<wire::HandoverFacts>(std::move(node), std::move(request), kInspection);
 }
 
-control::Task<Result<wire::VaultGrant>> NodeCalls::grant_vault(std::string node, wire::GrantVault request,
-                                                               std::chrono::milliseconds timeout) {
-  co_return co_await ask<wire::VaultGrant>(std::move(node), std::move(request), timeout);
+control::Task<Result<wire::CheckpointStoreGrant>> NodeCalls::grant_checkpoint_store(
+    std::string node, wire::GrantCheckpointStore request, std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::CheckpointStoreGrant>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::RankGathered>> NodeCalls::gather(std::string node, wire::GatherRank request,

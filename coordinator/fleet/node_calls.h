@@ -67,9 +67,10 @@ class NodeCalls {
   control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
   control::Task<Result<wire::ProcessFacts>> inspect(std::string node, wire::InspectProcess request);
   control::Task<Result<wire::JobFacts>> describe(std::string node, wire::DescribeJob request);
-  control::Task<Result<wire::SwitchFacts>> describe(std::string node, wire::DescribeSwitch request);
-  control::Task<Result<wire::VaultGrant>> grant_vault(std::string node, wire::GrantVault request,
-                                                      std::chrono::milliseconds timeout);
+  control::Task<Result<wire::HandoverFacts>> describe(std::string node, wire::DescribeHandover request);
+  control::Task<Result<wire::CheckpointStoreGrant>> grant_checkpoint_store(std::string node,
+                                                                           wire::GrantCheckpointStore request,
+                                                                           std::chrono::milliseconds timeout);
   control::Task<Result<wire::RankGathered>> gather(std::string node, wire::GatherRank request,
                                                    std::chrono::milliseconds timeout);
   control::Task<Result<gang::RankGroups>> ask_groups(std::string node, gang::AskGroups request,
@@ -97,9 +98,9 @@ class NodeCalls {
 
  private:
   using Answer =
-      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts,
-                   wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck, wire::NodeReached, wire::KeyMade,
-                   wire::RankGathered, gang::RankGroups, wire::MoveNeeds>;
+      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::CheckpointStoreGrant,
+                   wire::ImageFacts, wire::JobFacts, wire::HandoverFacts, wire::ListensForCheck,
+                   wire::NodeReached, wire::KeyMade, wire::RankGathered, gang::RankGroups, wire::MoveNeeds>;
   struct Pending {
     Pending(std::string node_name, const control::asio::any_io_executor& executor)
         : node(std::move(node_name)), wake(executor) {}

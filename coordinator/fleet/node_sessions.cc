@@ -15,7 +15,7 @@ using wire::FrameType;
 constexpr std::size_t kMaxGpus = 64;
 constexpr std::uint32_t kMaxGpuIndex = 1024;  // the limit of the API
 constexpr std::size_t kMaxRanks = 1024;
-constexpr std::size_t kMaxOpenSwitches = 4096;
+constexpr std::size_t kMaxOpenHandovers = 4096;
 constexpr std::size_t kMaxUnregistered = 64;
 constexpr std::size_t kLongestShownName = 64;
 constexpr std::chrono::seconds kLastWords{5};
@@ -106,10 +106,10 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
                    "Frame " + std::string(to_string(header.type)) + " arrived before the agent's hello");
     CKPT_TRY(hello, wire::decode<wire::AgentHello>(body));
     CKPT_TRYV(check_inventory(name, hello.inventory));
-    if (hello.switches.size() > kMaxOpenSwitches)
+    if (hello.handovers.size() > kMaxOpenHandovers)
       return Error(ErrorCode::kProtocol, "Node " + name +
                                              " takes part in more switches than a node may have: " +
-                                             std::to_string(hello.switches.size()) + " switches");
+                                             std::to_string(hello.handovers.size()) + " switches");
     std::shared_ptr<control::Connection> registered = waiting->second;
     unregistered_.erase(waiting);
     return on_hello(name, std::move(registered), hello);
@@ -165,7 +165,7 @@ Result<void> NodeSessions::welcome(Node& node, const std::string& name, const wi
     spdlog::error("node {} was not stored: {}", name, stored.error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
   CKPT_TRYV(node.update(hello.inventory, node.row.last_seen_ms));
-  node.switches = hello.switches;
+  node.handovers = hello.handovers;
   node.newest_migration = hello.newest_migration;
   node.newest_job = hello.newest_job;
   node.describes = hello.describes;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/fleet/node_calls.h"
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 
 namespace ckpt::coordinator {
 
@@ -81,7 +81,7 @@ class NodeSessions {
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
   // The timers of refused nodes' connections, which stay open until the nodes' last orders have been sent.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
-  Rarely misnamed_;
+  LogThrottle misnamed_;
 };
 
 }  // namespace ckpt::coordinator

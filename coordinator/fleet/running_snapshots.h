@@ -16,8 +16,8 @@ namespace ckpt::coordinator {
 // A snapshot that is being taken. Its job may leave the node in the meantime.
 struct RunningSnapshot {
   RunningSnapshot() = default;
-  RunningSnapshot(std::uint64_t shown, std::string at, std::string vault)
-      : task(shown), node(std::move(at)), owner(std::move(vault)) {}
+  RunningSnapshot(std::uint64_t shown, std::string at, std::string checkpoint_store)
+      : task(shown), node(std::move(at)), owner(std::move(checkpoint_store)) {}
   std::uint64_t task = 0;  // the task that shows the snapshot (image_tasks.h); 0: none
   std::string node;        // the node that takes the snapshot
   std::string owner;       // the node whose checkpoint store receives the snapshot

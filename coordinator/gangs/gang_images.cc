@@ -97,20 +97,20 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
     wish.task = task;
     wish.holds = holds;
     wish.full = attempt > 0;
-    const auto taking = GangSnapshot::create(
+    const auto before_event = GangSnapshot::create(
         {deps_.nodes, deps_.calls, deps_.jobs, deps_.running, deps_.orders, deps_.catalog, deps_.executor},
         *gang, wish);
-    auto taken = co_await taking->run();
+    auto taken = co_await before_event->run();
     deps_.jobs.changed().notify();
     if (taken) {
-      auto set = record(*taking, number, to, task);
-      if (set) co_return Taken(taking, *std::move(set));
-      co_await taking->let_go();
+      auto set = record(*before_event, number, to, task);
+      if (set) co_return Taken(before_event, *std::move(set));
+      co_await before_event->let_go();
       co_return std::move(set).error();
     }
     co_await remove_set(id, number);
     last = std::move(taken).error();
-    if (!taking->may_work_in_full()) break;
+    if (!before_event->may_work_in_full()) break;
     spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id), last.error().to_string());
   }
   co_return last;
@@ -164,10 +164,10 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
   for (const Image& image : left) {
     const Job* job = deps_.jobs.find(image.job);
     if (image.set != number || job == nullptr) continue;
-    wire::VaultOrder order;
-    order.act = wire::VaultAct::kRemoveVersion;
+    wire::CheckpointStoreOrder order;
+    order.act = wire::CheckpointStoreAct::kRemoveVersion;
     order.folder = image.folder;
-    order.vault_job = image.vault_job;
+    order.image_job = image.image_job;
     order.version = image.version;
     order.of_job = true;
     const std::string node = image.folder.empty() ? image.node : job->node();

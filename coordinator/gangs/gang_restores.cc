@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAskingVault{30};
+constexpr std::chrono::seconds kAskingCheckpointStore{30};
 constexpr std::chrono::minutes kLongestRise{60};
 
 // Returns the most work that any rank has done since its own image. Each rank is compared with its own image,
@@ -96,12 +96,12 @@ control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::ve
   for (std::size_t at = 0; at < places.size(); ++at) {
     const Image& image = set.images[at];
     const std::string node = image.folder.empty() ? image.node : places[at].node;
-    wire::VaultOrder order;
-    order.act = wire::VaultAct::kList;
+    wire::CheckpointStoreOrder order;
+    order.act = wire::CheckpointStoreAct::kList;
     order.folder = image.folder;
-    order.vault_job = image.vault_job;
+    order.image_job = image.image_job;
     order.of_job = true;
-    CKPT_CO_TRYV(co_await deps_.calls.call(node, std::move(order), kAskingVault));
+    CKPT_CO_TRYV(co_await deps_.calls.call(node, std::move(order), kAskingCheckpointStore));
     if (!deps_.catalog.is_whole_at(node, image))
       co_return Error(ErrorCode::kUnavailable, node + " has no complete copy of image " + image_text(image));
   }

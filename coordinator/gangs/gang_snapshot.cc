@@ -35,7 +35,7 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Gang
     member.rank = rank->rank_number();
     member.incarnation = rank->incarnation;
     member.node = rank->node();
-    member.owner = vault_node(*rank, snapshot->wish_.to);
+    member.owner = checkpoint_store_node(*rank, snapshot->wish_.to);
   }
   snapshot->prepare_orders();
   return snapshot;

@@ -14,8 +14,9 @@ constexpr std::size_t kMaxBegun = 256;
 
 }  // namespace
 
-std::optional<wire::VaultContents> ContentsParts::add(const std::string& node, wire::VaultContents part) {
-  const Key key(node, part.folder, part.vault_job);
+std::optional<wire::CheckpointStoreContents> ContentsParts::add(const std::string& node,
+                                                                wire::CheckpointStoreContents part) {
+  const Key key(node, part.folder, part.image_job);
   const auto known = begun_.find(key);
   if (part.part == 0) {
     if (known != begun_.end()) begun_.erase(known);
@@ -34,11 +35,11 @@ std::optional<wire::VaultContents> ContentsParts::add(const std::string& node, w
     if (known != begun_.end()) begun_.erase(known);
     return std::nullopt;
   }
-  wire::VaultContents& list = known->second;
+  wire::CheckpointStoreContents& list = known->second;
   list.part = part.part;
   std::move(part.images.begin(), part.images.end(), std::back_inserter(list.images));
   if (part.more) return std::nullopt;
-  wire::VaultContents whole = std::move(list);
+  wire::CheckpointStoreContents whole = std::move(list);
   begun_.erase(known);
   return whole;
 }

@@ -26,7 +26,7 @@ Destination kept_at(const Protection& protection) {
   return to;
 }
 
-std::string vault_node(const Job& job, const Destination& to) {
+std::string checkpoint_store_node(const Job& job, const Destination& to) {
   return to.folder.empty() && !to.node.empty() ? to.node : job.node();
 }
 

@@ -20,6 +20,6 @@ struct Destination {
 [[nodiscard]] Destination kept_at(const Protection& protection);
 // Returns the node that owns the checkpoint store of the destination. For a folder, or without a node, this
 // is the job's own node.
-[[nodiscard]] std::string vault_node(const Job& job, const Destination& to);
+[[nodiscard]] std::string checkpoint_store_node(const Job& job, const Destination& to);
 
 }  // namespace ckpt::coordinator

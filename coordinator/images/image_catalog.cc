@@ -18,15 +18,15 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMaxMeasured = 1000;
-constexpr std::size_t kMaxVaults = 256;     // the most checkpoint stores of one node
-constexpr std::size_t kLongestText = 4096;  // the longest folder or name in bytes
+constexpr std::size_t kMaxCheckpointStores = 256;  // the most checkpoint stores of one node
+constexpr std::size_t kLongestText = 4096;         // the longest folder or name in bytes
 
 // The list of one checkpoint store, in the form that the coordinator's store records.
-struct VaultDocument {
+struct CheckpointStoreDocument {
   std::int64_t seen_ms = 0;
   std::vector<CatalogRow> images;
 };
-template <std::same_as<VaultDocument> T>
+template <std::same_as<CheckpointStoreDocument> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("seen_ms", &T::seen_ms), record::field("images", &T::images));
 }
@@ -35,7 +35,7 @@ Image image_of(const std::string& node, const std::string& folder, const wire::I
   Image image;
   image.node = node;
   image.folder = folder;
-  image.vault_job = row.vault_job;
+  image.image_job = row.image_job;
   image.job = row.job;
   image.version = row.version;
   image.sequence = row.sequence;
@@ -57,7 +57,7 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
 }  // namespace
 
 std::string name_in(const Image& image) {
-  return image.vault_job.substr(0, image.vault_job.rfind("." + job_text(image.job) + "."));
+  return image.image_job.substr(0, image.image_job.rfind("." + job_text(image.job) + "."));
 }
 
 std::optional<ImageId> parse_image_id(std::string_view text) {
@@ -78,69 +78,69 @@ std::optional<ImageId> parse_image_id(std::string_view text) {
 Result<void> ImageCatalog::load() {
   CKPT_TRY(cluster, store_.cluster_id());
   cluster_ = std::move(cluster);
-  CKPT_TRY(rows, store_.vaults());
-  for (const VaultRow& stored : rows) {
-    CKPT_TRY(document, record::parse_document<VaultDocument>(
+  CKPT_TRY(rows, store_.checkpoint_stores());
+  for (const CheckpointStoreRow& stored : rows) {
+    CKPT_TRY(document, record::parse_document<CheckpointStoreDocument>(
                            stored.document, "The stored list of the checkpoint store of " + stored.node));
-    Vault& vault = vaults_[Key(stored.node, stored.folder)];
-    vault.rows = std::move(document.images);
-    for (Row& row : vault.rows) {
+    CheckpointStore& checkpoint_store = checkpoint_stores_[Key(stored.node, stored.folder)];
+    checkpoint_store.rows = std::move(document.images);
+    for (Row& row : checkpoint_store.rows) {
       if (row.seen_ms == 0) row.seen_ms = document.seen_ms;
       last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
     }
-    put_in_order(vault.rows);
-    vault.stored = true;
+    put_in_order(checkpoint_store.rows);
+    checkpoint_store.stored = true;
   }
   return ok();
 }
 
-void ImageCatalog::save(const Key& key, Vault& vault) {
-  VaultRow stored;
+void ImageCatalog::save(const Key& key, CheckpointStore& checkpoint_store) {
+  CheckpointStoreRow stored;
   stored.node = key.first;
   stored.folder = key.second;
-  VaultDocument document{last_seen_ms_, std::move(vault.rows)};
+  CheckpointStoreDocument document{last_seen_ms_, std::move(checkpoint_store.rows)};
   stored.document = record::to_text(document);
-  vault.rows = std::move(document.images);
+  checkpoint_store.rows = std::move(document.images);
   const auto put = store_.put(stored);
-  vault.stored = put.has_value();
+  checkpoint_store.stored = put.has_value();
   if (!put)
     spdlog::error("the contents of the checkpoint store of {} were not stored: {}", key.first,
                   put.error().to_string());
 }
 
-std::string ImageCatalog::vault_job_of(const Job& job) const {
+std::string ImageCatalog::image_job_of(const Job& job) const {
   return job.spec.name + "." + job_text(job.id) + "." + cluster_;
 }
 
 // Returns the job of a name in a checkpoint store ("train.j3.CLUSTER"); 0: a job of another cluster.
-JobId ImageCatalog::job_in(std::string_view vault_job) const {
+JobId ImageCatalog::job_in(std::string_view image_job) const {
   const std::string end = "." + cluster_;
-  if (!vault_job.ends_with(end)) return 0;
-  vault_job.remove_suffix(end.size());
-  const auto dot = vault_job.rfind('.');
-  return dot == std::string_view::npos ? 0 : parse_job_id(vault_job.substr(dot + 1)).value_or(0);
+  if (!image_job.ends_with(end)) return 0;
+  image_job.remove_suffix(end.size());
+  const auto dot = image_job.rfind('.');
+  return dot == std::string_view::npos ? 0 : parse_job_id(image_job.substr(dot + 1)).value_or(0);
 }
 
 bool ImageCatalog::is_ours(const wire::ImageRow& row) const {
   return row.job != 0 && row.version != 0 &&
-         row.vault_job.ends_with("." + job_text(row.job) + "." + cluster_);
+         row.image_job.ends_with("." + job_text(row.job) + "." + cluster_);
 }
 
-ImageCatalog::Rows ImageCatalog::rows_of(const Vault& vault, JobId job) {
-  const auto begin = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+ImageCatalog::Rows ImageCatalog::rows_of(const CheckpointStore& checkpoint_store, JobId job) {
+  const auto begin = std::lower_bound(checkpoint_store.rows.begin(), checkpoint_store.rows.end(), job,
                                       [](const Row& row, JobId id) { return row.row.job < id; });
-  const auto end = std::upper_bound(begin, vault.rows.end(), job,
+  const auto end = std::upper_bound(begin, checkpoint_store.rows.end(), job,
                                     [](JobId id, const Row& row) { return id < row.row.job; });
   return {begin, end};
 }
 
-const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::string& vault_job,
+const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::string& image_job,
                                                 std::uint64_t version) const {
-  const auto vault = vaults_.find(key);
-  if (vault == vaults_.end()) return nullptr;
-  const Rows rows = rows_of(vault->second, job_in(vault_job));
+  const auto checkpoint_store = checkpoint_stores_.find(key);
+  if (checkpoint_store == checkpoint_stores_.end()) return nullptr;
+  const Rows rows = rows_of(checkpoint_store->second, job_in(image_job));
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& known) {
-    return known.row.vault_job == vault_job && known.row.version == version;
+    return known.row.image_job == image_job && known.row.version == version;
   });
   return row == rows.end() ? nullptr : &*row;
 }
@@ -149,13 +149,13 @@ const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::strin
 // back between two versions does not affect it.
 void ImageCatalog::put_in_order(std::vector<Row>& rows) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return std::tie(a.row.job, a.row.vault_job, a.row.version) <
-           std::tie(b.row.job, b.row.vault_job, b.row.version);
+    return std::tie(a.row.job, a.row.image_job, a.row.version) <
+           std::tie(b.row.job, b.row.image_job, b.row.version);
   });
   const Row* before = nullptr;
   for (Row& row : rows) {
     row.order_ms = row.row.created_ms;
-    if (before != nullptr && before->row.vault_job == row.row.vault_job && row.order_ms != 0)
+    if (before != nullptr && before->row.image_job == row.row.image_job && row.order_ms != 0)
       row.order_ms = std::max(row.order_ms, before->order_ms);
     if (row.order_ms != 0) before = &row;
   }
@@ -166,13 +166,13 @@ ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& rep
   row.row = reported;
   row.seen_ms = last_seen_ms_;
   if (row.row.sequence > kMaxImageNumber) row.row.sequence = 0;
-  if (const Row* known = find_row(key, reported.vault_job, reported.version)) {
+  if (const Row* known = find_row(key, reported.image_job, reported.version)) {
     row.pause_ns = known->pause_ns;
     row.job_ended_ms = known->job_ended_ms;
     row.suspect = known->suspect;
   }
   row.suspect = suspect_of(row);
-  const auto pause = measured_.find({key, reported.vault_job, reported.version});
+  const auto pause = measured_.find({key, reported.image_job, reported.version});
   if (pause == measured_.end()) {
     if (row.pause_ns < 0) row.pause_ns = pause_in(key.second, reported);
     return row;
@@ -184,9 +184,9 @@ ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& rep
 
 std::int64_t ImageCatalog::pause_in(const std::string& folder, const wire::ImageRow& reported) const {
   if (folder.empty()) return -1;
-  for (const auto& [key, vault] : vaults_) {
+  for (const auto& [key, checkpoint_store] : checkpoint_stores_) {
     if (key.second != folder) continue;
-    const Row* known = find_row(key, reported.vault_job, reported.version);
+    const Row* known = find_row(key, reported.image_job, reported.version);
     if (known != nullptr && known->pause_ns >= 0) return known->pause_ns;
   }
   return -1;
@@ -194,7 +194,7 @@ std::int64_t ImageCatalog::pause_in(const std::string& folder, const wire::Image
 
 // Recognizes the cluster's id from a node's own checkpoint store, which has images of its own cluster only. A
 // coordinator's store without any ordered images is new, or was lost.
-void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultContents& contents) {
+void ImageCatalog::recognise_cluster(const std::string& node, const wire::CheckpointStoreContents& contents) {
   if (cluster_settled_ || !contents.folder.empty()) return;
   std::string found;
   for (const wire::ImageRow& row : contents.images) {
@@ -204,9 +204,9 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
       return;
     }
     const std::string middle = "." + job_text(row.job) + ".";
-    const auto at = row.vault_job.rfind(middle);
+    const auto at = row.image_job.rfind(middle);
     if (row.job == 0 || at == std::string::npos) continue;
-    const std::string cluster = row.vault_job.substr(at + middle.size());
+    const std::string cluster = row.image_job.substr(at + middle.size());
     const bool plain = cluster.size() == cluster_.size() &&
                        cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!plain || (!found.empty() && found != cluster)) return;  // the names have no cluster, or several
@@ -217,8 +217,8 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
 
 // Stores a list for later. Its images do not belong to this cluster as far as is known. They do once the
 // cluster's id is recognized.
-void ImageCatalog::keep_for_later(const Key& key, const wire::VaultContents& contents) {
-  if (!contents.vault_job.empty()) return;
+void ImageCatalog::keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents) {
+  if (!contents.image_job.empty()) return;
   std::size_t images = contents.images.size();
   for (const auto& [known, list] : unrecognised_)
     if (known.first == key.first && known != key) images += list.images.size();
@@ -245,7 +245,8 @@ void ImageCatalog::adopt(const std::string& node, const std::string& found) {
   recognised_.notify(node, found);
 }
 
-std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
+std::vector<Image> ImageCatalog::take(const std::string& node,
+                                      const wire::CheckpointStoreContents& contents) {
   const Key key(node, contents.folder);
   recognise_cluster(node, contents);
   if (!has_room(key, contents.images.size())) {
@@ -259,43 +260,45 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   std::vector<Row> rows;
   for (wire::ImageRow reported : contents.images) {
     // For a version that a node cannot read, the node knows only the name.
-    if (reported.damaged && reported.job == 0) reported.job = job_in(reported.vault_job);
-    const bool asked = contents.vault_job.empty() || reported.vault_job == contents.vault_job;
+    if (reported.damaged && reported.job == 0) reported.job = job_in(reported.image_job);
+    const bool asked = contents.image_job.empty() || reported.image_job == contents.image_job;
     if (!is_ours(reported) || !asked) continue;
-    if (reported.vault_job.size() > kLongestText || reported.gpu_model.size() > kLongestText) continue;
-    const Row* known = find_row(key, reported.vault_job, reported.version);
+    if (reported.image_job.size() > kLongestText || reported.gpu_model.size() > kLongestText) continue;
+    const Row* known = find_row(key, reported.image_job, reported.version);
     if (reported.damaged && (known == nullptr || !known->row.damaged))
       damaged.push_back(image_of(node, contents.folder, reported));
     rows.push_back(row_of(key, reported));
   }
   put_in_order(rows);
-  Vault& vault = vaults_[key];
-  const auto listed = std::stable_partition(vault.rows.begin(), vault.rows.end(), [&](const Row& row) {
-    return !contents.vault_job.empty() && row.row.vault_job != contents.vault_job;
-  });
-  const std::vector<Row> before(std::make_move_iterator(listed), std::make_move_iterator(vault.rows.end()));
-  vault.rows.erase(listed, vault.rows.end());
-  const bool differs = !vault.stored || !same_lists(before, rows) || is_contradicted(key, before);
-  std::move(rows.begin(), rows.end(), std::back_inserter(vault.rows));
-  put_in_order(vault.rows);
-  if (differs) save(key, vault);
+  CheckpointStore& checkpoint_store = checkpoint_stores_[key];
+  const auto listed = std::stable_partition(
+      checkpoint_store.rows.begin(), checkpoint_store.rows.end(),
+      [&](const Row& row) { return !contents.image_job.empty() && row.row.image_job != contents.image_job; });
+  const std::vector<Row> before(std::make_move_iterator(listed),
+                                std::make_move_iterator(checkpoint_store.rows.end()));
+  checkpoint_store.rows.erase(listed, checkpoint_store.rows.end());
+  const bool differs = !checkpoint_store.stored || !same_lists(before, rows) || is_contradicted(key, before);
+  std::move(rows.begin(), rows.end(), std::back_inserter(checkpoint_store.rows));
+  put_in_order(checkpoint_store.rows);
+  if (differs) save(key, checkpoint_store);
   return damaged;
 }
 
 bool ImageCatalog::has_room(const Key& key, std::size_t images) const {
-  std::size_t vaults = 1;
-  for (const auto& [known, vault] : vaults_) {
+  std::size_t checkpoint_stores = 1;
+  for (const auto& [known, checkpoint_store] : checkpoint_stores_) {
     if (known.first != key.first || known == key) continue;
-    ++vaults;
-    images += vault.rows.size();
+    ++checkpoint_stores;
+    images += checkpoint_store.rows.size();
   }
-  return vaults <= kMaxVaults && images <= kMaxListedImages && key.second.size() <= kLongestText;
+  return checkpoint_stores <= kMaxCheckpointStores && images <= kMaxListedImages &&
+         key.second.size() <= kLongestText;
 }
 
 // Checks whether two lists are equal, apart from the time of listing.
 bool ImageCatalog::same_lists(Rows a, Rows b) {
   const auto reported = [](const Row& r) {
-    return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
+    return std::tie(r.row.image_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
                     r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
                     r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.row.set, r.pause_ns,
                     r.job_ended_ms, r.suspect);
@@ -310,12 +313,12 @@ bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
   if (key.second.empty()) return false;
   for (auto begin = rows.begin(); begin != rows.end();) {
     const auto end = std::find_if(begin, rows.end(),
-                                  [&](const Row& row) { return row.row.vault_job != begin->row.vault_job; });
-    for (const auto& [other, vault] : vaults_) {
+                                  [&](const Row& row) { return row.row.image_job != begin->row.image_job; });
+    for (const auto& [other, checkpoint_store] : checkpoint_stores_) {
       if (other.second != key.second || other.first == key.first) continue;
       std::vector<Row> its;
-      for (const Row& row : rows_of(vault, begin->row.job))
-        if (row.row.vault_job == begin->row.vault_job) its.push_back(row);
+      for (const Row& row : rows_of(checkpoint_store, begin->row.job))
+        if (row.row.image_job == begin->row.image_job) its.push_back(row);
       const bool later = !its.empty() && its.front().seen_ms > begin->seen_ms;
       if (later && !same_lists({begin, end}, its)) return true;
     }
@@ -330,43 +333,44 @@ std::string ImageCatalog::suspect_of(const Row& row) const {
 
 void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
   const Key key(node, report.folder);
-  if (find_row(key, report.vault_job, report.version) == nullptr) {
+  if (find_row(key, report.image_job, report.version) == nullptr) {
     if (measured_.size() >= kMaxMeasured) measured_.erase(measured_.begin());
-    measured_[{key, report.vault_job, report.version}] = report.pause_ns;
+    measured_[{key, report.image_job, report.version}] = report.pause_ns;
     return;
   }
-  Vault& vault = vaults_[key];
+  CheckpointStore& checkpoint_store = checkpoint_stores_[key];
   bool differs = false;
-  for (Row& row : vault.rows) {
-    if (row.row.vault_job != report.vault_job || row.row.version != report.version) continue;
+  for (Row& row : checkpoint_store.rows) {
+    if (row.row.image_job != report.image_job || row.row.version != report.version) continue;
     differs = differs || row.pause_ns != report.pause_ns;
     row.pause_ns = report.pause_ns;
   }
-  if (differs) save(key, vault);
+  if (differs) save(key, checkpoint_store);
 }
 
-void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& vault_job) {
+void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& image_job) {
   if (folder.empty()) return;
-  for (auto& [key, vault] : vaults_) {
+  for (auto& [key, checkpoint_store] : checkpoint_stores_) {
     if (key.second != folder || key.first == node) continue;
-    if (std::erase_if(vault.rows, [&](const Row& row) { return row.row.vault_job == vault_job; }) != 0)
-      save(key, vault);
+    if (std::erase_if(checkpoint_store.rows,
+                      [&](const Row& row) { return row.row.image_job == image_job; }) != 0)
+      save(key, checkpoint_store);
   }
 }
 
 void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> job) const {
   // The newest list of each job in a folder: its time, and the node that made it.
   std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
-  for (const auto& [key, vault] : vaults_) {
+  for (const auto& [key, checkpoint_store] : checkpoint_stores_) {
     if (key.second.empty()) continue;
-    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
-      auto& best = newest[{key.second, row.row.vault_job}];
+    for (const Row& row : job ? rows_of(checkpoint_store, *job) : Rows(checkpoint_store.rows)) {
+      auto& best = newest[{key.second, row.row.image_job}];
       best = std::max(best, std::pair(row.seen_ms, key.first));
     }
   }
-  for (const auto& [key, vault] : vaults_) {
-    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
-      if (!key.second.empty() && newest.at({key.second, row.row.vault_job}).second != key.first) continue;
+  for (const auto& [key, checkpoint_store] : checkpoint_stores_) {
+    for (const Row& row : job ? rows_of(checkpoint_store, *job) : Rows(checkpoint_store.rows)) {
+      if (!key.second.empty() && newest.at({key.second, row.row.image_job}).second != key.first) continue;
       ListedImage& entry = listed.emplace_back();
       entry.image = image_of(key.first, key.second, row.row);
       entry.image.suspect = suspect_of(row);
@@ -399,10 +403,10 @@ std::vector<ListedImage> ImageCatalog::list(JobId job) const {
 // Returns the lowest id from `job` on of a job with images.
 std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
   std::optional<JobId> first;
-  for (const auto& [key, vault] : vaults_) {
-    const auto row = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+  for (const auto& [key, checkpoint_store] : checkpoint_stores_) {
+    const auto row = std::lower_bound(checkpoint_store.rows.begin(), checkpoint_store.rows.end(), job,
                                       [](const Row& known, JobId id) { return known.row.job < id; });
-    if (row != vault.rows.end()) first = std::min(first.value_or(row->row.job), row->row.job);
+    if (row != checkpoint_store.rows.end()) first = std::min(first.value_or(row->row.job), row->row.job);
   }
   return first;
 }
@@ -431,19 +435,19 @@ std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) cons
 }
 
 std::size_t ImageCatalog::count(const Image& image) const {
-  const auto vault = vaults_.find(Key(image.node, image.folder));
-  if (vault == vaults_.end()) return 0;
-  const Rows rows = rows_of(vault->second, image.job);
+  const auto checkpoint_store = checkpoint_stores_.find(Key(image.node, image.folder));
+  if (checkpoint_store == checkpoint_stores_.end()) return 0;
+  const Rows rows = rows_of(checkpoint_store->second, image.job);
   return static_cast<std::size_t>(std::count_if(
-      rows.begin(), rows.end(), [&](const Row& row) { return row.row.vault_job == image.vault_job; }));
+      rows.begin(), rows.end(), [&](const Row& row) { return row.row.image_job == image.image_job; }));
 }
 
 void ImageCatalog::note_ends(const EndOf& end_of) {
-  for (auto& [key, vault] : vaults_) {
+  for (auto& [key, checkpoint_store] : checkpoint_stores_) {
     bool differs = false;
     JobId job = 0;
     std::optional<std::int64_t> ended_ms;
-    for (Row& row : vault.rows) {
+    for (Row& row : checkpoint_store.rows) {
       if (row.row.job != job) ended_ms = end_of(job = row.row.job);
       const std::string suspect = suspect_of(row);
       if (!ended_ms || (row.job_ended_ms == *ended_ms && row.suspect == suspect)) continue;
@@ -451,14 +455,14 @@ void ImageCatalog::note_ends(const EndOf& end_of) {
       row.suspect = suspect;
       differs = true;
     }
-    if (differs) save(key, vault);
+    if (differs) save(key, checkpoint_store);
   }
 }
 
 std::uint64_t ImageCatalog::last_sequence() const {
   std::uint64_t last = 0;
-  for (const auto& [key, vault] : vaults_) {
-    for (const Row& row : vault.rows) last = std::max(last, row.row.sequence);
+  for (const auto& [key, checkpoint_store] : checkpoint_stores_) {
+    for (const Row& row : checkpoint_store.rows) last = std::max(last, row.row.sequence);
   }
   return last;
 }
@@ -481,17 +485,17 @@ Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
 }
 
 bool ImageCatalog::is_whole_at(const std::string& node, const Image& image) const {
-  const Row* row = find_row(Key(node, image.folder), image.vault_job, image.version);
+  const Row* row = find_row(Key(node, image.folder), image.image_job, image.version);
   return row != nullptr && !row->row.damaged;
 }
 
 std::uint64_t ImageCatalog::last_version(const std::string& node, const std::string& folder,
-                                         const std::string& vault_job) const {
-  const auto vault = vaults_.find(Key(node, folder));
-  if (vault == vaults_.end()) return 0;
+                                         const std::string& image_job) const {
+  const auto checkpoint_store = checkpoint_stores_.find(Key(node, folder));
+  if (checkpoint_store == checkpoint_stores_.end()) return 0;
   std::uint64_t last = 0;
-  for (const Row& row : rows_of(vault->second, job_in(vault_job))) {
-    if (row.row.vault_job == vault_job) last = std::max(last, row.row.version);
+  for (const Row& row : rows_of(checkpoint_store->second, job_in(image_job))) {
+    if (row.row.image_job == image_job) last = std::max(last, row.row.version);
   }
   return last;
 }

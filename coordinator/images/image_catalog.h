@@ -66,14 +66,14 @@ class ImageCatalog {
   // Lists received earlier are evaluated when the recovery begins.
   void let_recognise(bool may);
   // Returns the job's name in a checkpoint store. No job of another cluster has the same name.
-  [[nodiscard]] std::string vault_job_of(const Job& job) const;
+  [[nodiscard]] std::string image_job_of(const Job& job) const;
 
   // Takes a node's whole list of a checkpoint store, or of one job in it. Returns newly damaged images.
-  std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
+  std::vector<Image> take(const std::string& node, const wire::CheckpointStoreContents& contents);
   // Stores the measurements of a snapshot. They may arrive before or after the list that has the snapshot.
   void measured(const std::string& node, const wire::SnapshotReport& report);
   // Records that the job's images were removed from the folder. Older lists of other nodes are then wrong.
-  void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
+  void removed(const std::string& node, const std::string& folder, const std::string& image_job);
 
   // Returns this cluster's images by job, oldest first. They are ordered by the coordinator's own count.
   // Images without such a number are ordered by incarnation and barrier. Within a checkpoint store the order
@@ -96,7 +96,7 @@ class ImageCatalog {
   [[nodiscard]] bool is_whole_at(const std::string& node, const Image& image) const;
   // Returns the newest version of the job in that checkpoint store; 0: none.
   [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
-                                           const std::string& vault_job) const;
+                                           const std::string& image_job) const;
   // Returns how many versions the image's job has in the image's checkpoint store.
   [[nodiscard]] std::size_t count(const Image& image) const;
   // A function that returns when a job ended; 0: it has not ended. nullopt means that the job is no longer
@@ -108,32 +108,32 @@ class ImageCatalog {
 
  private:
   using Row = CatalogRow;
-  struct Vault {
+  struct CheckpointStore {
     std::vector<Row> rows;  // ordered by job, its name in the checkpoint store, and version
     bool stored = false;    // whether the last change is stored
   };
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node and folder of a checkpoint store
 
-  // Checks whether a node's lists stay within kMaxVaults lists and a total of kMaxListedImages images.
+  // Checks whether a node's lists stay within kMaxCheckpointStores lists and a total of kMaxListedImages images.
   [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
-  void recognise_cluster(const std::string& node, const wire::VaultContents& contents);
-  void keep_for_later(const Key& key, const wire::VaultContents& contents);
+  void recognise_cluster(const std::string& node, const wire::CheckpointStoreContents& contents);
+  void keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents);
   void adopt(const std::string& node, const std::string& cluster);
-  [[nodiscard]] JobId job_in(std::string_view vault_job) const;
+  [[nodiscard]] JobId job_in(std::string_view image_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
   // Returns the pause from another node's list of a shared folder; negative: not known.
   [[nodiscard]] std::int64_t pause_in(const std::string& folder, const wire::ImageRow& reported) const;
-  [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
+  [[nodiscard]] const Row* find_row(const Key& key, const std::string& image_job,
                                     std::uint64_t version) const;
-  [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
+  [[nodiscard]] static Rows rows_of(const CheckpointStore& checkpoint_store, JobId job);
   [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& reported);
   static void put_in_order(std::vector<Row>& rows);
   static bool same_lists(Rows a, Rows b);
   [[nodiscard]] bool is_contradicted(const Key& key, Rows rows) const;
   [[nodiscard]] std::optional<JobId> first_job_from(JobId job) const;
   void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;
-  void save(const Key& key, Vault& vault);
+  void save(const Key& key, CheckpointStore& checkpoint_store);
 
   [[nodiscard]] std::string suspect_of(const Row& row) const;
 
@@ -144,8 +144,8 @@ class ImageCatalog {
   bool cluster_settled_ = false;  // true once images of this cluster are known
   bool may_recognise_ = true;
   // lists with images of other clusters
-  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;
-  std::map<Key, Vault> vaults_;
+  std::map<std::pair<std::string, std::string>, wire::CheckpointStoreContents> unrecognised_;
+  std::map<Key, CheckpointStore> checkpoint_stores_;
   std::int64_t last_seen_ms_ = 0;
   // measured pauses that no list has yet
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;

@@ -9,7 +9,7 @@ OperationStep next_of_taking(const ImageOperation& operation, const OperationVie
   if (!view.source_connected) return OperationStep::kWait;
   const bool given_up = !operation.cancelled.empty() || view.expired;
   if (view.instance_alive) return given_up ? OperationStep::kCancel : OperationStep::kTakeSnapshot;
-  if (!view.vault_known) return OperationStep::kAskVault;
+  if (!view.checkpoint_store_known) return OperationStep::kAskCheckpointStore;
   return view.image_newer ? OperationStep::kEnded : OperationStep::kAbandon;
 }
 
@@ -36,7 +36,7 @@ std::string_view to_string(OperationStep step) noexcept {
       return "take-snapshot";
     case OperationStep::kCancel:
       return "cancel";
-    case OperationStep::kAskVault:
+    case OperationStep::kAskCheckpointStore:
       return "ask-vault";
     case OperationStep::kAbandon:
       return "abandon";

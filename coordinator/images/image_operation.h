@@ -12,27 +12,27 @@ namespace ckpt::coordinator {
 
 // The state of the nodes that the operation depends on.
 struct OperationView {
-  bool source_connected = false;  // the node of the previous instance is connected
-  bool instance_alive = false;    // an instance that must end runs, or may run, on a connected node
-  bool may_live_away = false;     // an instance that was given up may run on a disconnected node
-  bool vault_known = false;       // the checkpoint store was listed after the instance's end was seen
-  bool image_newer = false;       // the checkpoint store has a newer version than the operation's image
+  bool source_connected = false;        // the node of the previous instance is connected
+  bool instance_alive = false;          // an instance that must end runs, or may run, on a connected node
+  bool may_live_away = false;           // an instance that was given up may run on a disconnected node
+  bool checkpoint_store_known = false;  // the checkpoint store was listed after the instance's end was seen
+  bool image_newer = false;             // the checkpoint store has a newer version than the operation's image
   bool target_connected = false;
   bool target_runs = false;  // the next instance runs
   bool expired = false;      // the operation's time is over, or the checkpoint store's time to answer
 };
 
 enum class OperationStep : std::uint8_t {
-  kWait = 1,      // wait for a node
-  kTakeSnapshot,  // order the snapshot (again)
-  kCancel,        // cancel the snapshot, after which the job continues to run
-  kAskVault,      // query the checkpoint store, because the job has ended with its image or on its own
-  kAbandon,       // the job has ended on its own
-  kEnd,           // order the instance's end
-  kEnded,         // the instance has ended: enter the next stage
-  kStart,         // order the start (again)
-  kRuns,          // the operation is complete
-  kGiveUp,        // the job does not start and must be stopped
+  kWait = 1,            // wait for a node
+  kTakeSnapshot,        // order the snapshot (again)
+  kCancel,              // cancel the snapshot, after which the job continues to run
+  kAskCheckpointStore,  // query the checkpoint store, because the job has ended with its image or on its own
+  kAbandon,             // the job has ended on its own
+  kEnd,                 // order the instance's end
+  kEnded,               // the instance has ended: enter the next stage
+  kStart,               // order the start (again)
+  kRuns,                // the operation is complete
+  kGiveUp,              // the job does not start and must be stopped
 };
 [[nodiscard]] std::string_view to_string(OperationStep step) noexcept;
 

@@ -26,10 +26,10 @@ struct Going {
   std::vector<std::uint64_t> versions;
 };
 
-std::vector<Going> by_vault(const std::vector<ListedImage>& images) {
+std::vector<Going> by_checkpoint_store(const std::vector<ListedImage>& images) {
   std::map<std::tuple<std::string, std::string, std::string>, Going> going;
   for (const ListedImage& listed : images) {
-    Going& entry = going[{listed.image.node, listed.image.folder, listed.image.vault_job}];
+    Going& entry = going[{listed.image.node, listed.image.folder, listed.image.image_job}];
     entry.image = listed.image;
     entry.versions.push_back(listed.image.version);
   }
@@ -56,10 +56,10 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   if (rests && !force)
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " rests in " + image_text(image) +
                                              " and would be lost (--force removes it nevertheless)");
-  wire::VaultOrder order;
-  order.act = wire::VaultAct::kRemoveVersion;
+  wire::CheckpointStoreOrder order;
+  order.act = wire::CheckpointStoreAct::kRemoveVersion;
   order.folder = image.folder;
-  order.vault_job = image.vault_job;
+  order.image_job = image.image_job;
   order.version = image.version;
   order.of_job = true;
   CKPT_CO_TRYV(co_await deps_.calls.call(image.node, order, kRemoval));
@@ -95,25 +95,25 @@ control::Task<> ImageRemovals::sweep() {
   std::size_t removed = 0;
   std::size_t orders = 0;
   const std::vector<Going> all_going =
-      by_vault(images_to_collect(deps_.catalog.list(), limits, wall_clock_ms()));
+      by_checkpoint_store(images_to_collect(deps_.catalog.list(), limits, wall_clock_ms()));
   for (const Going& going : all_going) {
     const Job* job = deps_.jobs.find(going.image.job);
     const bool came_back = job != nullptr && (!is_ended(job->state) || job->operation);
     if (came_back || !deps_.nodes.connected(going.image.node)) continue;
-    wire::VaultOrder order;
+    wire::CheckpointStoreOrder order;
     order.folder = going.image.folder;
-    order.vault_job = going.image.vault_job;
+    order.image_job = going.image.image_job;
     order.of_job = true;
     const bool all = going.versions.size() == deps_.catalog.count(going.image);
-    order.act = all ? wire::VaultAct::kRemoveJob : wire::VaultAct::kRemoveVersion;
+    order.act = all ? wire::CheckpointStoreAct::kRemoveJob : wire::CheckpointStoreAct::kRemoveVersion;
     for (const std::uint64_t version : going.versions) {
       if (++orders > kMaxOrdersASweep) break;
       order.version = version;
       const auto done = co_await deps_.calls.call(going.image.node, order, kRemoval);
       if (!done)
-        spdlog::info("images of {} at {} were not removed yet: {}", order.vault_job, going.image.node,
+        spdlog::info("images of {} at {} were not removed yet: {}", order.image_job, going.image.node,
                      done.error().to_string());
-      if (done && all) deps_.catalog.removed(going.image.node, order.folder, order.vault_job);
+      if (done && all) deps_.catalog.removed(going.image.node, order.folder, order.image_job);
       removed += !done ? 0 : all ? going.versions.size() : 1;
       if (all || !done) break;
     }

@@ -13,9 +13,11 @@ ImageReports::ImageReports(Dependencies deps) : deps_(deps) {
   deps_.frames.take<wire::RestoreReport>(
       FrameType::kRestoreReport,
       [this](const Node& node, const wire::RestoreReport& report) { on_restored(node, report); });
-  deps_.frames.take<wire::VaultContents>(
-      FrameType::kVaultContents,
-      [this](const Node& node, const wire::VaultContents& contents) { on_contents(node, contents); });
+  deps_.frames.take<wire::CheckpointStoreContents>(
+      FrameType::kCheckpointStoreContents,
+      [this](const Node& node, const wire::CheckpointStoreContents& contents) {
+        on_contents(node, contents);
+      });
 }
 
 void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& report) {
@@ -23,7 +25,7 @@ void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& rep
   RunningSnapshot* running = deps_.snapshots.find(report.job);
   const bool taken_there = running != nullptr && running->node == node.row.name && running->set == report.set;
   const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
-  if (job == nullptr || !its_business || report.vault_job != deps_.catalog.vault_job_of(*job)) {
+  if (job == nullptr || !its_business || report.image_job != deps_.catalog.image_job_of(*job)) {
     spdlog::warn("node {} reports on a snapshot of {}, which that node does not run", node.row.name,
                  job_text(report.job));
     return;
@@ -59,9 +61,9 @@ const wire::RestoreReport* ImageReports::restore_of(const Job& job) const {
 SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
                                      const std::string& folder) const {
   SnapshotFacts facts;
-  const std::string vault_job = deps_.catalog.vault_job_of(job);
+  const std::string image_job = deps_.catalog.image_job_of(job);
   const auto listed = deps_.catalog.newest(job.id, [&](const Image& image) {
-    return image.folder == folder && image.vault_job == vault_job && (!folder.empty() || image.node == owner);
+    return image.folder == folder && image.image_job == image_job && (!folder.empty() || image.node == owner);
   });
   if (listed) facts.image = *listed;
   const auto report = taken_.find(job.id);
@@ -71,7 +73,7 @@ SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
   const wire::SnapshotReport& r = report->second;
   facts.image.node = owner;
   facts.image.folder = r.folder;
-  facts.image.vault_job = r.vault_job;
+  facts.image.image_job = r.image_job;
   facts.image.job = job.id;
   facts.image.version = r.version;
   facts.image.barrier_ms = r.barrier_ms;
@@ -82,7 +84,7 @@ SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
   return facts;
 }
 
-void ImageReports::on_contents(const Node& node, const wire::VaultContents& contents) {
+void ImageReports::on_contents(const Node& node, const wire::CheckpointStoreContents& contents) {
   for (const wire::ImageRow& row : contents.images) deps_.numbers.seen(row.sequence);
   const auto whole = lists_.add(node.row.name, contents);
   if (!whole) return;

@@ -47,7 +47,7 @@ class ImageReports {
  private:
   void on_snapshot(const Node& node, const wire::SnapshotReport& report);
   void on_restored(const Node& node, const wire::RestoreReport& report);
-  void on_contents(const Node& node, const wire::VaultContents& contents);
+  void on_contents(const Node& node, const wire::CheckpointStoreContents& contents);
 
   Dependencies deps_;
   ContentsParts lists_;

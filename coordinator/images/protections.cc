@@ -61,7 +61,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
                  fmt::format("Job {} is {}: a snapshot saves and restores its context and its process, and "
                              "{}. Use an interval of at least 5m, or --force",
                              job->spec.name, to_string(job->spec.mode), answer.note));
-  if (destination.folder.empty() && vault_node(*job, destination) == job->node())
+  if (destination.folder.empty() && checkpoint_store_node(*job, destination) == job->node())
     answer.note += fmt::format(
         "{}its images are in the checkpoint store of {}, where it runs, and are lost with that node; name "
         "another node or a shared folder with --to",

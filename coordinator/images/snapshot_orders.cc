@@ -19,10 +19,10 @@ constexpr std::chrono::seconds kCheckAnswer{30};
 }  // namespace
 
 // Counts the images that are suspect or will be. Such images must not displace good ones.
-std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& vault_job) const {
+std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& image_job) const {
   const auto listed = deps_.catalog.list(job.id);
   const auto suspects = std::count_if(listed.begin(), listed.end(), [&](const ListedImage& known) {
-    return known.image.vault_job == vault_job && !known.image.suspect.empty();
+    return known.image.image_job == image_job && !known.image.suspect.empty();
   });
   return static_cast<std::uint32_t>(suspects) + (open_doubt(job.doubts) != nullptr ? 1 : 0);
 }
@@ -34,9 +34,9 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   order.job = job.id;
   order.incarnation = job.incarnation;
   order.folder = to.folder;
-  order.vault_job = deps_.catalog.vault_job_of(job);
+  order.image_job = deps_.catalog.image_job_of(job);
   order.keep = job.protection ? job.protection->keep : kKeptWithoutProtection;
-  order.keep += suspects_of(job, order.vault_job);
+  order.keep += suspects_of(job, order.image_job);
   order.spec = job.spec;
   order.spec.incarnation = job.segments.back().incarnation;
   for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)
@@ -44,7 +44,7 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   order.end_after = end_after;
   // Version numbers of a job are unique across all places that store its images.
   for (const ListedImage& listed : deps_.catalog.list(job.id)) {
-    if (listed.image.vault_job == order.vault_job)
+    if (listed.image.image_job == order.image_job)
       order.first_version = std::max(order.first_version, listed.image.version + 1);
   }
   return order;
@@ -56,12 +56,12 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
   deps_.running.begin(id, shown);
   Outcome outcome;
   if (order.folder.empty()) {
-    wire::GrantVault request;
-    request.vault_job = order.vault_job;
+    wire::GrantCheckpointStore request;
+    request.image_job = order.image_job;
     request.writes = true;
     request.durable = order.end_after;  // the image is then all that is left of the job
     auto peer = co_await deps_.grants.ask(shown.owner, shown.node, std::move(request));
-    outcome.vault = peer ? Vault::kGranted : Vault::kAway;
+    outcome.checkpoint_store = peer ? CheckpointStore::kGranted : CheckpointStore::kAway;
     if (!peer) {
       outcome.failed = !order.end_after;  // the snapshot was not ordered
       outcome.taken = std::move(peer).error();
@@ -69,7 +69,7 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
       co_return outcome;
     }
     order.peer = *std::move(peer);
-    if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
+    if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorCheckpointStoreGranted);
   }
   outcome.taken = co_await send(std::move(order), shown.node, limit);
   if (const RunningSnapshot* running = deps_.running.find(id)) {
@@ -83,7 +83,7 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
 control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::string node,
                                                  std::chrono::milliseconds limit) {
   const JobId id = order.job;
-  const wire::VaultPeer peer = order.peer;
+  const wire::CheckpointStorePeer peer = order.peer;
   const Job* job = deps_.jobs.find(id);
   const bool given_up =
       order.end_after && (job == nullptr || !job->operation || !job->operation->cancelled.empty());
@@ -91,14 +91,14 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
     co_await deps_.grants.give_back(peer);
     co_return Error(ErrorCode::kUnavailable, "The snapshot was cancelled before it was ordered");
   }
-  const std::string vault_job = order.vault_job;
+  const std::string image_job = order.image_job;
   const auto taken = co_await deps_.calls.call(node, std::move(order), limit);
   if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
   co_await deps_.grants.give_back(peer);
   if (!taken || peer.address.empty()) co_return taken;
-  wire::VaultOrder list_order;
-  list_order.act = wire::VaultAct::kList;
-  list_order.vault_job = vault_job;
+  wire::CheckpointStoreOrder list_order;
+  list_order.act = wire::CheckpointStoreAct::kList;
+  list_order.image_job = image_job;
   list_order.of_job = true;
   // Only the node that stores the images reports which images exist.
   if (auto listed = co_await deps_.calls.call(peer.node, std::move(list_order), kPeerListing); !listed)
@@ -110,19 +110,19 @@ control::Task<Result<void>> SnapshotOrders::check(JobId id, Destination to) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   const std::string node = job->node();
-  const std::string vault_job = deps_.catalog.vault_job_of(*job);
-  if (to.folder.empty() && vault_node(*job, to) != node) {
-    wire::GrantVault request;
-    request.vault_job = vault_job;
+  const std::string image_job = deps_.catalog.image_job_of(*job);
+  if (to.folder.empty() && checkpoint_store_node(*job, to) != node) {
+    wire::GrantCheckpointStore request;
+    request.image_job = image_job;
     request.writes = true;
     CKPT_CO_TRY(peer, co_await deps_.grants.ask(to.node, node, std::move(request)));
     co_await deps_.grants.give_back(std::move(peer));
     co_return ok();
   }
-  wire::VaultOrder order;
-  order.act = wire::VaultAct::kCheck;
+  wire::CheckpointStoreOrder order;
+  order.act = wire::CheckpointStoreAct::kCheck;
   order.folder = to.folder;
-  order.vault_job = vault_job;
+  order.image_job = image_job;
   order.of_job = true;
   co_return co_await deps_.calls.call(node, std::move(order), kCheckAnswer);
 }

@@ -9,10 +9,10 @@
 
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/fleet/running_snapshots.h"
+#include "coordinator/images/checkpoint_store_grants.h"
 #include "coordinator/images/destination.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_numbers.h"
-#include "coordinator/images/vault_grants.h"
 
 namespace ckpt::coordinator {
 
@@ -24,18 +24,18 @@ class SnapshotOrders {
     const ImageCatalog& catalog;
     ImageNumbers& numbers;
     RunningSnapshots& running;
-    VaultGrants& grants;
+    CheckpointStoreGrants& grants;
     control::asio::any_io_executor executor;
   };
   explicit SnapshotOrders(Dependencies deps) : deps_(std::move(deps)) {}
 
   // The checkpoint store's answer to the request for a grant.
-  enum class Vault { kNotAsked, kAway, kGranted };
+  enum class CheckpointStore { kNotAsked, kAway, kGranted };
   struct Outcome {
     Result<void> taken = ok();
     bool has_begun = false;  // the node has reported on the snapshot
     bool failed = false;     // there is no image: the node reported a failure, or was never queried
-    Vault vault = Vault::kNotAsked;
+    CheckpointStore checkpoint_store = CheckpointStore::kNotAsked;
   };
 
   // Makes the order for a snapshot of the job as it runs now. With `end_after` the job ends with the
@@ -57,7 +57,7 @@ class SnapshotOrders {
   void give_up_soon(JobId id, std::string node, Incarnation incarnation);
 
  private:
-  [[nodiscard]] std::uint32_t suspects_of(const Job& job, const std::string& vault_job) const;
+  [[nodiscard]] std::uint32_t suspects_of(const Job& job, const std::string& image_job) const;
   // Sends the order with the grant of the checkpoint store.
   control::Task<Result<void>> send(wire::TakeSnapshot order, std::string node,
                                    std::chrono::milliseconds limit);

@@ -62,7 +62,7 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
     co_return Error(ErrorCode::kRefused, "No image of job " + job->spec.name + " can be taken: " + obstacle);
   CKPT_CO_TRY(order, deps_.orders.order_of(*job, to, false));
   const std::string node = job->node();
-  const std::string owner = vault_node(*job, to);
+  const std::string owner = checkpoint_store_node(*job, to);
   const Incarnation incarnation = order.incarnation;
   const SnapshotOrders::Outcome outcome =
       co_await deps_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);

@@ -27,9 +27,9 @@ bool may_state(const Migration& m, const std::string& node, const wire::CommitMe
 void MigrationRunner::take_frames() {
   using wire::FrameType;
   deps_.frames.take(
-      wire::CommitKind::kSwitch,
+      wire::CommitKind::kHandover,
       [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) -> Result<void> {
-        on_switch(node, message, bytes);
+        on_handover(node, message, bytes);
         return ok();
       });
   deps_.frames.take<wire::MigrationProgress>(
@@ -44,13 +44,13 @@ void MigrationRunner::take_frames() {
 }
 
 Incarnation MigrationRunner::owner_of(MigrationId id) const {
-  const migration::CoordinatorState* state = driver_.switches().find(id);
+  const migration::CoordinatorState* state = driver_.handovers().find(id);
   return state == nullptr ? 0 : migration::owner_incarnation(*state);
 }
 
 // Sets the cause of an abort when the machine receives the event. An abort that arrives while the end is
 // being recorded was not the cause of that end.
-void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& event) {
+void MigrationRunner::before_event(MigrationId id, const migration::CoordinatorEvent& event) {
   Migration* m = deps_.table.find(id);
   if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
   const auto* fired = std::get_if<migration::TimerFired>(&event);
@@ -64,7 +64,7 @@ void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& 
   deps_.table.save(*m);
 }
 
-void MigrationRunner::send(const migration::SwitchInfo& info, const migration::Send& sent) {
+void MigrationRunner::send(const migration::HandoverInfo& info, const migration::Send& sent) {
   const wire::CommitMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
   const std::string& node = node_of(entry(info), sent.to);
   const bool left = deps_.calls.send(node, message);
@@ -72,17 +72,17 @@ void MigrationRunner::send(const migration::SwitchInfo& info, const migration::S
                 to_string(sent.to), node, left ? "" : ": not connected");
 }
 
-void MigrationRunner::report(const migration::SwitchInfo& info, const migration::Report& report) {
+void MigrationRunner::report(const migration::HandoverInfo& info, const migration::Report& report) {
   outcomes_.on_report(entry(info), report, owner_of(info.migration));
 }
 
-void MigrationRunner::not_begun(MigrationId id, const Error& error) {
+void MigrationRunner::on_begin_refused(MigrationId id, const Error& error) {
   outcomes_.decide(*deps_.table.find(id), MigrationResult::kRefused, error.to_string(), owner_of(id));
 }
 
-void MigrationRunner::handled(MigrationId id) {
+void MigrationRunner::on_event_done(MigrationId id) {
   if (Migration* m = deps_.table.find(id)) outcomes_.on_owner(*m, owner_of(id));
-  const migration::CoordinatorState* state = driver_.switches().find(id);
+  const migration::CoordinatorState* state = driver_.handovers().find(id);
   if (state == nullptr || migration::is_settled(*state)) deps_.table.mark_settled(id);
 }
 
@@ -93,7 +93,7 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
 
 // Returns which records the journal may remove. The store must have the migration's outcome, and the fact
 // that no agent will ask about the migration.
-control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
+control::Task<Result<HandoverEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;
   std::set<MigrationId> kept;
@@ -129,7 +129,7 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   return std::nullopt;
 }
 
-void MigrationRunner::on_switch(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
+void MigrationRunner::on_handover(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   const std::string id = migration_text(message.migration);
   if (const auto reason = refusal(node, message, bytes)) {
     if (const auto left_out = dropped_.turn(now_ns()))
@@ -157,7 +157,7 @@ void MigrationRunner::send_presence(const Node& node, bool connected) {
   const std::set<MigrationId> unsettled = deps_.table.unsettled();
   for (const MigrationId id : unsettled) {
     const Migration* m = deps_.table.find(id);
-    const migration::CoordinatorState* state = driver_.switches().find(id);
+    const migration::CoordinatorState* state = driver_.handovers().find(id);
     if (m == nullptr || state == nullptr || migration::is_settled(*state)) continue;
     for (const Side side : {Side::kSource, Side::kTarget}) {
       if (node.row.name != (side == Side::kSource ? m->from.node : m->to.node)) continue;

@@ -13,7 +13,7 @@
 
 #include "coordinator/fleet/job_runner.h"
 #include "coordinator/migration/migration_table.h"
-#include "libckpt/protocol/handover/switch_types.h"
+#include "libckpt/protocol/handover/handover_types.h"
 
 namespace ckpt::coordinator {
 

@@ -28,7 +28,7 @@ Error no_migration(MigrationId id) {
 }
 
 // Builds a migration from the facts in the record.
-Migration described(const migration::SwitchInfo& info, const Result<wire::MigrationPlan>& plan) {
+Migration described(const migration::HandoverInfo& info, const Result<wire::MigrationPlan>& plan) {
   Migration m;
   m.id = info.migration;
   m.job = info.job;
@@ -76,7 +76,7 @@ Result<void> MigrationRunner::restore() {
 }
 
 // Returns the table's entry for a record. The table lacks the migration if the store was lost.
-Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
+Migration& MigrationRunner::entry(const migration::HandoverInfo& info) {
   Migration* known = deps_.table.find(info.migration);
   if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
   auto plan = wire::decode_plan(info.plan);
@@ -88,7 +88,7 @@ Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
 // Applies the journal's decision after a restart. The decision may not have reached the table before the
 // crash.
 void MigrationRunner::adopt_outcome(Migration& m) {
-  const migration::CoordinatorState* state = driver_.switches().find(m.id);
+  const migration::CoordinatorState* state = driver_.handovers().find(m.id);
   if (m.phase == MigrationPhase::kClosing) return outcomes_.close_when_measured(m);
   if (state == nullptr)
     return outcomes_.decide(m, MigrationResult::kFailed,
@@ -123,7 +123,7 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   m.started_ms = wall_clock_ms();
   CKPT_TRY(created, deps_.table.create(std::move(m)));
   Migration& kept = *created;
-  migration::SwitchInfo info(kept.id, job.id, kept.base, rank_places(plan), wire::encode(plan));
+  migration::HandoverInfo info(kept.id, job.id, kept.base, rank_places(plan), wire::encode(plan));
   deps_.table.keep_plan(kept.id, std::move(plan));
   deps_.table.mark_unsettled(kept.id);
   deps_.events.add("migration-begun",
@@ -131,7 +131,7 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
                                to_text(kept.to), kept.reason.empty() ? "" : ": " + kept.reason),
                    kept.from.node, kept.job, kept.id);
   if (kept.network.empty() || kept.from.node == kept.to.node) {
-    CKPT_TRYV(start_switch(kept, std::move(info)));
+    CKPT_TRYV(start_handover(kept, std::move(info)));
     return &kept;
   }
   checking_.insert(kept.id);
@@ -140,19 +140,19 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   return &kept;
 }
 
-control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info, SharedNetwork network) {
+control::Task<> MigrationRunner::start(MigrationId id, migration::HandoverInfo info, SharedNetwork network) {
   const Migration asked = *deps_.table.find(id);
   const auto reached = co_await check_network(deps_.calls, asked, std::move(network));
   Migration* m = deps_.table.find(id);
   if (checking_.erase(id) == 0 || m == nullptr) co_return;  // the migration was aborted in the meantime
   if (reached)
-    (void)start_switch(*m, std::move(info));  // a refusal becomes the migration's result
+    (void)start_handover(*m, std::move(info));  // a refusal becomes the migration's result
   else
     outcomes_.decide(*m, MigrationResult::kRefused, reached.error().to_string(), owner_of(id));
   checked_.notify();
 }
 
-Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo info) {
+Result<void> MigrationRunner::start_handover(Migration& m, migration::HandoverInfo info) {
   const bool source_connected = deps_.nodes.connected(m.from.node);
   const bool target_connected = deps_.nodes.connected(m.to.node);
   auto begun = driver_.begin(std::move(info), source_connected, target_connected);
@@ -172,11 +172,11 @@ control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
   Migration* m = deps_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->result == MigrationResult::kInterrupted) co_return m;
-  if (driver_.switches().find(id) == nullptr) co_return Error(ErrorCode::kRefused, m->error);
+  if (driver_.handovers().find(id) == nullptr) co_return Error(ErrorCode::kRefused, m->error);
   co_return m;
 }
 
-Result<void> MigrationRunner::recover(const std::string& node, migration::SwitchInfo info) {
+Result<void> MigrationRunner::recover(const std::string& node, migration::HandoverInfo info) {
   const MigrationId id = info.migration;
   if (deps_.table.knows(id)) return ok();
   CKPT_TRY(plan, wire::decode_plan(info.plan));
@@ -292,7 +292,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
 // for.
 bool MigrationRunner::may_leave(const Migration& m) const {
   if (m.gang_move != 0 && !m.settled) return false;
-  if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))
+  if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.handovers().find(m.id) != nullptr))
     return false;
   if (!deps_.table.is_newest_of_job(m)) return true;
   const Job* job = deps_.jobs.find(m.job);

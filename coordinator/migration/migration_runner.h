@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs migrations. It takes requests, passes messages and the presence of nodes to the switch machines
-// (switch_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the table.
+// (handover_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the table.
 //
 // The journal decides, and the table only shows. A request waits while a record of its migration is being
 // written: begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails
@@ -17,16 +17,16 @@
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
+#include "coordinator/migration/handover_driver.h"
 #include "coordinator/migration/migration_outcomes.h"
-#include "coordinator/migration/switch_driver.h"
 #include "coordinator/policies/placement/networks.h"
 #include "coordinator/state/signal.h"
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 
-class MigrationRunner : private SwitchEffects {
+class MigrationRunner : private HandoverEffects {
  public:
   struct Dependencies {
     MigrationTable& table;
@@ -60,7 +60,7 @@ class MigrationRunner : private SwitchEffects {
   control::Task<Result<Migration*>> begun(MigrationId id);
   // Recovers a switch that `node` has open and this coordinator has no record of. Its sides are queried, and
   // their records decide. Returns kInvalidArgument if it is no switch of that node.
-  Result<void> recover(const std::string& node, migration::SwitchInfo info);
+  Result<void> recover(const std::string& node, migration::HandoverInfo info);
   Result<void> abort(MigrationId id, const std::string& reason);
   // Gives up a migration because its target may take no job any more. The migration is recorded as failed,
   // not as aborted by a user.
@@ -83,25 +83,25 @@ class MigrationRunner : private SwitchEffects {
   void on_node_lost(const Node& node);
 
  private:
-  // These functions implement SwitchEffects.
-  void taking(MigrationId id, const migration::CoordinatorEvent& event) override;
-  void send(const migration::SwitchInfo& info, const migration::Send& sent) override;
-  void report(const migration::SwitchInfo& info, const migration::Report& report) override;
-  void not_begun(MigrationId id, const Error& error) override;
-  void handled(MigrationId id) override;
+  // These functions implement HandoverEffects.
+  void before_event(MigrationId id, const migration::CoordinatorEvent& event) override;
+  void send(const migration::HandoverInfo& info, const migration::Send& sent) override;
+  void report(const migration::HandoverInfo& info, const migration::Report& report) override;
+  void on_begin_refused(MigrationId id, const Error& error) override;
+  void on_event_done(MigrationId id) override;
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const migration::ArmTimer& timer) const override;
   control::Task<Result<Forget>> forgettable() override;
 
   Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& reason);
   // Checks the network, and then starts the switch.
-  control::Task<> start(MigrationId id, migration::SwitchInfo info, SharedNetwork network);
-  Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
+  control::Task<> start(MigrationId id, migration::HandoverInfo info, SharedNetwork network);
+  Result<void> start_handover(Migration& migration, migration::HandoverInfo info);
   // Returns when the migration's switch has begun, or will not begin.
   control::Task<> network_checked(MigrationId id);
 
   void take_frames();
-  void on_switch(const Node& node, const wire::CommitMessage& message, std::size_t bytes);
+  void on_handover(const Node& node, const wire::CommitMessage& message, std::size_t bytes);
   // Returns why a node's message is not accepted or not relayed.
   [[nodiscard]] std::optional<std::string> refusal(const Node& node, const wire::CommitMessage& message,
                                                    std::size_t bytes) const;
@@ -110,7 +110,7 @@ class MigrationRunner : private SwitchEffects {
   void on_target_report(const Node& node, const wire::TargetReport& report);
   void send_presence(const Node& node, bool connected);
   void adopt_outcome(Migration& migration);
-  Migration& entry(const migration::SwitchInfo& info);
+  Migration& entry(const migration::HandoverInfo& info);
   // Returns the incarnation as which the job's owner runs, as far as reported; 0: not reported.
   [[nodiscard]] Incarnation owner_of(MigrationId id) const;
   [[nodiscard]] bool may_leave(const Migration& migration) const;
@@ -118,10 +118,10 @@ class MigrationRunner : private SwitchEffects {
 
   Dependencies deps_;
   MigrationOutcomes outcomes_;
-  SwitchDriver driver_;
+  HandoverDriver driver_;
   std::set<MigrationId> checking_;  // migrations whose network is being checked
   Signal checked_;
-  Rarely dropped_;
+  LogThrottle dropped_;
 };
 
 }  // namespace ckpt::coordinator

@@ -87,7 +87,7 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
   plan.fingerprint_key = std::move(key);
   plan.session_token = std::move(session);
   plan.lease_term_ns = deps_.config.lease_term_ms * kNanosPerMs;
-  plan.switch_timeout_ns = deps_.config.switch_timeout_ms * kNanosPerMs;
+  plan.handover_timeout_ns = deps_.config.handover_timeout_ms * kNanosPerMs;
   plan.options = options;
   plan.last_pause = usual_pause(job.pauses);
   return plan;

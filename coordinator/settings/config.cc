@@ -69,7 +69,7 @@ void add_moves(Settings& to, Config& c) {
       to.end(),
       {{"lease_term_ms", &c.lease_term_ms,
         "How long a node may decide about a switch without the coordinator.", kTime},
-       {"switch_timeout_ms", &c.switch_timeout_ms, "How long a switch waits for a node's answer.", kTime},
+       {"handover_timeout_ms", &c.handover_timeout_ms, "How long a switch waits for a node's answer.", kTime},
        {"agent_idle_timeout_ms", &c.agent_idle_timeout_ms,
         "An agent that sends nothing for this time is unreachable.", kTime},
        {"placement_margin_bytes",
@@ -89,7 +89,7 @@ void add_moves(Settings& to, Config& c) {
         "A suspend, restore or resume that has not ended after this time is cancelled; a suspended job then "
         "continues to run.",
         kTime},
-       {"vault_timeout_ms", &c.vault_timeout_ms,
+       {"checkpoint_store_timeout_ms", &c.checkpoint_store_timeout_ms,
         "How long a suspend waits for a checkpoint store whose node does not answer.", kTime}});
 }
 

@@ -26,7 +26,7 @@ struct Config {
   std::string log_file;       // the log file; empty: standard error
   std::string fence_command;  // empty: --fenced relies on the operator's statement alone (fence_command.h)
   std::int64_t lease_term_ms = 10000;
-  std::int64_t switch_timeout_ms = 10000;
+  std::int64_t handover_timeout_ms = 10000;
   std::int64_t agent_idle_timeout_ms = 10000;
   std::int64_t placement_margin_bytes = std::int64_t{64} << 20;
   std::int64_t evacuation_live_deadline_ms = 30000;
@@ -35,7 +35,7 @@ struct Config {
   std::int64_t evacuation_breaker_window_ms = 600000;
   std::int64_t evacuation_attempts_per_job = 3;        // the limit of attempts within an hour
   std::int64_t image_timeout_ms = 3'600'000;           // the limit of a suspend, restore or resume
-  std::int64_t vault_timeout_ms = 60'000;              // the longest time that a suspend waits for the
+  std::int64_t checkpoint_store_timeout_ms = 60'000;   // the longest time that a suspend waits for the
                                                        // checkpoint store's node
   std::int64_t ended_images_max_age_ms = 604'800'000;  // images are removed this long after their job's end
   std::int64_t ended_images_kept = 1000;  // the most images of ended jobs; those of the earliest ended jobs

@@ -16,7 +16,7 @@ namespace ckpt::coordinator {
 struct Image {
   std::string node;    // the owner of the checkpoint store; for a shared folder the node that wrote the image
   std::string folder;  // the folder; empty: the node's own checkpoint store
-  std::string vault_job;
+  std::string image_job;
   wire::JobId job = 0;
   std::uint64_t version = 0;
   std::uint64_t sequence = 0;  // the coordinator's own count (image_numbers.h); 0: taken by an older build
@@ -30,7 +30,7 @@ struct Image {
 template <std::same_as<Image> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("node", &T::node), record::field("folder", &T::folder),
-                        record::field("vault_job", &T::vault_job), record::field("job", &T::job),
+                        record::field("vault_job", &T::image_job), record::field("job", &T::job),
                         record::field("version", &T::version), record::later("sequence", &T::sequence),
                         record::later("set", &T::set), record::field("barrier_ms", &T::barrier_ms),
                         record::field("state_bytes", &T::state_bytes),

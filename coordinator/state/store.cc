@@ -321,21 +321,25 @@ Result<void> Store::remove_node(const std::string& name) {
   return statement.bind(1, name).run();
 }
 
-Result<void> Store::put(const VaultRow& vault) {
-  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO vaults VALUES (?1, ?2, ?3)"));
-  return statement.bind(1, vault.node).bind(2, vault.folder).bind(3, vault.document).run();
+Result<void> Store::put(const CheckpointStoreRow& checkpoint_store) {
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO checkpoint stores VALUES (?1, ?2, ?3)"));
+  return statement.bind(1, checkpoint_store.node)
+      .bind(2, checkpoint_store.folder)
+      .bind(3, checkpoint_store.document)
+      .run();
 }
 
-Result<std::vector<VaultRow>> Store::vaults() {
-  std::vector<VaultRow> vaults;
-  CKPT_TRY(statement, db_.prepare("SELECT node, folder, document FROM vaults ORDER BY node, folder"));
+Result<std::vector<CheckpointStoreRow>> Store::checkpoint_stores() {
+  std::vector<CheckpointStoreRow> checkpoint_stores;
+  CKPT_TRY(statement,
+           db_.prepare("SELECT node, folder, document FROM checkpoint stores ORDER BY node, folder"));
   while (true) {
     CKPT_TRY(row, statement.next());
-    if (!row) return vaults;
-    VaultRow& vault = vaults.emplace_back();
-    vault.node = statement.text(0);
-    vault.folder = statement.text(1);
-    vault.document = statement.text(2);
+    if (!row) return checkpoint_stores;
+    CheckpointStoreRow& checkpoint_store = checkpoint_stores.emplace_back();
+    checkpoint_store.node = statement.text(0);
+    checkpoint_store.folder = statement.text(1);
+    checkpoint_store.document = statement.text(2);
   }
 }
 

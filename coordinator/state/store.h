@@ -28,7 +28,7 @@ struct NodeRow {
 };
 
 // The contents of a checkpoint store as its node reports them, as JSON (image_catalog.h).
-struct VaultRow {
+struct CheckpointStoreRow {
   std::string node;
   std::string folder;
   std::string document;
@@ -72,8 +72,8 @@ class Store {
   Result<void> remove_migrations(std::span<const MigrationId> ids);
   Result<MigrationId> highest_removed_migration();
   Result<void> remove_node(const std::string& name);
-  Result<void> put(const VaultRow& vault);
-  Result<std::vector<VaultRow>> vaults();
+  Result<void> put(const CheckpointStoreRow& checkpoint_store);
+  Result<std::vector<CheckpointStoreRow>> checkpoint_stores();
   // Returns the cluster's random id, which was created with the file. It distinguishes this cluster's jobs
   // from those of other clusters in a shared folder.
   Result<std::string> cluster_id();

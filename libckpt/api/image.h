@@ -23,7 +23,7 @@ struct Image {
   std::optional<std::uint64_t> set;       // the number of the common barrier of several ranks
   std::optional<std::uint64_t> parent;    // the version on which this image builds
   std::string node;
-  std::optional<std::string> folder;  // null if the image is in the node's own vault
+  std::optional<std::string> folder;  // null if the image is in the node's own checkpoint store
   std::string created;
   std::int64_t age_ms = 0;
   std::uint64_t incarnation = 0;
@@ -32,7 +32,7 @@ struct Image {
   std::optional<double> pause_ms;
   std::string tier;  // disk, memory, or memory+disk
   std::uint64_t memory_bytes = 0;
-  std::optional<std::uint64_t> disk_bytes;  // null if the vault has no memory tier
+  std::optional<std::uint64_t> disk_bytes;  // null if the checkpoint store has no memory tier
   std::optional<std::string> gpu_model;
   bool damaged = false;
   std::optional<std::string> suspect;  // the reason why its memory may be wrong

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "libckpt/base/clock.h"
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/runner/protocol.h"
@@ -137,8 +137,8 @@ class MachineRunner {
   std::map<std::uint64_t, Queue> queues_;  // the queues that have work
   std::map<TimerKey, Armed> timers_;
   std::uint64_t next_generation_ = 1;
-  Rarely dropped_;
-  Rarely impossible_;
+  LogThrottle dropped_;
+  LogThrottle impossible_;
 };
 
 template <class Types>
@@ -261,7 +261,7 @@ void MachineRunner<Types>::set_batches(Queue& queue, Result<Batches> batches) {
 
 template <class Types>
 void MachineRunner<Types>::finish(Queue& queue) {
-  protocol_.handled(queue.current.migration, std::get_if<Event>(&queue.current.what), queue.outcome);
+  protocol_.on_event_done(queue.current.migration, std::get_if<Event>(&queue.current.what), queue.outcome);
   if (const Then then = std::exchange(queue.current.then, {})) then(queue.outcome);
 }
 

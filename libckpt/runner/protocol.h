@@ -56,7 +56,7 @@ class Protocol {
   // Returns the queue. Events of one queue are handled one after another.
   [[nodiscard]] virtual std::uint64_t queue_of(wire::MigrationId migration) const = 0;
   // Passes the event to its machine. On an error, the event is impossible and nothing has changed. `event`
-  // exists until handled().
+  // exists until on_event_done().
   virtual Result<Step<Batch>> step(wire::MigrationId migration, const Event& event) = 0;
   [[nodiscard]] virtual Event timer_fired(const Key& key, Timer timer) const = 0;
   // Handles a cleanly refused record: nothing is written. The result replaces the rest of the batch.
@@ -76,7 +76,8 @@ class Protocol {
   virtual void executed(const Batch& /*batch*/) {}
   // Runs when everything that the event causes is done, or `outcome` has the reason why the event is
   // impossible. `event` is null for batches that were enqueued directly.
-  virtual void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) = 0;
+  virtual void on_event_done(wire::MigrationId migration, const Event* event,
+                             const Result<void>& outcome) = 0;
 
   [[nodiscard]] virtual std::string name_of(const Record& record) const = 0;
 };

@@ -47,7 +47,7 @@ class Corruption : public testing::TestWithParam<std::tuple<Place, bool>> {
   static EnginePair::Setup setup(Flip& flip) {
     EnginePair::Setup setup;
     setup.sizes = {4 * kMiB};
-    setup.near = std::get<bool>(GetParam());
+    setup.same_host = std::get<bool>(GetParam());
     (place() == Place::kStaging ? setup.source_hooks : setup.target_hooks) = &flip;
     return setup;
   }
@@ -157,7 +157,7 @@ TEST(CorruptEncoding, ACorruptEncodingIsRepairedAtAnyPosition) {
                      .target_hooks = &flip,
                      .codec = mode,
                      .shadow_memory = 2 * kMiB,
-                     .near = mode == codec::CodecMode::kPlanes});
+                     .same_host = mode == codec::CodecMode::kPlanes});
     pair.announce();
     pair.source().write(0, test::random_floats(2 * kMiB, 1));
     must(pair.sender().run_round());

@@ -74,7 +74,8 @@ class FakeCoordinator {
   std::map<std::uint64_t, wire::Reply> replies;
   std::map<std::pair<std::string, std::pair<wire::JobId, wire::Incarnation>>, wire::JobInstance> instances;
   std::vector<wire::SnapshotReport> reports;
-  std::map<std::string, wire::VaultContents> vaults;    // the contents of checkpoint stores by node
+  std::map<std::string, wire::CheckpointStoreContents>
+      checkpoint_stores;                                // the contents of checkpoint stores by node
   std::map<std::string, wire::RestoreReport> restored;  // the last restore report by node
 
  private:
@@ -113,9 +114,9 @@ class FakeCoordinator {
     } else if (type == wire::FrameType::kRestoreReport) {
       CKPT_TRY(report, wire::decode<wire::RestoreReport>(body));
       restored[node] = report;
-    } else if (type == wire::FrameType::kVaultContents) {
-      CKPT_TRY(contents, wire::decode<wire::VaultContents>(body));
-      vaults[node] = contents;
+    } else if (type == wire::FrameType::kCheckpointStoreContents) {
+      CKPT_TRY(contents, wire::decode<wire::CheckpointStoreContents>(body));
+      checkpoint_stores[node] = contents;
     }
     return ok();
   }

@@ -36,11 +36,11 @@ struct Arrival {
 
 // Returns the headers that are delivered instead, in order. A payload is delivered with the first header. A
 // message with a payload cannot be dropped.
-using Meddle = std::function<Headers(const Arrival&)>;
+using Tamper = std::function<Headers(const Arrival&)>;
 
 class FaultInjectingTransport final : public transport::Transport {
  public:
-  explicit FaultInjectingTransport(Meddle meddle)
+  explicit FaultInjectingTransport(Tamper meddle)
       : meddle_(std::move(meddle)), inner_(transport::make_loopback_transport()) {}
 
   Result<std::unique_ptr<transport::Lane>> listen(const transport::SessionToken& token,
@@ -56,7 +56,7 @@ class FaultInjectingTransport final : public transport::Transport {
  private:
   class Handler final : public transport::LaneHandler {
    public:
-    Handler(const Meddle& meddle, Arrival::At at, std::size_t lane, transport::LaneHandler& inner)
+    Handler(const Tamper& meddle, Arrival::At at, std::size_t lane, transport::LaneHandler& inner)
         : meddle_(meddle), at_(at), lane_(lane), inner_(inner) {}
     transport::SameHostMemory same_host_memory() override { return inner_.same_host_memory(); }
     std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override {
@@ -80,7 +80,7 @@ class FaultInjectingTransport final : public transport::Transport {
     void on_closed(const Error& error) override { inner_.on_closed(error); }
 
    private:
-    const Meddle& meddle_;
+    const Tamper& meddle_;
     const Arrival::At at_;
     const std::size_t lane_;
     transport::LaneHandler& inner_;
@@ -93,7 +93,7 @@ class FaultInjectingTransport final : public transport::Transport {
     return handlers_.emplace_back(meddle_, at, lanes++, handler);
   }
 
-  const Meddle meddle_;
+  const Tamper meddle_;
   std::unique_ptr<transport::Transport> inner_;
   std::mutex mutex_;  // guards all fields below
   std::deque<Handler> handlers_;

@@ -104,7 +104,7 @@ Result<void> move(EnginePair& pair) {
 }
 
 // Returns a function that replaces only the first message of this kind, of all lanes.
-test::Meddle first_of(Arrival::At at, LaneMessage type, std::function<Headers(const Bytes&)> becomes) {
+test::Tamper first_of(Arrival::At at, LaneMessage type, std::function<Headers(const Bytes&)> becomes) {
   return [=, seen = std::make_shared<std::atomic<bool>>(false)](const Arrival& arrival) {
     if (arrival.at == at && header_of(arrival.header).type == type && !seen->exchange(true))
       return becomes(arrival.bytes());
@@ -112,14 +112,15 @@ test::Meddle first_of(Arrival::At at, LaneMessage type, std::function<Headers(co
   };
 }
 
-class WrongPeer : public testing::TestWithParam<Wrong> {};
+class MisbehavingPeer : public testing::TestWithParam<Wrong> {};
 
-TEST_P(WrongPeer, AWrongMessageEndsTheSessionWithItsReason) {
+TEST_P(MisbehavingPeer, AWrongMessageEndsTheSessionWithItsReason) {
   const Wrong& wrong = GetParam();
-  for (const bool near : {false, true}) {
-    SCOPED_TRACE(near ? "near" : "far");
+  for (const bool same_host : {false, true}) {
+    SCOPED_TRACE(same_host ? "near" : "far");
     FaultInjectingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
-    EnginePair pair({.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport, .near = near});
+    EnginePair pair(
+        {.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport, .same_host = same_host});
     pair.source().write(0, test::random_bytes(4 * kMiB, 1));
     const auto moved = move(pair);
     ASSERT_FALSE(moved.has_value());
@@ -146,7 +147,7 @@ Wrong header(const char* name, Arrival::At at, LaneMessage type, std::function<v
 constexpr const char* kNotSent = "An acknowledgement for a message that was not sent";
 
 INSTANTIATE_TEST_SUITE_P(
-    Target, WrongPeer,
+    Target, MisbehavingPeer,
     testing::Values(
         header(
             "sequence", kSource, LaneMessage::kAck, [](LaneHeader& h) { ++h.sequence; }, kNotSent),
@@ -219,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
-    Source, WrongPeer,
+    Source, MisbehavingPeer,
     testing::Values(
         chunk(
             "chunk", [](ChunkRecord& r) { r.chunk = kFarChunk; }, "A chunk beyond its extent"),
@@ -298,14 +299,14 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
                    .lanes = 1,
                    .codec = codec::CodecMode::kRaw,
                    .transport = &transport,
-                   .near = true});
+                   .same_host = true});
   pair.source().write(0, test::random_bytes(164 * kKiB, 1));
   const auto moved = move(pair);
   return moved.has_value() ? "none" : moved.error().to_string();
 }
 
 // A decoder reads its input more than once, and the source may change its staged data at any time.
-TEST(WrongPeer, EncodedChunksInPeerMemoryAreRefused) {
+TEST(MisbehavingPeer, EncodedChunksInPeerMemoryAreRefused) {
   for (const auto encoding :
        {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {
     const auto encoded = [encoding](const Bytes& chunks) {
@@ -321,7 +322,7 @@ TEST(WrongPeer, EncodedChunksInPeerMemoryAreRefused) {
   }
 }
 
-TEST(WrongPeer, MessagesOtherThanChunksInPeerMemoryAreRefused) {
+TEST(MisbehavingPeer, MessagesOtherThanChunksInPeerMemoryAreRefused) {
   for (const auto type : {LaneMessage::kPlan, LaneMessage::kHostState, LaneMessage::kManifest}) {
     const auto blob = [type](const Bytes& chunks) {
       BlobRecord record;
@@ -332,7 +333,7 @@ TEST(WrongPeer, MessagesOtherThanChunksInPeerMemoryAreRefused) {
   }
 }
 
-TEST(WrongPeer, ASecondOrOversizedMemoryFileIsRefused) {
+TEST(MisbehavingPeer, ASecondOrOversizedMemoryFileIsRefused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -349,7 +350,7 @@ TEST(WrongPeer, ASecondOrOversizedMemoryFileIsRefused) {
   EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("another", kMiB)), kMiB));
 }
 
-TEST(WrongPeer, ThreeWrongAcknowledgementsOfAChunkEndTheSession) {
+TEST(MisbehavingPeer, ThreeWrongAcknowledgementsOfAChunkEndTheSession) {
   FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kSource && header_of(bytes).type == LaneMessage::kAck)
@@ -363,7 +364,7 @@ TEST(WrongPeer, ThreeWrongAcknowledgementsOfAChunkEndTheSession) {
   EXPECT_THAT(moved.error().to_string(), HasSubstr("arrived wrong 3 times"));
 }
 
-TEST(WrongPeer, ControlMessagesOnADataLaneEndTheSession) {
+TEST(MisbehavingPeer, ControlMessagesOnADataLaneEndTheSession) {
   std::atomic<bool> seen = false;
   FaultInjectingTransport transport([&seen](const Arrival& arrival) {
     Headers headers{arrival.bytes()};
@@ -377,7 +378,7 @@ TEST(WrongPeer, ControlMessagesOnADataLaneEndTheSession) {
   EXPECT_THAT(moved.error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
 }
 
-TEST(WrongPeer, AMissingPieceOfTheHostStateIsRefused) {
+TEST(MisbehavingPeer, AMissingPieceOfTheHostStateIsRefused) {
   FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kTarget && header_of(bytes).type == LaneMessage::kHostState)
@@ -394,7 +395,7 @@ TEST(WrongPeer, AMissingPieceOfTheHostStateIsRefused) {
 
 // The loopback receives one payload after the other. A network may be writing the first payload where the
 // second would begin.
-TEST(WrongPeer, ABlobRestartedWhileAPieceArrivesGetsNoBuffer) {
+TEST(MisbehavingPeer, ABlobRestartedWhileAPieceArrivesGetsNoBuffer) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -412,7 +413,7 @@ TEST(WrongPeer, ABlobRestartedWhileAPieceArrivesGetsNoBuffer) {
 }
 
 // The announced memory would be truncated to zero bytes while a reader has it mapped.
-TEST(WrongPeer, AnEmptyHostStateIsRefused) {
+TEST(MisbehavingPeer, AnEmptyHostStateIsRefused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -462,7 +463,7 @@ TEST(RightPeer, DroppingAnEarlierGenerationLosesNoData) {
 }
 
 // One flipped bit anywhere in one message's header ends the session, or has no effect.
-TEST(WrongPeer, AFlippedHeaderBitIsRefusedOrHasNoEffect) {
+TEST(MisbehavingPeer, AFlippedHeaderBitIsRefusedOrHasNoEffect) {
   constexpr unsigned kSeeds = 60;
   constexpr unsigned kMessages = 40;  // the number of messages in a move of this size
   unsigned refused = 0;

@@ -2,19 +2,19 @@
 // Tests of power cuts at each step of a mover that takes snapshots. The mover's recorded writes are replayed
 // onto a disk. On this disk unsynced data is present, missing or torn. The newest version that was ever
 // reported, or a newer one, restores completely.
-#include "tests/fault/vault_mover.h"
+#include "tests/fault/checkpoint_mover.h"
 #include "tests/fault/write_journal.h"
 
 namespace ckpt::engine::test {
 namespace {
 
+using checkpoint_store::test::PowerCutFiles;
 using ckpt::test::JournalEntry;
-using vault::test::PowerCutFiles;
 
 // A restore target in plain memory.
-class PlainTarget : public vault::RestoreTarget {
+class PlainTarget : public checkpoint_store::RestoreTarget {
  public:
-  Result<void> begin(const vault::Version& version) override {
+  Result<void> begin(const checkpoint_store::Version& version) override {
     CKPT_TRY(stored, image::decode_stored_job(version.job_record));
     plan_ = stored.plan;
     chunk_bytes_ = version.chunk_bytes;
@@ -29,7 +29,7 @@ class PlainTarget : public vault::RestoreTarget {
     return ok();
   }
   Result<void> zero_chunk(std::uint32_t, std::uint64_t, std::uint64_t) override { return ok(); }
-  Result<void> finish(vault::VersionReader& reader) override {
+  Result<void> finish(checkpoint_store::VersionReader& reader) override {
     CKPT_TRY(bytes, reader.read_blob(image::kHostBlob, 1 << 20));
     host = std::move(bytes);
     return ok();
@@ -43,12 +43,12 @@ class PlainTarget : public vault::RestoreTarget {
   std::uint64_t chunk_bytes_ = 0;
 };
 
-class PowerCutMover : public VaultMover {
+class PowerCutMover : public CheckpointStoreMover {
  protected:
   void SetUp() override {
     root_ = testing::TempDir() + "power-cut-" + std::to_string(::getpid());
     fs::remove_all(root_);
-    VaultMover::SetUp();
+    CheckpointStoreMover::SetUp();
     folder = root_ + "/disk/vault";
     fs::create_directories(root_ + "/disk");
     record();
@@ -97,10 +97,11 @@ class PowerCutMover : public VaultMover {
 
   // Opens the store as a restarted mover does. Returns an empty string, or the violated condition.
   std::string check(std::uint64_t reported) {
-    auto vault = vault::Vault::open(root_ + "/after/vault", {});
-    if (!vault) return "the vault does not open: " + vault.error().to_string();
+    auto checkpoint_store = checkpoint_store::CheckpointStore::open(root_ + "/after/vault", {});
+    if (!checkpoint_store)
+      return "the checkpoint store does not open: " + checkpoint_store.error().to_string();
     PlainTarget target;
-    const auto report = (*vault)->restore("job", std::nullopt, target, {});
+    const auto report = (*checkpoint_store)->restore("job", std::nullopt, target, {});
     if (!report) return reported == 0 ? "" : "nothing restores: " + report.error().to_string();
     const auto& restored = *report;
     const std::uint64_t number = restored.version->number;

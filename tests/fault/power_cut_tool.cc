@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const auto entries = ckpt::test::read_journal(argv[1]);
-  ckpt::vault::test::PowerCutFiles disk;
+  ckpt::checkpoint_store::test::PowerCutFiles disk;
   ckpt::test::load(disk, argv[3]);
   ckpt::test::replay(disk, entries, argv[2]);
   disk.restart(std::strtoull(argv[4], nullptr, 10));

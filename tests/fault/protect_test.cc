@@ -115,8 +115,8 @@ class Protect : public testing::Test {
     wire::TakeSnapshot take;
     take.job = kJob;
     take.incarnation = 1;
-    take.folder = vault();
-    take.vault_job = "job-1";
+    take.folder = checkpoint_store();
+    take.image_job = "job-1";
     take.keep = 3;
     take.spec = spec(1);
     return take;
@@ -136,8 +136,8 @@ class Protect : public testing::Test {
   wire::Reply restore(std::uint64_t version = 0, wire::Incarnation incarnation = 2) {
     wire::RestoreImage restore;
     restore.spec = spec(incarnation);
-    restore.folder = vault();
-    restore.vault_job = "job-1";
+    restore.folder = checkpoint_store();
+    restore.image_job = "job-1";
     restore.version = version;
     return coordinator_->ask("b", restore);
   }
@@ -148,7 +148,7 @@ class Protect : public testing::Test {
     EXPECT_EQ(coordinator_->instance("b", kJob, incarnation)->exit_code, 0);
     EXPECT_EQ(digest_of(b_->output(kJob, incarnation)), unmoved(steps_));
   }
-  [[nodiscard]] std::string vault() const { return folder_ + "/vault"; }
+  [[nodiscard]] std::string checkpoint_store() const { return folder_ + "/vault"; }
 
   const std::string folder_ = testing::TempDir() + "protect-" + std::to_string(::getpid());
   int steps_ = 1500;
@@ -166,9 +166,9 @@ TEST_F(Protect, EndedJobContinuesFromItsImage) {
   EXPECT_GE(report.state_bytes, 16u << 20);
   EXPECT_GT(report.host_bytes, 0u);
   EXPECT_EQ(coordinator_->reports.front().phase, SnapshotPhase::kCopying);
-  ASSERT_EQ(coordinator_->vaults.at("a").images.size(), 1u);
-  EXPECT_EQ(coordinator_->vaults.at("a").images[0].job, kJob);
-  EXPECT_GT(coordinator_->vaults.at("a").images[0].created_ms, 0);
+  ASSERT_EQ(coordinator_->checkpoint_stores.at("a").images.size(), 1u);
+  EXPECT_EQ(coordinator_->checkpoint_stores.at("a").images[0].job, kJob);
+  EXPECT_GT(coordinator_->checkpoint_stores.at("a").images[0].created_ms, 0);
   stop();
   const auto reply = restore();
   ASSERT_TRUE(reply.ok) << reply.message;
@@ -252,17 +252,17 @@ TEST_F(Protect, AJobWithSnapshotsEndsWithTheSameDigest) {
   let_end();
   wait_for("a", 1, [](const auto& job) { return job.phase == wire::JobPhase::kExited; });
   EXPECT_EQ(digest_of(a_->output(kJob, 1)), unmoved(steps_));
-  EXPECT_EQ(coordinator_->vaults.at("a").images.size(), 3u);
+  EXPECT_EQ(coordinator_->checkpoint_stores.at("a").images.size(), 3u);
 }
 
 TEST_F(Protect, RestoreSkipsADamagedNewestImageAndTheInstanceReportsTheDamage) {
   run_job();
   take();
-  const wire::ImageRow first_listed = coordinator_->vaults.at("a").images.at(0);
+  const wire::ImageRow first_listed = coordinator_->checkpoint_stores.at("a").images.at(0);
   take();
   stop();
   std::filesystem::path newest;
-  for (const auto& entry : std::filesystem::directory_iterator(vault() + "/jobs/job-1/packs"))
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint_store() + "/jobs/job-1/packs"))
     if (newest.empty() || entry.path().filename() > newest.filename()) newest = entry.path();
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
   const auto reply = restore();
@@ -311,26 +311,26 @@ TEST_F(Protect, AnOrderRemovesImages) {
   run_job();
   take();
   take();
-  wire::VaultOrder remove;
-  remove.act = wire::VaultAct::kRemoveVersion;
-  remove.folder = vault();
-  remove.vault_job = "job-1";
+  wire::CheckpointStoreOrder remove;
+  remove.act = wire::CheckpointStoreAct::kRemoveVersion;
+  remove.folder = checkpoint_store();
+  remove.image_job = "job-1";
   remove.version = 1;
   EXPECT_TRUE(coordinator_->ask("a", remove).ok);
-  ASSERT_EQ(coordinator_->vaults.at("a").images.size(), 1u);
-  EXPECT_EQ(coordinator_->vaults.at("a").images[0].version, 2u);
-  remove.act = wire::VaultAct::kRemoveJob;
+  ASSERT_EQ(coordinator_->checkpoint_stores.at("a").images.size(), 1u);
+  EXPECT_EQ(coordinator_->checkpoint_stores.at("a").images[0].version, 2u);
+  remove.act = wire::CheckpointStoreAct::kRemoveJob;
   EXPECT_TRUE(coordinator_->ask("a", remove).ok);
-  EXPECT_TRUE(coordinator_->vaults.at("a").images.empty());
+  EXPECT_TRUE(coordinator_->checkpoint_stores.at("a").images.empty());
 }
 
 TEST_F(Protect, InvalidSnapshotOrdersAreRefused) {
   auto take = order();
   EXPECT_EQ(coordinator_->ask("a", take).error_code, static_cast<std::uint8_t>(ErrorCode::kNotFound));
   run_job();
-  take.vault_job = "../job";
+  take.image_job = "../job";
   EXPECT_FALSE(coordinator_->ask("a", take).ok);
-  take.vault_job = "job-1";
+  take.image_job = "job-1";
   take.folder = "vault";
   EXPECT_EQ(coordinator_->ask("a", take).error_code, static_cast<std::uint8_t>(ErrorCode::kInvalidArgument));
   EXPECT_FALSE(restore().ok);
@@ -387,8 +387,8 @@ TEST_P(RestoreCrash, ASecondRestoreSucceedsAfterACrash) {
   if (std::string_view(role) == "agent.b") {
     wire::RestoreImage order;
     order.spec = spec(2);
-    order.folder = vault();
-    order.vault_job = "job-1";
+    order.folder = checkpoint_store();
+    order.image_job = "job-1";
     coordinator_->send("b", order);
     coordinator_->wait("the agent's end", [this] { return !at("b"); });
     b_->wait();

@@ -11,8 +11,8 @@ namespace ckpt::test {
 namespace {
 
 namespace fs = std::filesystem;
-using vault::File;
-using vault::test::PowerCutFiles;
+using checkpoint_store::File;
+using checkpoint_store::test::PowerCutFiles;
 
 template <class T>
 T must(Result<T> result, const std::string& what) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal of a program's writes below one folder, in their order. record_writes.cc writes it, loaded into
 // the program (LD_PRELOAD), so the program itself is unchanged. The journal is replayed onto a disk whose
-// power is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
+// power is cut (tests/unit/libckpt/store/local/power_cut_files.h).
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "tests/fault/write_journal_format.h"
-#include "tests/unit/libckpt/store/vault/power_cut_files.h"
+#include "tests/unit/libckpt/store/local/power_cut_files.h"
 
 namespace ckpt::test {
 
@@ -36,9 +36,10 @@ struct JournalEntry {
 
 // Returns the complete entries; a journal's writer may have been killed.
 std::vector<JournalEntry> read_journal(const std::string& path);
-void replay(vault::test::PowerCutFiles& disk, std::span<const JournalEntry> entries, const std::string& root);
-void load(vault::test::PowerCutFiles& disk, const std::string& folder);
+void replay(checkpoint_store::test::PowerCutFiles& disk, std::span<const JournalEntry> entries,
+            const std::string& root);
+void load(checkpoint_store::test::PowerCutFiles& disk, const std::string& folder);
 // Replaces the content of the folder with the disk's content.
-void store(vault::test::PowerCutFiles& disk, const std::string& folder);
+void store(checkpoint_store::test::PowerCutFiles& disk, const std::string& folder);
 
 }  // namespace ckpt::test

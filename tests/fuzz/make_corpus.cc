@@ -28,7 +28,7 @@ void make(Corpus& corpus) {
   add_health_reports(corpus);
   add_http_targets(corpus);
   add_ucx_frames(corpus);
-  add_vault_requests(corpus);
+  add_checkpoint_store_requests(corpus);
   add_backup_files(corpus);
 }
 

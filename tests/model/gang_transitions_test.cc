@@ -59,7 +59,7 @@ Timing fast() {
   timing.poll_ms = 100;
   timing.silence_ms = 400;
   timing.pause_timeout_ms = 2'000;
-  timing.switch_timeout_ms = 1'000;
+  timing.handover_timeout_ms = 1'000;
   timing.migration_timeout_ms = 10'000;
   return timing;
 }

@@ -92,7 +92,7 @@ void granted_anew(std::set<std::string>& seen) {
   collect(world.journal(kCoordinatorNode), seen, world.forgotten());
 }
 
-TEST(SwitchTransitions, TransitionsMatchTheTable) {
+TEST(HandoverTransitions, TransitionsMatchTheTable) {
   const auto table = read_table();
   ASSERT_FALSE(table.empty());
   std::set<std::string> seen;
@@ -106,7 +106,7 @@ TEST(SwitchTransitions, TransitionsMatchTheTable) {
     timing.poll_ms = 100;
     timing.silence_ms = 400;
     timing.pause_timeout_ms = 2'000;
-    timing.switch_timeout_ms = 1'000;
+    timing.handover_timeout_ms = 1'000;
     World world({.seed = seed, .chance = true, .timing = timing});
     for (int i = 0; i < 800; ++i) {
       auto& random = world.random();

@@ -28,7 +28,7 @@ Timing plain() {
   t.poll_ms = 200;
   t.silence_ms = 1'000;
   t.pause_timeout_ms = 3'000;
-  t.switch_timeout_ms = 1'500;
+  t.handover_timeout_ms = 1'500;
   t.migration_timeout_ms = 60'000;
   return t;
 }

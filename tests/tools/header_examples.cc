@@ -37,8 +37,8 @@
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/record/fields.h"
 #include "libckpt/record/names.h"
+#include "libckpt/store/local/checkpoint_store.h"
 #include "libckpt/store/plan.h"
-#include "libckpt/store/vault/vault.h"
 
 namespace ckpt {
 
@@ -245,24 +245,24 @@ Result<void> plan_example(Bytes bytes, std::span<const wire::TensorInfo> standby
 
 }  // namespace ckpt::image
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
-Result<void> vault_example(RestoreTarget& target) {
-  // example: libckpt/store/vault/vault.h
+Result<void> checkpoint_store_example(RestoreTarget& target) {
+  // example: libckpt/store/local/checkpoint_store.h
   return ok();
 }
 
-Result<void> version_reader_example(Vault* vault, ChunkSink& sink) {
-  // example: libckpt/store/vault/version_reader.h
+Result<void> version_reader_example(CheckpointStore* checkpoint_store, ChunkSink& sink) {
+  // example: libckpt/store/local/version_reader.h
   return ok();
 }
 
-Result<void> version_writer_example(Vault* vault, std::uint32_t rank, std::uint64_t id,
+Result<void> version_writer_example(CheckpointStore* checkpoint_store, std::uint32_t rank, std::uint64_t id,
                                     std::uint64_t generation, std::uint64_t region_bytes,
                                     std::uint64_t dirty_chunk, Bytes bytes, void (*put)(std::uint64_t),
                                     Bytes host_state) {
-  // example: libckpt/store/vault/version_writer.h
+  // example: libckpt/store/local/version_writer.h
   return ok();
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -27,34 +27,35 @@ class Program {
   Result<int> list() {
     CKPT_TRYV(open());
     if (options_.job.empty()) {
-      CKPT_TRY(jobs, vault_->jobs());
+      CKPT_TRY(jobs, checkpoint_store_->jobs());
       return show(jobs, kDone);
     }
-    CKPT_TRY(whole, vault_->versions(options_.job));
-    CKPT_TRY(damaged, vault_->damaged_versions(options_.job));
+    CKPT_TRY(whole, checkpoint_store_->versions(options_.job));
+    CKPT_TRY(damaged, checkpoint_store_->damaged_versions(options_.job));
     return show(VersionList{whole, damaged}, kDone);
   }
 
   Result<int> inspect() {
     CKPT_TRYV(open());
-    CKPT_TRY(reader, vault_->open_version(options_.job, number()));
+    CKPT_TRY(reader, checkpoint_store_->open_version(options_.job, number()));
     return show(reader->version(), kDone);
   }
 
   Result<int> verify() {
     CKPT_TRYV(open());
     if (number()) return verify_version();
-    vault::ScrubReport all;
-    for (const std::string& what : vault_->damage()) all.findings.push_back({"vault", what});
-    CKPT_TRY(jobs, vault_->jobs());
+    checkpoint_store::ScrubReport all;
+    for (const std::string& what : checkpoint_store_->damage()) all.findings.push_back({"vault", what});
+    CKPT_TRY(jobs, checkpoint_store_->jobs());
     if (!options_.job.empty() &&
         std::none_of(jobs.begin(), jobs.end(), [&](const auto& job) { return job.job == options_.job; }))
-      return Error(ErrorCode::kNotFound, "The vault " + options_.folder + " has no job " + options_.job);
+      return Error(ErrorCode::kNotFound,
+                   "The checkpoint store " + options_.folder + " has no job " + options_.job);
     nlohmann::json by_job = nlohmann::json::object();
     bool clean = all.is_clean();
     for (const auto& job : jobs) {
       if (!options_.job.empty() && job.job != options_.job) continue;
-      CKPT_TRY(report, vault_->verify(job.job));
+      CKPT_TRY(report, checkpoint_store_->verify(job.job));
       clean = clean && report.is_clean();
       by_job[job.job] = to_json(report);
       if (!as_json()) out_ << "job " << job.job << "\n" << to_table(report);
@@ -62,37 +63,38 @@ class Program {
     for (const auto& finding : all.findings)
       if (!as_json()) out_ << cli::printable(finding.what) << "\n";
     if (as_json())
-      out_ << nlohmann::json{{"clean", clean}, {"damage", vault_->damage()}, {"jobs", by_job}}.dump(2)
+      out_ << nlohmann::json{{"clean", clean}, {"damage", checkpoint_store_->damage()}, {"jobs", by_job}}
+                  .dump(2)
            << "\n";
     return clean ? kDone : kDamaged;
   }
 
   Result<int> diff() {
     CKPT_TRYV(open());
-    CKPT_TRY(difference, vault_->diff(options_.job, options_.from, options_.to));
+    CKPT_TRY(difference, checkpoint_store_->diff(options_.job, options_.from, options_.to));
     return show(difference, kDone);
   }
 
  private:
-  class Nowhere : public vault::ChunkSink {
+  class Nowhere : public checkpoint_store::ChunkSink {
    public:
     Result<void> chunk(std::uint32_t, std::uint64_t, std::span<const std::byte>) override { return ok(); }
     Result<void> zero_chunk(std::uint32_t, std::uint64_t, std::uint64_t) override { return ok(); }
   };
 
   Result<void> open() {
-    vault::Route route;
+    checkpoint_store::Route route;
     route.folder = options_.folder;
     route.memory = options_.memory;
-    CKPT_TRY(opened, vault::open_vault(route, false));
+    CKPT_TRY(opened, checkpoint_store::open_checkpoint_store(route, false));
     files_ = std::move(opened.files);
-    vault_ = std::move(opened.vault);
+    checkpoint_store_ = std::move(opened.checkpoint_store);
     return ok();
   }
 
   // Reads and verifies a version. An error means that the version is damaged, or could not be read.
   Result<int> verify_version() {
-    CKPT_TRY(reader, vault_->open_version(options_.job, number()));
+    CKPT_TRY(reader, checkpoint_store_->open_version(options_.job, number()));
     Nowhere nowhere;
     CKPT_TRYV(reader->read_regions(nowhere, {}));
     for (const auto& blob : reader->version().blobs) {
@@ -123,8 +125,8 @@ class Program {
 
   const Options& options_;
   std::ostream& out_;
-  std::unique_ptr<vault::Files> files_;  // the files of vault_, which is destroyed first
-  std::unique_ptr<vault::Vault> vault_;
+  std::unique_ptr<checkpoint_store::Files> files_;  // the files of vault_, which is destroyed first
+  std::unique_ptr<checkpoint_store::CheckpointStore> checkpoint_store_;
 };
 
 int exit_code_of(ErrorCode code) {
@@ -140,10 +142,10 @@ int exit_code_of(ErrorCode code) {
 
 Command add_command(Command& app, Options& options, const char* name, const char* what, bool needs_job) {
   Command command = app.add_subcommand(name, what);
-  command.add_option("DIR", options.folder, "The vault's folder").required();
+  command.add_option("DIR", options.folder, "The checkpoint store's folder").required();
   Option job = command.add_option("JOB", options.job, "A job");
   if (needs_job) job.required();
-  command.add_option("--memory", options.memory, "The vault's tier in memory");
+  command.add_option("--memory", options.memory, "The checkpoint store's tier in memory");
   command.add_flag("--json", options.json, "Print JSON");
   command.add_option("-o", options.format, "table or json").one_of({"table", "json"});
   return command;

@@ -27,7 +27,7 @@ std::string time_of(std::int64_t unix_ms) {
   return text;
 }
 
-std::string ranges_text(const std::vector<vault::ChunkRange>& ranges) {
+std::string ranges_text(const std::vector<checkpoint_store::ChunkRange>& ranges) {
   constexpr std::size_t kShown = 8;
   std::string text;
   for (std::size_t i = 0; i < ranges.size() && i < kShown; ++i) {
@@ -40,7 +40,7 @@ std::string ranges_text(const std::vector<vault::ChunkRange>& ranges) {
 
 }  // namespace
 
-json to_json(const std::vector<vault::JobSummary>& jobs) {
+json to_json(const std::vector<checkpoint_store::JobSummary>& jobs) {
   json list = json::array();
   for (const auto& job : jobs)
     list.push_back({{"job", job.job},
@@ -52,7 +52,7 @@ json to_json(const std::vector<vault::JobSummary>& jobs) {
   return list;
 }
 
-std::string to_table(const std::vector<vault::JobSummary>& jobs) {
+std::string to_table(const std::vector<checkpoint_store::JobSummary>& jobs) {
   Table table({"JOB", "VERSIONS", "DAMAGED", "NEWEST", "TAKEN", "STORED"});
   for (const auto& job : jobs)
     table.add({job.job, std::to_string(job.versions), std::to_string(job.damaged_versions),
@@ -92,7 +92,7 @@ std::string to_table(const VersionList& versions) {
   return text;
 }
 
-json to_json(const vault::Version& version) {
+json to_json(const checkpoint_store::Version& version) {
   json regions = json::array();
   for (const auto& region : version.regions)
     regions.push_back({{"rank", region.rank},
@@ -122,7 +122,7 @@ json to_json(const vault::Version& version) {
           {"blobs", std::move(blobs)}};
 }
 
-std::string to_table(const vault::Version& version) {
+std::string to_table(const checkpoint_store::Version& version) {
   std::string text = "job " + version.job + ", version " + std::to_string(version.number) + " of " +
                      time_of(version.created_ms) + ", incarnation " + std::to_string(version.incarnation) +
                      ", step " + std::to_string(version.step) + "\n" + size(version.state_bytes()) +
@@ -140,7 +140,7 @@ std::string to_table(const vault::Version& version) {
   return text + table.text();
 }
 
-json to_json(const vault::ScrubReport& report) {
+json to_json(const checkpoint_store::ScrubReport& report) {
   json findings = json::array();
   for (const auto& finding : report.findings)
     findings.push_back({{"where", finding.where}, {"what", finding.what}});
@@ -154,7 +154,7 @@ json to_json(const vault::ScrubReport& report) {
           {"bytes", report.bytes},      {"findings", std::move(findings)}, {"versions", std::move(versions)}};
 }
 
-std::string to_table(const vault::ScrubReport& report) {
+std::string to_table(const checkpoint_store::ScrubReport& report) {
   std::string text;
   for (const auto& finding : report.findings)
     text += cli::printable(finding.where + ": " + finding.what) + "\n";
@@ -167,7 +167,7 @@ std::string to_table(const vault::ScrubReport& report) {
          " read: " + (report.is_clean() ? "nothing is damaged" : "DAMAGED") + "\n";
 }
 
-json to_json(const vault::VersionDiff& diff) {
+json to_json(const checkpoint_store::VersionDiff& diff) {
   json regions = json::array();
   for (const auto& region : diff.regions) {
     json ranges = json::array();
@@ -175,7 +175,7 @@ json to_json(const vault::VersionDiff& diff) {
     regions.push_back({{"rank", region.rank},
                        {"id", region.id},
                        {"name", region.name},
-                       {"change", vault::to_string(region.change)},
+                       {"change", checkpoint_store::to_string(region.change)},
                        {"bytes", region.bytes},
                        {"changed_chunks", region.changed_chunks},
                        {"changed_bytes", region.changed_bytes},
@@ -184,21 +184,22 @@ json to_json(const vault::VersionDiff& diff) {
   json blobs = json::array();
   for (const auto& blob : diff.blobs)
     blobs.push_back({{"name", blob.name},
-                     {"change", vault::to_string(blob.change)},
+                     {"change", checkpoint_store::to_string(blob.change)},
                      {"bytes", blob.bytes},
                      {"changed_bytes", blob.changed_bytes}});
   return {
       {"changed_bytes", diff.changed_bytes()}, {"regions", std::move(regions)}, {"blobs", std::move(blobs)}};
 }
 
-std::string to_table(const vault::VersionDiff& diff) {
+std::string to_table(const checkpoint_store::VersionDiff& diff) {
   Table table({"RANK", "REGION", "CHANGE", "BYTES", "CHANGED", "CHUNKS", "WHICH", "NAME"});
   for (const auto& region : diff.regions)
     table.add({std::to_string(region.rank), std::to_string(region.id),
-               std::string(vault::to_string(region.change)), size(region.bytes), size(region.changed_bytes),
-               std::to_string(region.changed_chunks), ranges_text(region.ranges), region.name});
+               std::string(checkpoint_store::to_string(region.change)), size(region.bytes),
+               size(region.changed_bytes), std::to_string(region.changed_chunks), ranges_text(region.ranges),
+               region.name});
   for (const auto& blob : diff.blobs)
-    table.add({"-", "-", std::string(vault::to_string(blob.change)), size(blob.bytes),
+    table.add({"-", "-", std::string(checkpoint_store::to_string(blob.change)), size(blob.bytes),
                size(blob.changed_bytes), "-", "-", blob.name});
   return table.text() + size(diff.changed_bytes()) + " differ\n";
 }

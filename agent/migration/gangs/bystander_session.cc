@@ -141,7 +141,7 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
   auto self = shared_from_this();
   if (!job_) co_return;
   co_await job_->known();
-  const Turn::Held turn = co_await job_->resume_turn().take();
+  const AsyncMutex::Held turn = co_await job_->resume_turn().take();
   for (Milliseconds pause = kFirstBackoff; order == orders_; pause = std::min(pause * 2, kMaxBackoff)) {
     const auto keeper = job_->keeper();
     if (job_->ended() || !keeper) co_return;
@@ -157,7 +157,7 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
     }
     spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),
                   running.error().to_string());
-    Signal nobody(context_.executor);
+    AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
   }
 }

@@ -179,7 +179,8 @@ std::chrono::milliseconds GangDriver::duration(const Batch& /*batch*/, const gan
   return std::chrono::milliseconds(timer.ms);
 }
 
-void GangDriver::handled(wire::MigrationId /*migration*/, const Event* event, const Result<void>& outcome) {
+void GangDriver::on_event_done(wire::MigrationId /*migration*/, const Event* event,
+                               const Result<void>& outcome) {
   const auto* message = event == nullptr ? nullptr : std::get_if<wire::CommitMessage>(event);
   if (!outcome || message == nullptr || !message->asks_for_info || message->from != gang::Party()) return;
   const gang::PartyKey key(message->migration, message->to);

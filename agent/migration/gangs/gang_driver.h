@@ -87,7 +87,7 @@ class GangDriver : private runner::Protocol<GangTypes> {
   void perform(const Batch& batch, const Action& action) override;
   [[nodiscard]] std::chrono::milliseconds duration(const Batch& batch,
                                                    const gang::ArmTimer& timer) const override;
-  void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
+  void on_event_done(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
   Result<Step> take_message(const wire::CommitMessage& message);

@@ -113,7 +113,7 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
   if (moved == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
   CKPT_TRY(own, wire::decode_plan(moved->plan));
   made.job = own.spec.job;
-  made.info = migration::SwitchInfo(moved->migration, made.job, moved->base, {}, moved->plan);
+  made.info = migration::HandoverInfo(moved->migration, made.job, moved->base, {}, moved->plan);
   return made;
 }
 
@@ -313,7 +313,7 @@ Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session
 
 // ---- events of sessions ----
 
-void GangMoves::on_event(migration::SwitchKey key, migration::SourceEvent event) {
+void GangMoves::on_event(migration::HandoverKey key, migration::SourceEvent event) {
   for (auto& [of, known] : members_) {
     if (!known.source || known.info.migration != key.migration) continue;
     if (std::holds_alternative<migration::JobPaused>(event)) {
@@ -331,7 +331,7 @@ void GangMoves::on_event(migration::SwitchKey key, migration::SourceEvent event)
   }
 }
 
-void GangMoves::on_event(migration::SwitchKey key, migration::TargetEvent event) {
+void GangMoves::on_event(migration::HandoverKey key, migration::TargetEvent event) {
   for (auto& [of, known] : members_) {
     if (!known.target || known.info.migration != key.migration) continue;
     if (auto* ready = std::get_if<migration::StandbyReady>(&event); ready != nullptr && known.overlaps) {

@@ -42,7 +42,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
 
   // Returns reports for a coordinator that may have lost its records. The functions return the moves that are
   // open here, the newest known id, and the description of a move (null if unknown).
-  [[nodiscard]] std::vector<wire::OpenSwitch> open_switches() const;
+  [[nodiscard]] std::vector<wire::OpenHandover> open_handovers() const;
   [[nodiscard]] wire::MigrationId newest() const;
   [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
   // Releases what closed moves still use on this node.
@@ -71,7 +71,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
     wire::JobId gang = 0;
     std::uint32_t rank = 0;
     wire::JobId job = 0;
-    migration::SwitchInfo info;  // handover facts of a moved rank
+    migration::HandoverInfo info;  // handover facts of a moved rank
     std::shared_ptr<SourceSession> source;
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
@@ -79,8 +79,8 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
     Nanos groups_took = 0;  // time to create the communicators of a standby, before the pause
   };
   // SessionPort: the events of the sessions of moved ranks.
-  void on_event(migration::SwitchKey key, migration::SourceEvent event) override;
-  void on_event(migration::SwitchKey key, migration::TargetEvent event) override;
+  void on_event(migration::HandoverKey key, migration::SourceEvent event) override;
+  void on_event(migration::HandoverKey key, migration::TargetEvent event) override;
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
   Member* find(const gang::PartyKey& key);
   [[nodiscard]] const Member* find(const gang::PartyKey& key) const;

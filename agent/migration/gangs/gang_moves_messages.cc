@@ -78,8 +78,8 @@ void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) 
   link_.tell(answer);
 }
 
-std::vector<wire::OpenSwitch> GangMoves::open_switches() const {
-  std::vector<wire::OpenSwitch> open;
+std::vector<wire::OpenHandover> GangMoves::open_handovers() const {
+  std::vector<wire::OpenHandover> open;
   for (const auto& [key, state] : driver_.parties().all()) {
     const Member* known = find(key);
     if (known == nullptr || gang::is_closed(state)) continue;

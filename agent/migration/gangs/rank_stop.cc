@@ -16,18 +16,18 @@ Error is_over() {
 
 void RankStop::want() {
   is_wanted_ = true;
-  for (Signal* watcher : watchers_) watcher->notify();
+  for (AsyncEvent* watcher : watchers_) watcher->notify();
 }
 
 void RankStop::is_held() {
   is_wanted_ = true;
   if (barrier_ == 0) barrier_ = kUnknownBarrier;
-  for (Signal* watcher : watchers_) watcher->notify();
+  for (AsyncEvent* watcher : watchers_) watcher->notify();
 }
 
 void RankStop::end() {
   is_over_ = true;
-  for (Signal* watcher : watchers_) watcher->notify();
+  for (AsyncEvent* watcher : watchers_) watcher->notify();
 }
 
 Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
@@ -54,7 +54,7 @@ Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
 
 Task<Result<wire::RankGathered>> RankStop::wait_until_wanted() {
   auto self = shared_from_this();
-  Signal changed(executor_);
+  AsyncEvent changed(executor_);
   watchers_.push_back(&changed);
   while (!is_wanted_ && !is_over_) co_await changed.wait(Clock::time_point::max());
   watchers_.remove(&changed);
@@ -82,7 +82,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
 // Reports a failure if no order arrives, because a disconnected coordinator may not return.
 Task<> RankStop::watch_orders() {
   auto self = shared_from_this();
-  Signal changed(executor_);
+  AsyncEvent changed(executor_);
   watchers_.push_back(&changed);
   while (!is_over_ && barrier_ == 0 && Clock::now() < ordered_ + kForOrders)
     (void)co_await changed.wait(ordered_ + kForOrders);

@@ -60,7 +60,7 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   std::uint64_t attempt_ = 0;  // number of the attempt to agree on a barrier
   Nanos told_at_ = 0;          // time of the first order in this attempt
   std::chrono::steady_clock::time_point ordered_;
-  std::list<Signal*> watchers_;
+  std::list<AsyncEvent*> watchers_;
 };
 
 }  // namespace ckpt::agent

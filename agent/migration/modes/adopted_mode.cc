@@ -36,7 +36,7 @@ Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
 
 Task<Result<void>> save_adopted(MigrationContext& context, std::shared_ptr<Job> job,
                                 wire::SourceReport& report) {
-  const Turn::Held turn = co_await job->thin_turn().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   SavedContext saved(context, job);
   CKPT_CO_TRYV(co_await saved.look(keeper));
@@ -49,7 +49,7 @@ Task<Result<void>> save_adopted(MigrationContext& context, std::shared_ptr<Job> 
 }
 
 Task<Result<AdoptedPlace>> place_adopted(MigrationContext& context, std::shared_ptr<Job> job, GpuUuid gpu) {
-  const Turn::Held turn = co_await job->thin_turn().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   SavedContext saved(context, job);
   CKPT_CO_TRYV(co_await saved.look(keeper));
@@ -180,7 +180,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
-  CKPT_CO_TRYV(co_await save_switch(context_, root, folder.path(), listed_, rules_));
+  CKPT_CO_TRYV(co_await save_handover(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [&job, &folder, &pages] {
     host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
@@ -303,7 +303,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
     CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
-    CKPT_TRYV(prepare_switch(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
+    CKPT_TRYV(
+        prepare_handover(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
     CKPT_TRY(settings, host::saved_settings(folder.path()));
     settings_ = std::move(settings);
     return ok();

@@ -38,7 +38,7 @@ Result<std::uint32_t> first_gpu(const std::vector<wire::RankSpec>& ranks) {
 
 }  // namespace
 
-JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
+JobOperation JobOperation::migration(const migration::HandoverInfo& info) {
   JobOperation made(Kind::kMigration, info.migration, info.job, info.base);
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return made;

@@ -33,7 +33,7 @@ class JobOperation {
 
   // Creates the operation of a migration. An unreadable plan counts as cooperative, because only the outcome
   // of such a migration is known.
-  static JobOperation migration(const migration::SwitchInfo& info);
+  static JobOperation migration(const migration::HandoverInfo& info);
   // Creates a snapshot of the running instance. `spec` is from the start of the instance, which runs as
   // `incarnation`.
   static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);

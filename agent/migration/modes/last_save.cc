@@ -11,7 +11,7 @@ namespace {
 struct LastSave {
   explicit LastSave(const asio::any_io_executor& executor) : done(executor) {}
   std::optional<Result<void>> result;
-  Signal done;
+  AsyncEvent done;
 };
 
 // Pauses the rank. A pause that another operation has requested continues to belong to that operation. In

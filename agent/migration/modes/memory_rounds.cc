@@ -20,7 +20,7 @@ constexpr double kHelps = 0.7;  // a round is useful if it reads less than this 
 // pieces take less time than a report about them.
 constexpr std::uint64_t kUnsent = std::uint64_t{16} << 20;
 constexpr Nanos kFresh = 300 * kNanosPerMs;
-constexpr Milliseconds kLook{1000};
+constexpr Milliseconds kPollInterval{1000};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ host::EarlyPages::Growth MemoryRounds::growth() const {
 
 Task<> MemoryRounds::settle() {
   auto self = shared_from_this();
-  const Turn::Held turn = co_await turn_.take();
+  const AsyncMutex::Held turn = co_await turn_.take();
   if (is_over_ || (settled_ns_ != 0 && now_ns() - settled_ns_ < kFresh)) co_return;
   std::uint64_t before = std::numeric_limits<std::uint64_t>::max();
   for (int round = 1; round <= kMaxRounds; ++round) {
@@ -88,7 +88,7 @@ Task<bool> MemoryRounds::run_round() {
 Task<> MemoryRounds::wait_until_sent() {
   for (;;) {
     if (is_over_ || sent_ + kUnsent >= pages_->log().filled()) co_return;
-    (void)co_await changed_.wait(std::chrono::steady_clock::now() + kLook);
+    (void)co_await changed_.wait(std::chrono::steady_clock::now() + kPollInterval);
   }
 }
 
@@ -97,7 +97,7 @@ Task<> MemoryRounds::stop() {
   is_over_ = true;
   pages_->cut();
   changed_.notify();
-  const Turn::Held turn = co_await turn_.take();
+  const AsyncMutex::Held turn = co_await turn_.take();
 }
 
 }  // namespace ckpt::agent

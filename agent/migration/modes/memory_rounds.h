@@ -51,8 +51,8 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   MigrationContext& context_;
   std::unique_ptr<host::EarlyPages> pages_;
   HostGrowth grew_;
-  Turn turn_;
-  Signal changed_;
+  AsyncMutex turn_;
+  AsyncEvent changed_;
   std::uint64_t sent_ = 0;
   std::uint64_t last_read_ = 0;  // bytes that the last round read
   bool has_read_all_ = false;    // true after all memory was read and sent

@@ -17,7 +17,7 @@
 #include "agent/migration/ports/holder_port.h"
 #include "agent/pauses/pause_memory.h"
 #include "agent/settings/config.h"
-#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/handover/agent_handovers.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::agent {

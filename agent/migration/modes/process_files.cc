@@ -51,9 +51,9 @@ Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root
       .caused_by(std::move(files).error());
 }
 
-Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
-                               const host::FileList& listed, const host::FileRules& rules) {
-  const auto save = [root, &images, &listed, &rules] { return save_switch(root, images, listed, rules); };
+Task<Result<void>> save_handover(MigrationContext& context, pid_t root, const std::string& images,
+                                 const host::FileList& listed, const host::FileRules& rules) {
+  const auto save = [root, &images, &listed, &rules] { return save_handover(root, images, listed, rules); };
   co_return co_await offload(context.images, save);
 }
 

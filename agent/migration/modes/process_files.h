@@ -11,9 +11,9 @@
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/processes/task_settings.h"
 #include "agent/jobs/keeper_link.h"
+#include "agent/migration/modes/handover_files.h"
 #include "agent/migration/modes/job_operation.h"
 #include "agent/migration/modes/migration_context.h"
-#include "agent/migration/modes/switch_files.h"
 
 namespace ckpt::agent {
 
@@ -25,9 +25,9 @@ namespace ckpt::agent {
 // Collects the files. Error kRefused names each obstacle.
 Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
 
-// Saves the changes since the check to the files that collect_files() found, after the dump (switch_files.h).
-Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
-                               const host::FileList& listed, const host::FileRules& rules);
+// Saves the changes since the check to the files that collect_files() found, after the dump (handover_files.h).
+Task<Result<void>> save_handover(MigrationContext& context, pid_t root, const std::string& images,
+                                 const host::FileList& listed, const host::FileRules& rules);
 
 // Compares the files at the target. Error kRefused names each difference.
 Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,

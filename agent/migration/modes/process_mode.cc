@@ -329,7 +329,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   // The arguments are named and passed by reference, because g++ 12 destroys captures of a lambda inside
   // co_await twice.
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
-  CKPT_CO_TRYV(co_await save_switch(context_, root, folder.path(), listed_, rules_));
+  CKPT_CO_TRYV(co_await save_handover(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [this, &job, &folder, &pages]() -> Result<host::PackedImage> {
     host::keep_stopped(job->folder(), host::stopped_in(folder.path()));

@@ -113,7 +113,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
     CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
-    CKPT_TRYV(prepare_switch(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
+    CKPT_TRYV(
+        prepare_handover(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
     CKPT_TRY(settings, host::saved_settings(folder.path()));
     settings_ = std::move(settings);
     return host::choose_lazy_pages(folder.path(), most_eager);

@@ -2,7 +2,7 @@
 // A process's GPU context in the driver: locked, saved in the process, restored on this GPU or another,
 // unlocked. The driver is queried for its state (look()). The job's record contains the context's current or
 // last GPU. Therefore each step may be repeated, even by another agent.
-// Threads: the event loop. A job has one object at a time (Job::thin_turn). Errors: the driver's errors.
+// Threads: the event loop. A job has one object at a time (Job::release_mutex). Errors: the driver's errors.
 // kDevice if the driver has lost the context.
 #pragma once
 

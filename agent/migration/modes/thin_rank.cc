@@ -132,7 +132,7 @@ Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
 }  // namespace
 
 Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job) {
-  const Turn::Held turn = co_await job->thin_turn().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
   CKPT_CO_TRYV(co_await rank.look());
@@ -162,7 +162,7 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
 
 Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
                                            local::GpuIdentity gpu, MemoryChoice memory) {
-  const Turn::Held turn = co_await job->thin_turn().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
   CKPT_CO_TRYV(co_await rank.look());

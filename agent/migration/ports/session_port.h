@@ -4,15 +4,15 @@
 // Ownership: the implementation outlives the sessions. Errors: none; an unknown migration's event is dropped.
 #pragma once
 
-#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/handover/agent_handovers.h"
 
 namespace ckpt::agent {
 
 class SessionPort {
  public:
   virtual ~SessionPort() = default;
-  virtual void on_event(migration::SwitchKey key, migration::SourceEvent event) = 0;
-  virtual void on_event(migration::SwitchKey key, migration::TargetEvent event) = 0;
+  virtual void on_event(migration::HandoverKey key, migration::SourceEvent event) = 0;
+  virtual void on_event(migration::HandoverKey key, migration::TargetEvent event) = 0;
 };
 
 }  // namespace ckpt::agent

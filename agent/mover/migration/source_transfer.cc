@@ -283,7 +283,7 @@ Result<void> SourceTransfer::open_sender() {
   options.key = secrets_.key;
   options.token = secrets_.token;
   options.addresses = request_.addresses;
-  options.near = request_.near;
+  options.same_host = request_.same_host;
   options.chunk_bytes = gpu_.chunk_bytes;
   options.codec = codec_mode(request_.options.codec);
   options.shadow_memory_bytes = allowed_shadow_memory(request_.options.shadow_memory_bytes);
@@ -453,7 +453,7 @@ void SourceTransfer::report_advice(engine::Advice advice) {
   converged.session = key_;
   converged.rounds = measures_.rounds();
   converged.estimate_ns = estimated;
-  converged.within_limit = advice == engine::Advice::kSwitch;
+  converged.within_limit = advice == engine::Advice::kHandover;
   agent_.send(converged);
 }
 

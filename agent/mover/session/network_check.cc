@@ -7,7 +7,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr Nanos kMaxLife = 30'000'000'000;
-constexpr Nanos kLook = 1'000'000'000;  // maximum duration of a wait; wake() ends it earlier
+constexpr Nanos kPollInterval = 1'000'000'000;  // maximum duration of a wait; wake() ends it earlier
 
 }  // namespace
 
@@ -94,7 +94,7 @@ Result<void> NetworkCheck::reach(const messages::ReachPeer& request) {
 void NetworkCheck::drive() {
   const Nanos deadline = now_ns() + kMaxLife;
   while (!ending_.load() && !lane_->closed() && now_ns() < deadline) {
-    if (!lane_->progress()) lane_->wait(kLook);
+    if (!lane_->progress()) lane_->wait(kPollInterval);
   }
 }
 

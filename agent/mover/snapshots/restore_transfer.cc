@@ -63,34 +63,34 @@ void RestoreTransfer::run() {
 
 Result<void> RestoreTransfer::restore() {
   params_ = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
-  vault::Route route;
+  checkpoint_store::Route route;
   route.folder = request_.folder;
   route.memory = request_.access.memory;
   route.peer_address = request_.access.peer_address;
   route.peer_token = request_.access.peer_token;
-  CKPT_TRY(opened, vault::open_vault(route, false));
+  CKPT_TRY(opened, checkpoint_store::open_checkpoint_store(route, false));
   std::optional<std::uint64_t> version;
   if (request_.version != 0) version = request_.version;
-  CKPT_TRY(report, opened.vault->restore(request_.vault_job, version, *this, {}));
+  CKPT_TRY(report, opened.checkpoint_store->restore(request_.image_job, version, *this, {}));
   fault_point(FaultPoint::kRestoreMoverFilled);
   tell_done(report);
   return ok();
 }
 
-void RestoreTransfer::tell_done(const vault::RestoreReport& report) {
+void RestoreTransfer::tell_done(const checkpoint_store::RestoreReport& report) {
   messages::RestoreDone done;
   done.session = key_;
   done.version = report.version->number;
   done.state_bytes = report.version->state_bytes();
   done.host_state_bytes = host_bytes_;
-  for (const vault::SkippedVersion& skipped : report.skipped) {
-    spdlog::warn("damaged version skipped: job {} version {} reason {}", request_.vault_job, skipped.number,
+  for (const checkpoint_store::SkippedVersion& skipped : report.skipped) {
+    spdlog::warn("damaged version skipped: job {} version {} reason {}", request_.image_job, skipped.number,
                  skipped.why.to_string());
     if (done.skipped.size() < kMaxSkippedTold)
       done.skipped.push_back("version " + std::to_string(skipped.number) + ": " +
                              skipped.why.to_string().substr(0, kMaxReason));
   }
-  spdlog::info("restored: job {} version {} state_bytes {} host_state_bytes {}", request_.vault_job,
+  spdlog::info("restored: job {} version {} state_bytes {} host_state_bytes {}", request_.image_job,
                done.version, done.state_bytes, host_bytes_);
   const int file = host_file_.get();
   agent_.send(done, host_bytes_ > 0 ? std::span(&file, 1) : std::span<const int>());
@@ -98,7 +98,7 @@ void RestoreTransfer::tell_done(const vault::RestoreReport& report) {
 
 // ---- reading the version into memory
 
-Result<void> RestoreTransfer::begin(const vault::Version& version) {
+Result<void> RestoreTransfer::begin(const checkpoint_store::Version& version) {
   if (ending_.load()) return was_ended();
   CKPT_TRY(stored, image::decode_stored_job(version.job_record));
   if (version.regions.size() != stored.plan.extents.size())
@@ -164,7 +164,8 @@ void RestoreTransfer::drop_made(const image::Plan& plan) {
   agent_.send(told);
 }
 
-Result<void> RestoreTransfer::find_places(const vault::Version& version, const image::StoredJob& stored) {
+Result<void> RestoreTransfer::find_places(const checkpoint_store::Version& version,
+                                          const image::StoredJob& stored) {
   const std::lock_guard lock(mutex_);
   CKPT_TRY(match, image::match_plan(stored.plan, tensors_, true));
   const std::vector<image::Place>& found = match.places;
@@ -206,7 +207,7 @@ Result<void> RestoreTransfer::zero_chunk(std::uint32_t region, std::uint64_t chu
   return ok();
 }
 
-Result<void> RestoreTransfer::finish(vault::VersionReader& reader) {
+Result<void> RestoreTransfer::finish(checkpoint_store::VersionReader& reader) {
   CKPT_TRYV(read_host_state(reader));
   return compare();
 }
@@ -236,10 +237,10 @@ Result<void> RestoreTransfer::compare() {
   return ok();
 }
 
-Result<void> RestoreTransfer::read_host_state(vault::VersionReader& reader) {
+Result<void> RestoreTransfer::read_host_state(checkpoint_store::VersionReader& reader) {
   host_file_.reset();
   host_bytes_ = 0;
-  const vault::Blob* blob = reader.find_blob(image::kHostBlob);
+  const checkpoint_store::Blob* blob = reader.find_blob(image::kHostBlob);
   if (blob == nullptr) return ok();
   const std::uint64_t bytes = blob->list.bytes;
   CKPT_TRY(file, make_memory_file("host-state", bytes));

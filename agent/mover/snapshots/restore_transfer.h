@@ -16,12 +16,12 @@
 #include "agent/mover/session/session.h"
 #include "agent/mover/snapshots/wide_scan.h"
 #include "libckpt/protocol/wire/mover_messages.h"
+#include "libckpt/store/local/checkpoint_store.h"
 #include "libckpt/store/stored_job.h"
-#include "libckpt/store/vault/vault.h"
 
 namespace ckpt::mover {
 
-class RestoreTransfer final : public Session, private vault::RestoreTarget {
+class RestoreTransfer final : public Session, private checkpoint_store::RestoreTarget {
  public:
   RestoreTransfer(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
                   const SessionSecrets& secrets)
@@ -44,18 +44,18 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
   void start(const messages::StartRestore& request);
   void run();
   Result<void> restore();
-  void tell_done(const vault::RestoreReport& report);
+  void tell_done(const checkpoint_store::RestoreReport& report);
   Result<void> make_memory(const image::Plan& plan);
   void drop_made(const image::Plan& plan);
-  Result<void> find_places(const vault::Version& version, const image::StoredJob& stored);
+  Result<void> find_places(const checkpoint_store::Version& version, const image::StoredJob& stored);
   Result<void> compare();
-  Result<void> read_host_state(vault::VersionReader& reader);
+  Result<void> read_host_state(checkpoint_store::VersionReader& reader);
 
-  // Implements vault::RestoreTarget.
-  Result<void> begin(const vault::Version& version) override;
+  // Implements checkpoint_store::RestoreTarget.
+  Result<void> begin(const checkpoint_store::Version& version) override;
   Result<void> chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes) override;
   Result<void> zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) override;
-  Result<void> finish(vault::VersionReader& reader) override;
+  Result<void> finish(checkpoint_store::VersionReader& reader) override;
 
   const bool makes_memory_;
   const std::shared_ptr<ReclaimTracker> reclaims_ = std::make_shared<ReclaimTracker>();

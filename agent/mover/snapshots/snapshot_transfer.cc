@@ -45,10 +45,10 @@ Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint6
   return out;
 }
 
-vault::Route route_of(const messages::StartSnapshot& request) {
-  vault::Route route;
+checkpoint_store::Route route_of(const messages::StartSnapshot& request) {
+  checkpoint_store::Route route;
   route.folder = request.folder;
-  route.limit_bytes = request.vault_limit_bytes;
+  route.limit_bytes = request.checkpoint_store_limit_bytes;
   route.memory = request.access.memory;
   route.memory_limit_bytes = request.access.memory_limit_bytes;
   route.peer_address = request.access.peer_address;
@@ -106,10 +106,10 @@ void SnapshotTransfer::run() {
   const Result<void> taken = take();
   (void)orders_.set_memory(nullptr);
   memory_.reset();
-  if (last_) shelf_.put({request_.folder, request_.vault_job}, std::move(last_));
+  if (last_) shelf_.put({request_.folder, request_.image_job}, std::move(last_));
   if (!taken) {
     writer_.reset();
-    vault_.reset();
+    checkpoint_store_.reset();
     files_.reset();
     if (!orders_.is_ending()) fail(taken.error());
   } else {
@@ -149,7 +149,7 @@ Result<void> SnapshotTransfer::read_record() {
 // Takes the record of the last snapshot. The record counts only if it belongs to the newest version of the
 // checkpoint store.
 Result<void> SnapshotTransfer::find_last() {
-  last_ = shelf_.take({request_.folder, request_.vault_job});
+  last_ = shelf_.take({request_.folder, request_.image_job});
   if (!last_) {
     CKPT_TRY(fresh, LastSnapshot::create(gpu_.device));
     last_ = std::move(fresh);
@@ -159,12 +159,12 @@ Result<void> SnapshotTransfer::find_last() {
   if (request_.full || last_->incarnation != stored_.spec.incarnation) last_->forget();
   last_->incarnation = stored_.spec.incarnation;
   if (last_->version == 0) return ok();
-  auto opened = vault::open_vault(route_of(request_), false);
-  auto newest = opened ? opened->vault->open_version(request_.vault_job)
-                       : Result<std::unique_ptr<vault::VersionReader>>(opened.error());
+  auto opened = checkpoint_store::open_checkpoint_store(route_of(request_), false);
+  auto newest = opened ? opened->checkpoint_store->open_version(request_.image_job)
+                       : Result<std::unique_ptr<checkpoint_store::VersionReader>>(opened.error());
   if (newest && (*newest)->version().number == last_->version) return ok();
-  spdlog::info("snapshot copies everything: the vault's newest version of {} is not {}", request_.vault_job,
-               last_->version);
+  spdlog::info("snapshot copies everything: the checkpoint store's newest version of {} is not {}",
+               request_.image_job, last_->version);
   last_->forget();
   return ok();
 }
@@ -258,9 +258,9 @@ void SnapshotTransfer::let_go_of_all() {
 }
 
 Result<void> SnapshotTransfer::write() {
-  CKPT_TRY(opened, open_vault());
+  CKPT_TRY(opened, open_checkpoint_store());
   files_ = std::move(opened.files);
-  vault_ = std::move(opened.vault);
+  checkpoint_store_ = std::move(opened.checkpoint_store);
   CKPT_TRYV(begin_version());
   CKPT_TRYV(put(memory_->staged()));
   while (memory_->waits()) {
@@ -275,8 +275,8 @@ Result<void> SnapshotTransfer::write() {
   CKPT_TRY(version, commit());
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
-  if (auto kept = vault_->keep_newest(request_.vault_job, std::max(request_.keep, 1u)); !kept)
-    spdlog::warn("older versions stay: job {} reason {}", request_.vault_job, kept.error().to_string());
+  if (auto kept = checkpoint_store_->keep_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
+    spdlog::warn("older versions stay: job {} reason {}", request_.image_job, kept.error().to_string());
   messages::SnapshotDone done;
   done.session = key_;
   done.version = version->number;
@@ -287,7 +287,7 @@ Result<void> SnapshotTransfer::write() {
   spdlog::info(
       "snapshot: job {} version {} parent {} dirty_bytes {} written_bytes {} waited_bytes {} scan_ms {:.1f} "
       "copy_ms {:.1f}",
-      request_.vault_job, version->number, version->parent, dirty_bytes_, version->written_bytes,
+      request_.image_job, version->number, version->parent, dirty_bytes_, version->written_bytes,
       waited_bytes_, static_cast<double>(memory_->scan_ns()) / 1e6,
       static_cast<double>(memory_->copy_ns()) / 1e6);
   return ok();
@@ -295,11 +295,11 @@ Result<void> SnapshotTransfer::write() {
 
 // Opens the checkpoint store, which allows one writer. The mover of another GPU, or a node that shares the
 // folder, may be writing.
-Result<vault::OpenVault> SnapshotTransfer::open_vault() {
+Result<checkpoint_store::OpenCheckpointStore> SnapshotTransfer::open_checkpoint_store() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {
     // The job's own node stores its images on the disk.
-    auto opened = vault::open_vault(route_of(request_), true, request_.vault_job);
+    auto opened = checkpoint_store::open_checkpoint_store(route_of(request_), true, request_.image_job);
     if (opened || opened.error().code() != ErrorCode::kRefused || std::chrono::steady_clock::now() >= until)
       return opened;
     CKPT_TRYV(orders_.pause(kLockPause));
@@ -308,20 +308,20 @@ Result<vault::OpenVault> SnapshotTransfer::open_vault() {
 
 Result<void> SnapshotTransfer::begin_version() {
   stored_.plan = final_plan_;
-  vault::VersionInput input;
+  checkpoint_store::VersionInput input;
   input.first_number = request_.first_version;
   if (last_->version == 0) input.parent = 0;
   input.chunk_bytes = gpu_.chunk_bytes;
   input.incarnation = stored_.spec.incarnation;
   input.job_record = wire::encode(stored_);
-  CKPT_TRY(writer, vault_->begin_version(request_.vault_job, std::move(input)));
+  CKPT_TRY(writer, checkpoint_store_->begin_version(request_.image_job, std::move(input)));
   writer_ = std::move(writer);
   if (writer_->parent() != last_->version)
-    return Error(ErrorCode::kAborted, "The vault's newest version has been removed meanwhile");
+    return Error(ErrorCode::kAborted, "The checkpoint store's newest version has been removed meanwhile");
   std::uint64_t next_id = last_->next_id;
   for (const SnapshotMemory::Extent* extent : memory_->extents()) {
     const std::uint64_t id = extent->known != nullptr ? extent->known->id : next_id++;
-    const vault::Region region(0, id, extent->place.generation, extent->place.bytes, extent->name);
+    const checkpoint_store::Region region(0, id, extent->place.generation, extent->place.bytes, extent->name);
     CKPT_TRY(index, writer_->add_region(region));
     regions_in_version_[extent] = index;
     ids_[extent] = id;
@@ -379,14 +379,14 @@ Result<void> SnapshotTransfer::put_host_state(SnapshotOrders::SavedHostState sta
   return writer_->put_blob(image::kHostBlob, view.bytes());
 }
 
-Result<std::shared_ptr<const vault::Version>> SnapshotTransfer::commit() {
-  vault::VersionLabels labels;
+Result<std::shared_ptr<const checkpoint_store::Version>> SnapshotTransfer::commit() {
+  checkpoint_store::VersionLabels labels;
   labels.labels.emplace_back("barrier_ms", std::to_string(barrier_ms_));
   labels.labels.emplace_back("node", stored_.node);
   return writer_->commit(labels);
 }
 
-void SnapshotTransfer::remember(const vault::Version& version) {
+void SnapshotTransfer::remember(const checkpoint_store::Version& version) {
   std::map<MemoryPlace, KnownExtent> extents;
   for (const SnapshotMemory::Extent* extent : memory_->extents())
     extents[extent->place] = KnownExtent{ids_.at(extent), extent->scanned};
@@ -396,11 +396,11 @@ void SnapshotTransfer::remember(const vault::Version& version) {
 
 void SnapshotTransfer::collect() {
   writer_.reset();
-  auto collected = vault_->collect(request_.vault_job);
+  auto collected = checkpoint_store_->collect(request_.image_job);
   if (!collected)
-    spdlog::warn("space of removed versions stays: job {} reason {}", request_.vault_job,
+    spdlog::warn("space of removed versions stays: job {} reason {}", request_.image_job,
                  collected.error().to_string());
-  vault_.reset();
+  checkpoint_store_.reset();
   files_.reset();
 }
 

@@ -49,13 +49,13 @@ class SnapshotTransfer final : public Session, private MemorySource {
   Result<void> run_ahead();
   Result<void> run_final(const messages::FinalRound& order);
   Result<void> write();
-  Result<vault::OpenVault> open_vault();
+  Result<checkpoint_store::OpenCheckpointStore> open_checkpoint_store();
   Result<void> begin_version();
   Result<void> put(const std::vector<SnapshotMemory::Chunk>& chunks);
   Result<void> keep_unchanged();
   Result<void> put_host_state(SnapshotOrders::SavedHostState state);
-  Result<std::shared_ptr<const vault::Version>> commit();
-  void remember(const vault::Version& version);
+  Result<std::shared_ptr<const checkpoint_store::Version>> commit();
+  void remember(const checkpoint_store::Version& version);
   void tell_staged();
   void let_go_of_all();
   void collect();
@@ -75,9 +75,9 @@ class SnapshotTransfer final : public Session, private MemorySource {
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;
   std::unique_ptr<SnapshotMemory> memory_;
-  std::unique_ptr<vault::Files> files_;  // used by vault_, which is destroyed first
-  std::unique_ptr<vault::Vault> vault_;
-  std::unique_ptr<vault::VersionWriter> writer_;
+  std::unique_ptr<checkpoint_store::Files> files_;  // used by vault_, which is destroyed first
+  std::unique_ptr<checkpoint_store::CheckpointStore> checkpoint_store_;
+  std::unique_ptr<checkpoint_store::VersionWriter> writer_;
   std::map<const SnapshotMemory::Extent*, std::uint32_t> regions_in_version_;
   std::map<const SnapshotMemory::Extent*, std::uint64_t> ids_;
   std::int64_t barrier_ms_ = 0;

@@ -99,8 +99,8 @@ void GangMoves::find_rows_without_record() {
 void GangMoves::on_ready(const Node& node) {
   for (auto& [move, away] : without_record_) {
     const bool is_open_there = std::any_of(
-        node.switches.begin(), node.switches.end(),
-        [id = move](const wire::OpenSwitch& open) { return open.of_ranks && open.migration == id; });
+        node.handovers.begin(), node.handovers.end(),
+        [id = move](const wire::OpenHandover& open) { return open.of_ranks && open.migration == id; });
     if (!is_open_there) away.erase(node.row.name);
   }
   fail_those_without_record();

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "coordinator/gangs/gang.h"
-#include "coordinator/gangs/moves/gang_switch_driver.h"
+#include "coordinator/gangs/moves/gang_commit_driver.h"
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/operations/moves.h"
@@ -37,7 +37,7 @@ struct GangMovePlan {
   wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
 };
 
-class GangMoves : private GangSwitchEffects {
+class GangMoves : private GangHandoverEffects {
  public:
   struct Dependencies {
     StoreSync& sync;
@@ -100,12 +100,12 @@ class GangMoves : private GangSwitchEffects {
     std::uint64_t epoch = 0;
   };
 
-  // These functions implement GangSwitchEffects.
+  // These functions implement GangHandoverEffects.
   void send(const gang::GangInfo& info, const gang::Send& sent) override;
   void gather(const gang::GangInfo& info) override;
   void restore(const gang::GangInfo& info) override;
-  void handled(MigrationId id) override;
-  void not_begun(MigrationId id, const Error& error) override;
+  void on_event_done(MigrationId id) override;
+  void on_begin_refused(MigrationId id, const Error& error) override;
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const gang::ArmTimer& timer) const override;
 
@@ -172,8 +172,8 @@ class GangMoves : private GangSwitchEffects {
   std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that have not connected yet, by
                                                                  // move
   std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
-  Rarely dropped_;
-  GangSwitchDriver driver_;
+  LogThrottle dropped_;
+  GangHandoverDriver driver_;
 };
 
 }  // namespace ckpt::coordinator

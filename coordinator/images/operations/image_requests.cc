@@ -79,12 +79,12 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
                         " --accept-loss` continues it from an older image");
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
-  operation.image.node = vault_node(*job, to);
+  operation.image.node = checkpoint_store_node(*job, to);
   operation.image.folder = to.folder;
-  operation.image.vault_job = deps_.catalog.vault_job_of(*job);
+  operation.image.image_job = deps_.catalog.image_job_of(*job);
   operation.image.job = id;
   operation.image.version =
-      deps_.catalog.last_version(operation.image.node, to.folder, operation.image.vault_job);
+      deps_.catalog.last_version(operation.image.node, to.folder, operation.image.image_job);
   co_return deps_.runner.begin(id, std::move(operation));
 }
 

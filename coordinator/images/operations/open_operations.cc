@@ -72,7 +72,7 @@ bool OpenOperations::is_listed(JobId id) const {
   return open != nullptr && open->listed;
 }
 
-void OpenOperations::vault_is_away(JobId id) {
+void OpenOperations::checkpoint_store_is_away(JobId id) {
   Open& open = open_[id];
   if (!open.away_since) open.away_since = Clock::now();
 }
@@ -86,7 +86,7 @@ bool OpenOperations::is_expired(JobId id) const {
   if (open == nullptr) return false;
   const auto now = Clock::now();
   if (open->deadline && now >= *open->deadline) return true;
-  return open->away_since && now >= *open->away_since + milliseconds(config_.vault_timeout_ms);
+  return open->away_since && now >= *open->away_since + milliseconds(config_.checkpoint_store_timeout_ms);
 }
 
 milliseconds OpenOperations::time_left(JobId id) const {
@@ -104,7 +104,7 @@ Error OpenOperations::why_given_up(const Job& job) const {
     return {ErrorCode::kTimedOut,
             fmt::format(
                 "The checkpoint store of {} did not answer for {} ms; choose another one with `suspend --to`",
-                operation.image.node, config_.vault_timeout_ms)};
+                operation.image.node, config_.checkpoint_store_timeout_ms)};
   return {ErrorCode::kTimedOut,
           fmt::format("The operation did not end within {} ms (image_timeout_ms)", config_.image_timeout_ms)};
 }

@@ -36,8 +36,8 @@ class OpenOperations {
   // the job's end was seen.
   void set_listed(JobId id, bool listed) { open_[id].listed = listed; }
   [[nodiscard]] bool is_listed(JobId id) const;
-  void vault_answers(JobId id) { open_[id].away_since.reset(); }
-  void vault_is_away(JobId id);
+  void checkpoint_store_answers(JobId id) { open_[id].away_since.reset(); }
+  void checkpoint_store_is_away(JobId id);
 
   // Returns when an operation that began now would be given up.
   [[nodiscard]] Clock::time_point deadline() const;

@@ -100,7 +100,7 @@ control::Task<> OperationRunner::carry_on(JobId id) {
     }
     const OperationStep step = next_step(*job->operation, view_of(*job));
     spdlog::debug("{} of {}: {}", job->operation->verb, job_text(id), to_string(step));
-    if (step == OperationStep::kWait || step == OperationStep::kAskVault) close_expired_task(id);
+    if (step == OperationStep::kWait || step == OperationStep::kAskCheckpointStore) close_expired_task(id);
     co_await perform(id, step);
   }
   deps_.open.end_to_drive(id);
@@ -122,9 +122,9 @@ OperationView OperationRunner::view_of(const Job& job) const {
       (deps_.nodes.connected(name) ? view.instance_alive : view.may_live_away) = true;
   }
   view.expired = deps_.open.is_expired(job.id);
-  view.vault_known = deps_.open.is_listed(job.id);
+  view.checkpoint_store_known = deps_.open.is_listed(job.id);
   const Image& image = operation.image;
-  view.image_newer = deps_.catalog.last_version(image.node, image.folder, image.vault_job) > image.version;
+  view.image_newer = deps_.catalog.last_version(image.node, image.folder, image.image_job) > image.version;
   const Node* target = deps_.nodes.find(operation.to_node);
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
@@ -148,8 +148,8 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
     case OperationStep::kCancel:
       co_await cancel_last_snapshot(id);
       co_return;
-    case OperationStep::kAskVault:
-      co_await ask_vault(id);
+    case OperationStep::kAskCheckpointStore:
+      co_await ask_checkpoint_store(id);
       co_return;
     case OperationStep::kEnd:
       co_await end_instances(id);
@@ -194,7 +194,7 @@ lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
   const Image before = job.operation->image;
   lifecycle::ImageStored stored;
   stored.image = deps_.catalog.newest(job.id, [&](const Image& image) {
-    return image.folder == before.folder && image.vault_job == before.vault_job &&
+    return image.folder == before.folder && image.image_job == before.image_job &&
            image.version > before.version && (!image.folder.empty() || image.node == before.node);
   });
   if (stored.image) stored.facts = deps_.reports.facts_of(job, before.node, before.folder);
@@ -215,7 +215,7 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   const wire::RestoreReport* used = deps_.reports.restore_of(job);
   if (used != nullptr) runs.fill_ns = used->fill_ns;
   const bool same = used == nullptr || used->folder != operation.image.folder ||
-                    used->vault_job != operation.image.vault_job || used->version >= operation.image.version;
+                    used->image_job != operation.image.image_job || used->version >= operation.image.version;
   if (same) return runs;
   restored.image.version = used->version;
   restored.image.barrier_ms = used->barrier_ms;
@@ -253,11 +253,13 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     co_return co_await wait_for_change(deps_.jobs);
   }
   const std::string node = job->node();
-  const std::string owner = vault_node(*job, to);
+  const std::string owner = checkpoint_store_node(*job, to);
   const SnapshotOrders::Outcome outcome = co_await deps_.snapshots.give(
       *std::move(order), RunningSnapshot(deps_.open.task_id(id), node, owner), deps_.open.time_left(id));
-  if (outcome.vault == SnapshotOrders::Vault::kAway) deps_.open.vault_is_away(id);
-  if (outcome.vault == SnapshotOrders::Vault::kGranted) deps_.open.vault_answers(id);
+  if (outcome.checkpoint_store == SnapshotOrders::CheckpointStore::kAway)
+    deps_.open.checkpoint_store_is_away(id);
+  if (outcome.checkpoint_store == SnapshotOrders::CheckpointStore::kGranted)
+    deps_.open.checkpoint_store_answers(id);
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.taken) {
@@ -293,12 +295,12 @@ control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   co_await record(id, std::move(event));
 }
 
-control::Task<> OperationRunner::ask_vault(JobId id) {
+control::Task<> OperationRunner::ask_checkpoint_store(JobId id) {
   const Image image = deps_.jobs.find(id)->operation->image;
-  wire::VaultOrder order;
-  order.act = wire::VaultAct::kList;
+  wire::CheckpointStoreOrder order;
+  order.act = wire::CheckpointStoreAct::kList;
   order.folder = image.folder;
-  order.vault_job = image.vault_job;
+  order.image_job = image.image_job;
   order.of_job = true;
   const auto listed = co_await deps_.calls.call(image.node, order, kListing);
   if (listed) {
@@ -358,13 +360,13 @@ bool OperationRunner::is_still_starting(JobId id, const ImageOperation& operatio
 
 control::Task<Result<void>> OperationRunner::order_start(ImageOperation operation, wire::RestoreImage order) {
   if (order.folder.empty()) {
-    wire::GrantVault request;
-    request.vault_job = order.vault_job;
+    wire::GrantCheckpointStore request;
+    request.image_job = order.image_job;
     auto granted = co_await deps_.grants.ask(operation.image.node, operation.to_node, std::move(request));
     if (!granted) co_return co_await was_started(operation, std::move(order), std::move(granted).error());
     order.peer = *std::move(granted);
   }
-  const wire::VaultPeer peer = order.peer;
+  const wire::CheckpointStorePeer peer = order.peer;
   // After the start was given up nothing more may be ordered, because the node may have answered that it has
   // no instance.
   Result<void> started = Error(ErrorCode::kAborted, "The start was cancelled");
@@ -391,7 +393,7 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   }
   for (wire::RankSpec& rank : order.spec.ranks) rank.gpu_index = operation.to_gpu;
   order.folder = operation.image.folder;
-  order.vault_job = operation.image.vault_job;
+  order.image_job = operation.image.image_job;
   order.version = operation.image.version;
   const auto started = co_await order_start(operation, std::move(order));
   if (!is_still_starting(id, operation)) co_return;

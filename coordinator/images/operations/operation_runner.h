@@ -37,7 +37,7 @@ class OperationRunner {
     ImageReports& reports;
     ImageTasks& tasks;
     SnapshotOrders& snapshots;
-    VaultGrants& grants;
+    CheckpointStoreGrants& grants;
     OpenOperations& open;
     const GangRendezvous& rendezvous;
     control::asio::any_io_executor executor;
@@ -76,7 +76,7 @@ class OperationRunner {
 
   control::Task<> take_last_snapshot(JobId id);
   control::Task<> cancel_last_snapshot(JobId id);
-  control::Task<> ask_vault(JobId id);
+  control::Task<> ask_checkpoint_store(JobId id);
   control::Task<> end_instances(JobId id);
   control::Task<> end_instance(JobId id, std::string node, Incarnation up_to);
   control::Task<> start_restored(JobId id);

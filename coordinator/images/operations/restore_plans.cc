@@ -88,10 +88,10 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
-    wire::VaultOrder order;
-    order.act = wire::VaultAct::kList;
+    wire::CheckpointStoreOrder order;
+    order.act = wire::CheckpointStoreAct::kList;
     order.folder = image.folder;
-    order.vault_job = image.vault_job;
+    order.image_job = image.image_job;
     order.of_job = true;
     const auto listed = co_await deps_.calls.call(node, order, kRequestListing);
     if (listed && deps_.catalog.is_whole_at(node, image)) co_return candidate.place;
@@ -156,7 +156,7 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
                     "Image " + image_text(image) + " is on " + image.node + ", which is not connected");
   wire::ReadImage request;
   request.folder = image.folder;
-  request.vault_job = image.vault_job;
+  request.image_job = image.image_job;
   request.version = image.version;
   CKPT_CO_TRY(facts, co_await deps_.calls.read_image(image.node, std::move(request), kReading));
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)

@@ -51,7 +51,7 @@ Result<void> DeviceList::mark(CUstream stream) {
   return ok();
 }
 
-Result<void> DeviceList::let_wait(CUstream stream) const {
+Result<void> DeviceList::stream_wait(CUstream stream) const {
   CKPT_CUDA_TRY(device_->api(), cuStreamWaitEvent(stream, done_, 0));
   return ok();
 }

@@ -26,7 +26,7 @@ class DeviceList {
   // Marks the work enqueued on `stream` so far as a use of the block.
   Result<void> mark(CUstream stream);
   // Makes later work on `stream` wait for the last marked use of the block.
-  Result<void> let_wait(CUstream stream) const;
+  Result<void> stream_wait(CUstream stream) const;
   [[nodiscard]] bool busy() const noexcept { return busy_; }
   Result<bool> ready();
   Result<void> wait();

@@ -116,7 +116,7 @@ Result<void> FingerprintBatch::launch(CUstream stream, std::span<const ChunkRang
   std::memcpy(list_.host(), chunks.data(), chunks.size_bytes());
   CKPT_TRYV(list_.upload(stream, 0, chunks.size_bytes()));
   if (after != nullptr && after->busy()) {
-    CKPT_TRYV(after->list_.let_wait(stream));
+    CKPT_TRYV(after->list_.stream_wait(stream));
   }
   CKPT_TRYV(kernels_->launch_fingerprint(stream, list_.device_address(), list_.device_address() + results_at,
                                          count_));

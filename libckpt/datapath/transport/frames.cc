@@ -51,16 +51,16 @@ PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer
 }
 
 Outgoing& OutgoingRing::prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
-                                std::uint64_t token, std::uint64_t delivered, bool near) noexcept {
+                                std::uint64_t token, std::uint64_t delivered, bool same_host) noexcept {
   Outgoing& slot = at(end_);
   slot.large = payload.size() >= kLargePayloadBytes;
-  slot.near = near && slot.large;
+  slot.same_host = same_host && slot.large;
   slot.address = reinterpret_cast<std::uint64_t>(payload.data());
-  slot.payload = slot.near ? std::as_bytes(std::span(&slot.address, 1)) : payload;
+  slot.payload = slot.same_host ? std::as_bytes(std::span(&slot.address, 1)) : payload;
   slot.token = token;
   slot.done = false;
   Frame frame;
-  if (slot.near) frame.kind = FrameKind::kSameHost;
+  if (slot.same_host) frame.kind = FrameKind::kSameHost;
   frame.header_bytes = static_cast<std::uint16_t>(header.size());
   frame.sequence = end_;
   frame.payload_bytes = payload.size();
@@ -81,7 +81,7 @@ Result<void> OutgoingRing::take_credit(std::uint64_t delivered) {
 std::optional<std::uint64_t> OutgoingRing::pop_sent() noexcept {
   if (first_ == end_ || first_ >= credited_ + kMaxAhead) return std::nullopt;
   const Outgoing& slot = at(first_);
-  if (!slot.done || (slot.near && first_ >= credited_)) return std::nullopt;
+  if (!slot.done || (slot.same_host && first_ >= credited_)) return std::nullopt;
   ++first_;
   return slot.token;
 }

@@ -86,7 +86,7 @@ struct Outgoing {
   std::uint64_t token = 0;
   std::uint64_t address = 0;  // the address of a near payload
   bool done = false;          // the transport no longer needs the payload
-  bool near = false;
+  bool same_host = false;
   bool large = false;
 };
 
@@ -102,7 +102,7 @@ class OutgoingRing {
   // Prepares the message at end(), which is not yet in flight. With `near`, the peer reads large payloads
   // itself.
   Outgoing& prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
-                    std::uint64_t token, std::uint64_t delivered, bool near) noexcept;
+                    std::uint64_t token, std::uint64_t delivered, bool same_host) noexcept;
   void commit() noexcept { ++end_; }
   // Notes the number of messages that the peer has delivered to its handler.
   Result<void> take_credit(std::uint64_t delivered);
@@ -121,9 +121,9 @@ class OutgoingRing {
 // the peer.
 class DeliveryCount {
  public:
-  void add(bool near) noexcept {
+  void add(bool same_host) noexcept {
     ++delivered_;
-    if (near) awaited_ = delivered_;
+    if (same_host) awaited_ = delivered_;
   }
   [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
   // Returns the count for a frame to the peer, and notes that it is reported.

@@ -299,9 +299,9 @@ class LoopbackTransport final : public Transport {
         link.reset();
       } else {
         link->connected = true;
-        if (const SameHostMemory near = handler.same_host_memory(); near.file >= 0) {
-          link->offered.reset(::fcntl(near.file, F_DUPFD_CLOEXEC, 0));
-          link->offered_bytes = near.mapped;
+        if (const SameHostMemory same_host = handler.same_host_memory(); same_host.file >= 0) {
+          link->offered.reset(::fcntl(same_host.file, F_DUPFD_CLOEXEC, 0));
+          link->offered_bytes = same_host.mapped;
         }
         link->inbox[0].opened = link->inbox[1].opened = true;
       }

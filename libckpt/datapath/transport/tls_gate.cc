@@ -50,18 +50,18 @@ Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskC
   gate->listener_ = std::move(listener);
   CKPT_TRY(bound, local_address_of(gate->listener_.get()));
   gate->address_ = format_tls_address(bound);
-  gate->strangers_.reserve(kMaxStrangers);
+  gate->unauthenticated_peers_.reserve(kMaxUnauthenticatedPeers);
   return gate;
 }
 
 std::optional<TlsGate::Arrival> TlsGate::progress() {
   const Nanos now = now_ns();
-  for (const auto& stranger : strangers_) {
+  for (const auto& stranger : unauthenticated_peers_) {
     if (now >= stranger->deadline) stranger->unwanted = true;
     if (!arrival_ && !stranger->unwanted) step(*stranger);
   }
   admit(now);
-  std::erase_if(strangers_, [](const auto& stranger) { return stranger->unwanted; });
+  std::erase_if(unauthenticated_peers_, [](const auto& stranger) { return stranger->unwanted; });
   return std::exchange(arrival_, std::nullopt);
 }
 
@@ -81,13 +81,13 @@ void TlsGate::admit(Nanos now) {
 // Makes space by dropping the oldest stranger that has not shown the key. Data that it sent before the newest
 // stranger connected still counts.
 bool TlsGate::make_space() {
-  while (strangers_.size() >= kMaxStrangers) {
-    const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
+  while (unauthenticated_peers_.size() >= kMaxUnauthenticatedPeers) {
+    const auto oldest = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
                                      [](const auto& stranger) { return !stranger->knows_key; });
-    if (oldest == strangers_.end()) return false;
+    if (oldest == unauthenticated_peers_.end()) return false;
     step(**oldest);
     if (arrival_) return false;
-    if (!(*oldest)->knows_key) strangers_.erase(oldest);
+    if (!(*oldest)->knows_key) unauthenticated_peers_.erase(oldest);
   }
   return true;
 }
@@ -99,7 +99,7 @@ void TlsGate::admit_one(UniqueFd socket, Nanos now) {
   auto stranger = std::make_unique<Stranger>();
   stranger->stream = *std::move(stream);
   stranger->deadline = now + greeting_nanos_;
-  strangers_.push_back(std::move(stranger));
+  unauthenticated_peers_.push_back(std::move(stranger));
 }
 
 void TlsGate::step(Stranger& stranger) {
@@ -118,7 +118,7 @@ void TlsGate::step(Stranger& stranger) {
 
 std::size_t TlsGate::watch(std::span<pollfd> to) const {
   std::size_t count = 0;
-  for (const auto& stranger : strangers_)
+  for (const auto& stranger : unauthenticated_peers_)
     to[count++] = {stranger->stream->fd(), stranger->stream->events(), 0};
   if (now_ns() >= no_accept_before_) to[count++] = {listener_.get(), POLLIN, 0};
   return count;
@@ -127,7 +127,7 @@ std::size_t TlsGate::watch(std::span<pollfd> to) const {
 std::optional<Nanos> TlsGate::next_deadline() const {
   std::optional<Nanos> next;
   if (now_ns() < no_accept_before_) next = no_accept_before_;
-  for (const auto& stranger : strangers_)
+  for (const auto& stranger : unauthenticated_peers_)
     next = std::min(next.value_or(stranger->deadline), stranger->deadline);
   return next;
 }

@@ -40,8 +40,8 @@ class FrameReader {
 
 class TlsGate {
  public:
-  static constexpr std::size_t kMaxStrangers = 16;
-  static constexpr std::size_t kMaxWatched = kMaxStrangers + 1;
+  static constexpr std::size_t kMaxUnauthenticatedPeers = 16;
+  static constexpr std::size_t kMaxWatched = kMaxUnauthenticatedPeers + 1;
 
   static Result<std::unique_ptr<TlsGate>> listen(std::shared_ptr<const tls::PskContext> context,
                                                  const LaneAddress& local, PortRange ports,
@@ -82,7 +82,7 @@ class TlsGate {
   std::string address_;
   UniqueFd listener_;
   Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as without free descriptors
-  std::vector<std::unique_ptr<Stranger>> strangers_;  // the strangers, oldest first
+  std::vector<std::unique_ptr<Stranger>> unauthenticated_peers_;  // the strangers, oldest first
   std::optional<Arrival> arrival_;
 };
 

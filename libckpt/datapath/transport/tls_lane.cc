@@ -109,7 +109,7 @@ void TlsLane::take_peer(TlsGate::Arrival arrival) {
   stream_ = std::move(arrival.stream);
   stream_->set_rekey_bytes(rekey_bytes_);
   gate_.reset();
-  near_ = SameHostPeer::open(arrival.offer, token_, handler_);
+  same_host_ = SameHostPeer::open(arrival.offer, token_, handler_);
   welcome_due_ = true;
   open();
 }
@@ -177,9 +177,9 @@ Result<void> TlsLane::begin_message(const FrameView& view) {
   message_ = view;
   arrived_ = 0;
   if (view.frame.kind == FrameKind::kSameHost) {
-    if (!near_.reader)
+    if (!same_host_.reader)
       return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
-    payload_ = std::as_writable_bytes(std::span(&near_address_, 1));
+    payload_ = std::as_writable_bytes(std::span(&same_host_address_, 1));
     return ok();
   }
   const std::size_t bytes = view.frame.payload_bytes;
@@ -195,8 +195,8 @@ Result<void> TlsLane::begin_message(const FrameView& view) {
 Result<void> TlsLane::end_payload() {
   std::span<const std::byte> payload = std::exchange(payload_, {});
   if (message_.frame.kind == FrameKind::kSameHost) {
-    CKPT_TRY(read, receive_same_host(*near_.reader, near_.mapping, near_address_, message_.header,
-                                     message_.frame.payload_bytes, handler_));
+    CKPT_TRY(read, receive_same_host(*same_host_.reader, same_host_.mapping, same_host_address_,
+                                     message_.header, message_.frame.payload_bytes, handler_));
     payload = read;
   }
   deliver(payload);
@@ -279,7 +279,7 @@ Result<bool> TlsLane::send_control(FrameKind kind) {
   Frame frame;
   frame.kind = kind;
   frame.delivered = count_.delivered();
-  if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(near_.access());
+  if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(same_host_.access());
   CKPT_TRY(written, stream_->write(std::as_bytes(std::span(&frame, 1))));
   if (written == 0) return false;
   count_.tell();

@@ -79,14 +79,14 @@ class TlsLane final : public Lane {
 
   SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
   PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
-  SameHostPeer near_;                                    // in listening lanes: the peer's memory
+  SameHostPeer same_host_;                               // in listening lanes: the peer's memory
 
   FrameReader frames_;
-  FrameView message_;               // the message that is arriving; its header is in frames_
-  std::span<std::byte> payload_;    // the destination of the payload
-  std::size_t arrived_ = 0;         // the number of bytes of payload_ that have arrived
-  std::uint64_t near_address_ = 0;  // the address of payload_ for a near message
-  bool drained_ = true;             // the stream had no more data
+  FrameView message_;                    // the message that is arriving; its header is in frames_
+  std::span<std::byte> payload_;         // the destination of the payload
+  std::size_t arrived_ = 0;              // the number of bytes of payload_ that have arrived
+  std::uint64_t same_host_address_ = 0;  // the address of payload_ for a near message
+  bool drained_ = true;                  // the stream had no more data
   DeliveryCount count_;
 
   OutgoingRing sends_;

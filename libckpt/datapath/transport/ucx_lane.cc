@@ -12,7 +12,7 @@ namespace ckpt::transport {
 namespace {
 
 // The number of connections that may wait for their HELLO at the same time. More are rejected.
-constexpr std::size_t kMaxStrangers = 4;
+constexpr std::size_t kMaxUnauthenticatedPeers = 4;
 // The rounds of UCX's progress in one call. There are enough to empty sockets, and few enough that the caller
 // gets its turn.
 constexpr int kProgressRounds = 64;
@@ -117,7 +117,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
     Frame frame;
     frame.kind = kind;
     frame.delivered = receives_.count().tell();
-    if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(near_.access());
+    if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(same_host_.access());
     std::memcpy(control_frame_.data(), &frame, sizeof frame);
   }
   ucp_request_param_t param{};
@@ -184,7 +184,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (!credited.has_value()) return fail(credited.error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, near_, handler_, outstanding_);
+  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, same_host_, handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).error());
 }
 
@@ -195,17 +195,17 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
     stranger.unwanted = true;
     return;
   }
-  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
+  const auto found = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
                                   [&stranger](const auto& entry) { return entry.get() == &stranger; });
   peer_ = std::move(*found);
-  strangers_.erase(found);
-  near_ = SameHostPeer::open(hello->offer, token_, handler_);
+  unauthenticated_peers_.erase(found);
+  same_host_ = SameHostPeer::open(hello->offer, token_, handler_);
   greeted_ = true;
 }
 
 UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
   if (endpoint == nullptr) return nullptr;
-  for (const auto& stranger : strangers_) {
+  for (const auto& stranger : unauthenticated_peers_) {
     if (stranger->endpoint == endpoint) return stranger.get();
   }
   return nullptr;
@@ -213,7 +213,7 @@ UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
 
 void UcxLane::admit_requests() {
   for (ucp_conn_request_h request : requests_) {
-    if (peer_ != nullptr || strangers_.size() >= kMaxStrangers) {
+    if (peer_ != nullptr || unauthenticated_peers_.size() >= kMaxUnauthenticatedPeers) {
       ucp_listener_reject(listener_.get(), request);
       continue;
     }
@@ -221,13 +221,13 @@ void UcxLane::admit_requests() {
     params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
     params.conn_request = request;
     auto connection = make_connection(params);
-    if (connection.has_value()) strangers_.push_back(*std::move(connection));
+    if (connection.has_value()) unauthenticated_peers_.push_back(*std::move(connection));
   }
   requests_.clear();
 }
 
 void UcxLane::drop_strangers() {
-  std::erase_if(strangers_, [this](const auto& stranger) {
+  std::erase_if(unauthenticated_peers_, [this](const auto& stranger) {
     if (peer_ == nullptr && !stranger->unwanted && !stranger->failed) return false;
     disconnect(*stranger);
     return true;
@@ -262,7 +262,7 @@ bool UcxLane::progress() {
     any = true;
   if (!any && context_->rdma() && !peer_left_) any = progress_armed();
   if (!requests_.empty()) admit_requests();
-  if (!strangers_.empty()) drop_strangers();
+  if (!unauthenticated_peers_.empty()) drop_strangers();
   if (greeted_ && !open_ && !failure()) {
     open();
     any = true;
@@ -377,13 +377,13 @@ void UcxLane::shut_down() {
   say_goodbye();
   for (ucp_conn_request_h request : requests_) ucp_listener_reject(listener_.get(), request);
   requests_.clear();
-  for (const auto& stranger : strangers_) disconnect(*stranger);
+  for (const auto& stranger : unauthenticated_peers_) disconnect(*stranger);
   if (peer_ != nullptr) disconnect(*peer_);
   const Nanos deadline = now_ns() + kShutDownNanos;
   while (outstanding_ > 0 && now_ns() < deadline) ucp_worker_progress(worker_.get());
   listener_.reset();
   worker_.reset();
-  strangers_.clear();
+  unauthenticated_peers_.clear();
   peer_.reset();
 }
 

@@ -90,7 +90,7 @@ class UcxLane final : public Lane {
   ReceiveWindow receives_;
   SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
   PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
-  SameHostPeer near_;                                    // in listening lanes: the peer's memory
+  SameHostPeer same_host_;                               // in listening lanes: the peer's memory
   std::array<std::byte, kMaxHelloBytes> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   std::unique_ptr<LaneWaker> waker_;
@@ -98,7 +98,7 @@ class UcxLane final : public Lane {
   UniqueUcpWorker worker_;
   UniqueUcpListener listener_;
   std::vector<ucp_conn_request_h> requests_;
-  std::vector<std::unique_ptr<Connection>> strangers_;
+  std::vector<std::unique_ptr<Connection>> unauthenticated_peers_;
   std::unique_ptr<Connection> peer_;
   bool greeted_ = false;  // the peer showed the token, and on_open must still be called
   bool open_ = false;

@@ -11,9 +11,9 @@ namespace ckpt::transport {
 
 Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> header,
                               std::span<const std::byte> payload, std::uint64_t token,
-                              std::uint64_t delivered, bool near, std::size_t& outstanding) {
+                              std::uint64_t delivered, bool same_host, std::size_t& outstanding) {
   Request& of_message = (*requests_)[ring_.end() % kMaxInFlight];
-  Outgoing& message = ring_.prepare(header, payload, token, delivered, near);
+  Outgoing& message = ring_.prepare(header, payload, token, delivered, same_host);
   of_message = {&message, &outstanding};
 
   ucp_request_param_t param{};
@@ -21,7 +21,7 @@ Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> head
   param.cb.send = &SendWindow::on_done;
   param.user_data = &of_message;
   param.flags = UCP_AM_SEND_FLAG_REPLY |
-                (message.large && !message.near ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
+                (message.large && !message.same_host ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, message.head.data(), message.head_bytes,
                       message.payload.data(), message.payload.size(), &param);
@@ -45,21 +45,22 @@ void SendWindow::on_done(void* request, ucs_status_t status, void* of_message) {
 }
 
 Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                                   const SameHostPeer& near, LaneHandler& handler, std::size_t& outstanding) {
+                                   const SameHostPeer& same_host, LaneHandler& handler,
+                                   std::size_t& outstanding) {
   Slot& slot = (*slots_)[view.frame.sequence % kSlots];
   if (view.frame.sequence - count_.delivered() >= kSlots || slot.state != State::kEmpty)
     return Error(ErrorCode::kProtocol, "The peer sent a message out of order");
   slot.header_bytes = view.header.size();
   if (!view.header.empty()) std::memcpy(slot.header.data(), view.header.data(), view.header.size());
   slot.payload = {};
-  slot.near = view.frame.kind == FrameKind::kSameHost;
-  if (slot.near && !near.reader)
+  slot.same_host = view.frame.kind == FrameKind::kSameHost;
+  if (slot.same_host && !same_host.reader)
     return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
   const std::size_t bytes = view.frame.payload_bytes;
-  if (slot.near) {
+  if (slot.same_host) {
     std::uint64_t address = 0;
     std::memcpy(&address, data, sizeof address);
-    CKPT_TRY(payload, receive_same_host(*near.reader, near.mapping, address,
+    CKPT_TRY(payload, receive_same_host(*same_host.reader, same_host.mapping, address,
                                         {slot.header.data(), slot.header_bytes}, bytes, handler));
     slot.payload = payload;
   } else if (bytes > 0) {
@@ -112,7 +113,7 @@ std::optional<ReceiveWindow::Delivery> ReceiveWindow::front() const noexcept {
 void ReceiveWindow::pop() noexcept {
   Slot& slot = (*slots_)[count_.delivered() % kSlots];
   slot.state = State::kEmpty;
-  count_.add(slot.near);
+  count_.add(slot.same_host);
 }
 
 }  // namespace ckpt::transport

@@ -26,7 +26,7 @@ class SendWindow {
   // stay valid until these are done. `delivered` is sent in the frame. With `near`, the peer reads large
   // payloads itself.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
-                    std::uint64_t token, std::uint64_t delivered, bool near, std::size_t& outstanding);
+                    std::uint64_t token, std::uint64_t delivered, bool same_host, std::size_t& outstanding);
   // Notes the number of messages that the peer has delivered to its handler.
   Result<void> take_credit(std::uint64_t delivered) { return ring_.take_credit(delivered); }
   // Returns the token of the oldest message, once UCX is done with it, the peer has read it, and the peer
@@ -54,7 +54,7 @@ class ReceiveWindow {
   // Accepts the message. Payloads by rendezvous continue automatically. `near` is the peer's memory, without
   // a reader if the peer may not send near messages.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                      const SameHostPeer& near, LaneHandler& handler, std::size_t& outstanding);
+                      const SameHostPeer& same_host, LaneHandler& handler, std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
     std::span<const std::byte> payload;
@@ -73,7 +73,7 @@ class ReceiveWindow {
     std::size_t header_bytes = 0;
     std::span<const std::byte> payload;
     State state = State::kEmpty;
-    bool near = false;
+    bool same_host = false;
     ReceiveWindow* window = nullptr;
     std::size_t* outstanding = nullptr;
   };

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::control {
@@ -20,7 +20,7 @@ Error socket_error(const std::string& what, const std::string& peer, const boost
 
 // Logs a dropped message at a limited rate, since a peer may reconnect and send the same message again.
 void say_dropped(const std::string& what, const std::string& peer, const Error& why) {
-  static thread_local Rarely dropped;
+  static thread_local LogThrottle dropped;
   if (const auto left_out = dropped.turn(now_ns()))
     spdlog::warn("dropped {} and the connection of {}: {} ({} others left out)", what, peer, why.to_string(),
                  *left_out);

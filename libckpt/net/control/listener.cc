@@ -74,7 +74,7 @@ void Listener::take(Stream::Socket socket) {
         handshake(shared_from_this(), connection));
 }
 
-void Listener::say_refused(Rarely& turns, const std::string& peer, const std::string& why) {
+void Listener::say_refused(LogThrottle& turns, const std::string& peer, const std::string& why) {
   if (const auto left_out = turns.turn(now_ns()))
     spdlog::warn("dropped a connection of {} to {}: {} ({} others left out)", peer, address_, why, *left_out);
 }

@@ -13,7 +13,7 @@
 #include <string>
 #include <variant>
 
-#include "libckpt/base/rarely.h"
+#include "libckpt/base/log_throttle.h"
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/acceptor.h"
 #include "libckpt/net/control/connection.h"
@@ -48,7 +48,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
   void take(Stream::Socket socket);
-  void say_refused(Rarely& turns, const std::string& peer, const std::string& why);
+  void say_refused(LogThrottle& turns, const std::string& peer, const std::string& why);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;
@@ -58,8 +58,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::list<std::shared_ptr<Connection>> unfinished_;  // unfinished handshakes, the oldest first
   // Separate rate limits for the log. Strangers may be refused any number of times; that must not hide
   // attempts by the owner of a certificate.
-  Rarely strangers_refused_;
-  Rarely owners_refused_;
+  LogThrottle strangers_refused_;
+  LogThrottle owners_refused_;
 };
 
 }  // namespace ckpt::control

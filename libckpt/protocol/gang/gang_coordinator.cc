@@ -250,11 +250,11 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   // SW-7: a time-out ends no move of which all is there that decides it, and that reaches the coordinator.
   void give_up_if_late() {
-    if (!s_.late || s_.abort || is_about_to_switch()) return;
+    if (!s_.late || s_.abort || is_about_to_handover()) return;
     s_.abort = Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for());
     nag_granted();
   }
-  bool is_about_to_switch() const {
+  bool is_about_to_handover() const {
     const auto is_verified = [this](const Facts& f) {
       return f.verified && !f.relinquished && !f.dead && !f.lost && !is_silent(f);
     };

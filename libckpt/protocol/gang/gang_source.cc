@@ -24,8 +24,8 @@ class SourceStepper : private Stepper<SourceState> {
   Party target() const { return {Role::kTarget, s_.rank}; }
 
   // Returns the timeout. Communicators that are made during the pause add their own time limit.
-  std::uint32_t switch_timeout_ms() const {
-    return timing_.switch_timeout_ms + (s_.info.overlaps ? 0 : s_.info.communicators_ms);
+  std::uint32_t handover_timeout_ms() const {
+    return timing_.handover_timeout_ms + (s_.info.overlaps ? 0 : s_.info.communicators_ms);
   }
 
   // ---- ways to leave the migration ----
@@ -87,7 +87,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   void disarm_waiting() {
     disarm(Timer::kPoll);
-    disarm(Timer::kSwitch);
+    disarm(Timer::kHandover);
   }
 
   void restate(const Party& to) {
@@ -121,7 +121,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   void wait_for_switch() {
     in<source::Barrier>()->sent = true;
-    arm(Timer::kSwitch, switch_timeout_ms());
+    arm(Timer::kHandover, handover_timeout_ms());
   }
   void record_if_due(source::Owner& owner) {
     if (owner.recorded) return;
@@ -224,7 +224,7 @@ class SourceStepper : private Stepper<SourceState> {
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<source::Holding>())
       leave(Reason(ErrorCode::kTimedOut, "The ranks were not held at one step in time"));
-    if (e.timer == Timer::kSwitch && in<source::Barrier>()) {
+    if (e.timer == Timer::kHandover && in<source::Barrier>()) {
       auto& why = in<source::Barrier>()->gives_up;
       if (!why) why = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
       ask_others();
@@ -294,7 +294,7 @@ class SourceStepper : private Stepper<SourceState> {
   bool receive(const Party& from, const Prepared&) {
     const auto* p = in<source::Barrier>();
     if (from.role == Role::kSource && p != nullptr && p->sent && !p->gives_up)
-      arm(Timer::kSwitch, switch_timeout_ms());
+      arm(Timer::kHandover, handover_timeout_ms());
     return true;
   }
   bool receive(const Party& from, const Granted& body) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The types of the machines of the gang commit (docs/adr/0038): records, actions, events. Parties and messages are wire's.
 //
-// They have the form of the machines of the switch (handover/switch_types.h): a value and one pure function
+// They have the form of the machines of the switch (handover/handover_types.h): a value and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
 // The driver executes the actions of a step in order. A record is durable before the next action. If it fails cleanly,
 // the rest of the step is dropped, and RecordFailed is fed to the state of before.
@@ -19,8 +19,8 @@
 #include <variant>
 #include <vector>
 
+#include "libckpt/protocol/handover/handover_types.h"
 #include "libckpt/protocol/handover/source_machine.h"
-#include "libckpt/protocol/handover/switch_types.h"
 #include "libckpt/protocol/handover/target_machine.h"
 
 namespace ckpt::gang {

@@ -612,7 +612,7 @@ Result<CoordinatorState> restore_coordinator(const Record& newest) {
                "Record " + std::string(to_string(newest.kind)) + " in a coordinator's journal");
 }
 
-CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until) {
+CoordinatorState forgotten_coordinator(HandoverInfo info, Nanos undecided_until) {
   return {std::move(info), Forgotten{undecided_until}};
 }
 

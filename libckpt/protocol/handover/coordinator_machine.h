@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See switch_types.h for the
+// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See handover_types.h for the
 // form of a machine.
 //
 //   Begun -> Granted(k) -> Closed(source|target)
@@ -14,7 +14,7 @@
 
 #include <array>
 
-#include "libckpt/protocol/handover/switch_types.h"
+#include "libckpt/protocol/handover/handover_types.h"
 
 namespace ckpt::migration {
 
@@ -60,7 +60,7 @@ struct Forgotten {
 }  // namespace coordinator
 
 struct CoordinatorState {
-  SwitchInfo info;
+  HandoverInfo info;
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Aborted, coordinator::Closed,
                coordinator::Forgotten>
       phase;
@@ -105,7 +105,7 @@ Result<Step<CoordinatorState>> step(const CoordinatorState& state, const Coordin
 Result<CoordinatorState> restore_coordinator(const Record& newest);
 // Returns the state of a migration that agents report and that has no record. No earlier lease lasts beyond
 // `undecided_until`. The first event must be Restarted.
-CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until);
+CoordinatorState forgotten_coordinator(HandoverInfo info, Nanos undecided_until);
 
 // whether the outcome is recorded: migration m+1 of the job may begin
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;

@@ -10,7 +10,7 @@
 
 namespace ckpt::migration {
 
-struct SwitchRecords {
+struct HandoverRecords {
   using Record = migration::Record;
   using Key = std::pair<MigrationId, Role>;
   static Key key_of(const Record& record) { return {record.info.migration, record.party}; }
@@ -19,6 +19,6 @@ struct SwitchRecords {
   static std::vector<std::byte> encode(const Record& record) { return encode_record(record); }
   static Result<Record> decode(std::span<const std::byte> bytes) { return decode_record(bytes); }
 };
-using Journal = BasicJournal<SwitchRecords>;
+using Journal = BasicJournal<HandoverRecords>;
 
 }  // namespace ckpt::migration

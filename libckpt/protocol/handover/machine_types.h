@@ -2,7 +2,7 @@
 // The switch's types under the names that a runner of its machines uses (libckpt/runner/protocol.h).
 #pragma once
 
-#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/handover/agent_handovers.h"
 #include "libckpt/protocol/handover/records.h"
 
 namespace ckpt::migration {

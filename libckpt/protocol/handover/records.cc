@@ -54,7 +54,7 @@ std::string_view to_string(RecordKind kind) noexcept {
 }
 
 template <class A>
-decltype(auto) SwitchInfo::fields(A& a) {
+decltype(auto) HandoverInfo::fields(A& a) {
   return a(migration, job, base, ranks, plan);
 }
 

@@ -42,14 +42,14 @@ enum class RecordKind : std::uint8_t {
 [[nodiscard]] std::string_view to_string(RecordKind kind) noexcept;
 
 // The facts of a migration that never change.
-struct SwitchInfo {
+struct HandoverInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  SwitchInfo() = default;
-  SwitchInfo(MigrationId m, JobId j, Incarnation n, std::vector<RankPlace> places, Bytes migration_plan)
+  HandoverInfo() = default;
+  HandoverInfo(MigrationId m, JobId j, Incarnation n, std::vector<RankPlace> places, Bytes migration_plan)
       : migration(m), job(j), base(n), ranks(std::move(places)), plan(std::move(migration_plan)) {}
   template <class A>
   decltype(auto) fields(A& a);
-  friend bool operator==(const SwitchInfo&, const SwitchInfo&) = default;
+  friend bool operator==(const HandoverInfo&, const HandoverInfo&) = default;
 
   MigrationId migration = 0;
   JobId job = 0;
@@ -61,13 +61,13 @@ struct SwitchInfo {
 struct Record {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Record() = default;
-  Record(SwitchInfo of, Role writer, RecordKind what, Incarnation incarnation = 0)
+  Record(HandoverInfo of, Role writer, RecordKind what, Incarnation incarnation = 0)
       : info(std::move(of)), party(writer), kind(what), k(incarnation) {}
   template <class A>
   decltype(auto) fields(A& a);
   friend bool operator==(const Record&, const Record&) = default;
 
-  SwitchInfo info;
+  HandoverInfo info;
   Role party = Role::kCoordinator;
   RecordKind kind = RecordKind::kInvalid;
   Incarnation k = 0;           // in GRANTED, RESUMED, COMMITTED

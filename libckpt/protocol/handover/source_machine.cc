@@ -104,7 +104,7 @@ class Stepper {
 
   void disarm_waiting() {
     act(DisarmTimer(Timer::kPoll));
-    act(DisarmTimer(Timer::kSwitch));
+    act(DisarmTimer(Timer::kHandover));
     act(DisarmTimer(Timer::kLease));
   }
 
@@ -199,7 +199,7 @@ class Stepper {
   }
   bool on(const FinalDataAcknowledged&) {
     if (!in<Barrier>()) return !before_barrier();
-    act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
+    act(ArmTimer(Timer::kHandover, timing_.handover_timeout_ms));
     return true;
   }
   bool on(const EngineFailed& e) {
@@ -252,7 +252,7 @@ class Stepper {
                                                  std::to_string(timing_.pause_timeout_ms) + " ms"),
                 true);
         return true;
-      case Timer::kSwitch:
+      case Timer::kHandover:
         if (auto* p = in<Barrier>()) {
           give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the switch"));
           act(Report(ReportKind::kWaits));
@@ -325,7 +325,7 @@ class Stepper {
       b->lent_until = end_of_lending();
       send_both(wire::Query{});
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
-      act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
+      act(ArmTimer(Timer::kHandover, timing_.handover_timeout_ms));
     } else if (auto* p = in<Leased>()) {
       ask_for(p->lease, p->k);
       restate(Role::kCoordinator);
@@ -472,7 +472,7 @@ class Stepper {
     send_both(wire::Resumed(k, false, false));
     act(StopCopy{});
     act(DisarmTimer(Timer::kPoll));
-    act(DisarmTimer(Timer::kSwitch));
+    act(DisarmTimer(Timer::kHandover));
     act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     s_.phase = Leased{k, false, false, k, std::move(lease)};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See switch_types.h for the form of a
+// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See handover_types.h for the form of a
 // machine.
 //
 //   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
@@ -16,7 +16,7 @@
 
 #include <optional>
 
-#include "libckpt/protocol/handover/switch_types.h"
+#include "libckpt/protocol/handover/handover_types.h"
 
 namespace ckpt::migration {
 
@@ -68,7 +68,7 @@ struct Released {
 }  // namespace source
 
 struct SourceState {
-  SwitchInfo info;
+  HandoverInfo info;
   std::variant<source::Preparing, source::Ready, source::Precopy, source::Pausing, source::Barrier,
                source::Leased, source::Owner, source::Released>
       phase;

@@ -211,7 +211,7 @@ class Stepper {
         poll();
         return true;
       case Timer::kPause:
-      case Timer::kSwitch:
+      case Timer::kHandover:
       case Timer::kMigration:
         return false;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See switch_types.h for the form of a
+// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See handover_types.h for the form of a
 // machine.
 //
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
@@ -9,8 +9,8 @@
 // lease is therefore requested while the copy still runs and renewed until the migration is closed.
 #pragma once
 
+#include "libckpt/protocol/handover/handover_types.h"
 #include "libckpt/protocol/handover/source_machine.h"
-#include "libckpt/protocol/handover/switch_types.h"
 
 namespace ckpt::migration {
 
@@ -43,7 +43,7 @@ struct Relinquished {
 }  // namespace target
 
 struct TargetState {
-  SwitchInfo info;
+  HandoverInfo info;
   std::variant<target::Preparing, target::Ready, target::Receiving, target::Verified, target::Committed,
                target::Relinquished>
       phase;

@@ -16,8 +16,8 @@ constexpr bool kIsOneOf = (std::is_same_v<What, Some> || ...);
 template <class What>
 constexpr bool kIsOfGang = !kIsOneOf<What, Refused, Commit>;
 template <class What>
-constexpr bool kIsOfSwitch = !kIsOneOf<What, Withdraw, Returned, Kept, Restore, Waiting, Never, Ready, InGate,
-                                       Go, Owns, Held, HeldStill, Lifted, Gone, Old, Dead, Fenced>;
+constexpr bool kIsOfHandover = !kIsOneOf<What, Withdraw, Returned, Kept, Restore, Waiting, Never, Ready,
+                                         InGate, Go, Owns, Held, HeldStill, Lifted, Gone, Old, Dead, Fenced>;
 
 template <std::size_t I = 0>
 Body make_body(std::size_t index) {
@@ -124,11 +124,11 @@ Result<void> check_incarnation(const CommitMessage& m) {
   return ok();
 }
 
-Result<void> check_of_switch(const CommitMessage& m) {
-  const auto is_of_switch = [](const Party& party) {
+Result<void> check_of_handover(const CommitMessage& m) {
+  const auto is_of_handover = [](const Party& party) {
     return party.role != Role::kBystander && party.rank == 0;
   };
-  if (!is_of_switch(m.from) || !is_of_switch(m.to) || m.info || m.asks_for_info || m.times)
+  if (!is_of_handover(m.from) || !is_of_handover(m.to) || m.info || m.asks_for_info || m.times)
     return Error(ErrorCode::kProtocol, "Message of a switch with what is a gang's");
   return check_incarnation(m);
 }
@@ -212,7 +212,7 @@ bool has_body(CommitKind kind, const Body& body) noexcept {
   return std::visit(
       [kind](const auto& b) {
         using Known = std::decay_t<decltype(b)>;
-        return kind == CommitKind::kSwitch ? kIsOfSwitch<Known> : kIsOfGang<Known>;
+        return kind == CommitKind::kHandover ? kIsOfHandover<Known> : kIsOfGang<Known>;
       },
       body);
 }
@@ -232,7 +232,7 @@ Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
   for (const Party& party : {message.from, message.to})
     if (party.role == Role::kCoordinator && party.rank != 0)
       return Error(ErrorCode::kProtocol, "Commit message of a coordinator with a rank");
-  CKPT_TRYV(message.kind == CommitKind::kSwitch ? check_of_switch(message) : check_of_gang(message));
+  CKPT_TRYV(message.kind == CommitKind::kHandover ? check_of_handover(message) : check_of_gang(message));
   return std::move(message);
 }
 

@@ -346,9 +346,9 @@ using Body = std::variant<Prepare, Prepared, Start, Precopied, Granted, Failed, 
 // ---- message ----
 // The protocol that a message belongs to. An agent without a record of the migration answers both differently, so the
 // message has it.
-enum class CommitKind : std::uint8_t { kSwitch = 1, kGang = 2 };
+enum class CommitKind : std::uint8_t { kHandover = 1, kGang = 2 };
 [[nodiscard]] constexpr bool is_known(CommitKind kind) {
-  return kind == CommitKind::kSwitch || kind == CommitKind::kGang;
+  return kind == CommitKind::kHandover || kind == CommitKind::kGang;
 }
 // Whether the protocol has that body.
 [[nodiscard]] bool has_body(CommitKind kind, const Body& body) noexcept;
@@ -362,7 +362,7 @@ struct CommitMessage {
   CommitMessage() = default;
   // Makes a message of a switch, whose parties have no ranks.
   CommitMessage(MigrationId m, JobId j, Incarnation n, Role sender, Role receiver, Body content)
-      : kind(CommitKind::kSwitch),
+      : kind(CommitKind::kHandover),
         migration(m),
         job(j),
         base(n),
@@ -384,7 +384,7 @@ struct CommitMessage {
   void fields(A& a);
   friend bool operator==(const CommitMessage&, const CommitMessage&) = default;
 
-  CommitKind kind = CommitKind::kSwitch;
+  CommitKind kind = CommitKind::kHandover;
   MigrationId migration = 0;
   JobId job = 0;         // or the gang
   Incarnation base = 0;  // n, the source's incarnation when the migration began

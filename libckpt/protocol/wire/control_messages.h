@@ -25,9 +25,9 @@
 //     | SourceReport, TargetReport -->  |   once the side knows the outcome; repeated after a reconnect until
 //                                           CLOSED
 //     | <----------------- ForgetJob    |
-//     | <--- DescribeJob, DescribeSwitch |   of what this coordinator does not know: its store was lost, or
+//     | <--- DescribeJob, DescribeHandover |   of what this coordinator does not know: its store was lost, or
 //                                            is an older copy
-//     | JobFacts, SwitchFacts, Reply ->  |
+//     | JobFacts, HandoverFacts, Reply ->  |
 //
 // Fields are only ever appended (codec.h skips what a newer sender appends). A change of meaning takes a new
 // frame type. kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages about images of jobs in vaults (libckpt/store/vault): taking an image, starting a job from an
-// image, and the contents of a vault.
+// Messages about images of jobs in checkpoint stores (libckpt/store/local): taking an image, starting a job from an
+// image, and the contents of a checkpoint store.
 //
 //   agent                          coordinator
 //     | <------------- TakeSnapshot     |   to the node where the job runs
@@ -12,15 +12,15 @@
 //                                           (then JobChange as always)
 //     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance
 //                                           that lives: what it runs from
-//     | <------------- VaultOrder       |   list, remove, check; answered with Reply
-//     | <------------- GrantVault       |   to the node whose vault another one is about to read or write;
-//                                           answered with VaultGrant
+//     | <------------- CheckpointStoreOrder       |   list, remove, check; answered with Reply
+//     | <------------- GrantCheckpointStore       |   to the node whose checkpoint store another one is about to read or write;
+//                                           answered with CheckpointStoreGrant
 //     | <------------- ReadImage        |   the record of a job in an image; answered with ImageFacts
-//     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's
-//                                           vault has
+//     | CheckpointStoreContents   ------------->  |   behind the agent's hello and at every change: what this node's
+//                                           checkpoint store has
 //
-// A vault is a folder. The path is the node's own name for it. An empty `folder` is the node's own vault
-// (agent.toml `vault_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
+// A checkpoint store is a folder. The path is the node's own name for it. An empty `folder` is the node's own checkpoint store
+// (agent.toml `checkpoint_store_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
 // are only ever appended. Times are Unix milliseconds, durations nanoseconds, and sizes bytes. Decoding
 // checks sizes and enums; users of a message check everything else.
 #pragma once
@@ -34,9 +34,9 @@
 
 namespace ckpt::wire {
 
-// Another node's vault and the access that the node granted. With an empty address, the vault is on this
+// Another node's checkpoint store and the access that the node granted. With an empty address, the checkpoint store is on this
 // node.
-struct VaultPeer {
+struct CheckpointStorePeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string node;
   std::string address;
@@ -54,16 +54,16 @@ struct TakeSnapshot {
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
-  std::string folder;      // the folder of the vault; if empty, the node's own vault
-  std::string vault_job;   // the job's name in the vault, made of letters, digits, '.', '_', '-'
+  std::string folder;      // the folder of the checkpoint store; if empty, the node's own checkpoint store
+  std::string image_job;   // the job's name in the checkpoint store, made of letters, digits, '.', '_', '-'
   std::uint32_t keep = 2;  // the number of versions that are retained
   JobSpec spec;            // is stored in the image: how to start the job again
   bool end_after =
       false;  // `suspend`: once the image is durable, the job does not continue after the barrier; if the
               // image fails, it continues
-  VaultPeer peer;  // with an empty folder: the vault of that node itself
+  CheckpointStorePeer peer;  // with an empty folder: the checkpoint store of that node itself
   // The coordinator's own count of images: a later image has a higher number, whatever the nodes' clocks
-  // show. It is 0 from a coordinator without such a count, which also does not know VaultContents::vault_job.
+  // show. It is 0 from a coordinator without such a count, which also does not know CheckpointStoreContents::image_job.
   std::uint64_t sequence = 0;
   // Cancels a running snapshot. Only job and incarnation are used. The answer is sent once the job runs
   // without it. kNotFound: there is no such snapshot. kRefused: it is too late, because the job has left for
@@ -79,7 +79,7 @@ struct TakeSnapshot {
   bool full = false;  // with `set`: no data is reused from older images
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
+    return a(request_id, job, incarnation, folder, image_job, keep, spec, end_after, peer, sequence, cancel,
              first_version, set, holds_after, full);
   }
 };
@@ -139,7 +139,7 @@ struct SnapshotReport {
   Incarnation incarnation = 0;
   SnapshotPhase phase = SnapshotPhase::kCopying;
   std::string folder;
-  std::string vault_job;
+  std::string image_job;
   std::uint64_t version = 0;    // set once the image is durable
   std::uint64_t parent = 0;     // 0 for a full image
   std::int64_t barrier_ms = 0;  // the Unix time of the barrier, whose state the image has
@@ -147,7 +147,7 @@ struct SnapshotReport {
   std::int64_t total_ns = 0;
   std::uint64_t state_bytes = 0;
   std::uint64_t dirty_bytes = 0;    // the bytes of chunks that differ from the parent
-  std::uint64_t written_bytes = 0;  // the bytes written to the vault
+  std::uint64_t written_bytes = 0;  // the bytes written to the checkpoint store
   std::uint64_t host_bytes = 0;
   std::uint64_t waited_bytes = 0;  // the bytes that did not fit into staging memory, so that the job waited
                                    // for them
@@ -157,7 +157,7 @@ struct SnapshotReport {
   std::uint64_t set = 0;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
+    return a(job, incarnation, phase, folder, image_job, version, parent, barrier_ms, pause_ns, total_ns,
              state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error, set);
   }
 };
@@ -168,16 +168,16 @@ struct RestoreImage {
   std::uint64_t request_id = 0;
   JobSpec spec;  // id, new incarnation, and ranks with their GPUs; command and environment are as submitted
   std::string folder;
-  std::string vault_job;
+  std::string image_job;
   std::uint64_t version =
       0;  // 0: the newest intact version; a damaged version is replaced by an older one, which is reported
-  VaultPeer peer;  // the access to the vault, as in TakeSnapshot
+  CheckpointStorePeer peer;  // the access to the checkpoint store, as in TakeSnapshot
   // Starts nothing. The answer is ok if the instance runs or has run, kUnavailable if its restore is running,
   // and kNotFound otherwise.
   bool asks_only = false;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, spec, folder, vault_job, version, peer, asks_only);
+    return a(request_id, spec, folder, image_job, version, peer, asks_only);
   }
 };
 
@@ -189,7 +189,7 @@ struct RestoreReport {
   JobId job = 0;
   Incarnation incarnation = 0;
   std::string folder;
-  std::string vault_job;
+  std::string image_job;
   std::uint64_t version = 0;
   std::int64_t barrier_ms = 0;  // Unix time; the job's work since then is lost
   std::string skipped;          // the newer versions, each with the reason why it was not used; empty if
@@ -197,13 +197,13 @@ struct RestoreReport {
   std::int64_t fill_ns = 0;     // the duration of reading the image into memory
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
+    return a(job, incarnation, folder, image_job, version, barrier_ms, skipped, fill_ns);
   }
 };
 
 struct ImageRow {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;
-  std::string vault_job;
+  std::string image_job;
   JobId job = 0;
   std::uint64_t version = 0;
   std::uint64_t parent = 0;
@@ -214,7 +214,7 @@ struct ImageRow {
   bool damaged = false;
   std::string gpu_model;  // the GPU model where the image was taken; a transparent job's image needs the same
                           // model
-  // The image's bytes in each tier, if the vault has a tier in memory. Both are 0 if all bytes are on disk.
+  // The image's bytes in each tier, if the checkpoint store has a tier in memory. Both are 0 if all bytes are on disk.
   // Chunks that versions share count for each version.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
@@ -224,7 +224,7 @@ struct ImageRow {
 template <std::same_as<ImageRow> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(
-      record::field("vault_job", &T::vault_job), record::field("job", &T::job),
+      record::field("vault_job", &T::image_job), record::field("job", &T::job),
       record::field("version", &T::version), record::field("parent", &T::parent),
       record::field("created_ms", &T::created_ms), record::field("incarnation", &T::incarnation),
       record::field("state_bytes", &T::state_bytes), record::field("written_bytes", &T::written_bytes),
@@ -233,14 +233,14 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("sequence", &T::sequence), record::later("set", &T::set));
 }
 
-struct VaultContents {
+struct CheckpointStoreContents {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kVaultContents;
-  std::string folder;  // the folder of the vault, as in TakeSnapshot
+  static constexpr FrameType kFrame = FrameType::kCheckpointStoreContents;
+  std::string folder;  // the folder of the checkpoint store, as in TakeSnapshot
   std::uint64_t used_bytes = 0;
   std::uint64_t limit_bytes = 0;  // the limit; 0 if there is none
-  std::vector<ImageRow> images;   // all images of the folder, or of vault_job
-  std::string vault_job;          // if not empty: the list has only this job's images, and known images of
+  std::vector<ImageRow> images;   // all images of the folder, or of image_job
+  std::string image_job;          // if not empty: the list has only this job's images, and known images of
                                   // other jobs stay
   // A list that one frame cannot hold is sent in consecutive parts. The first has part 0, and all but the
   // last have `more`.
@@ -248,45 +248,45 @@ struct VaultContents {
   bool more = false;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(folder, used_bytes, limit_bytes, images, vault_job, part, more);
+    return a(folder, used_bytes, limit_bytes, images, image_job, part, more);
   }
 };
 
-enum class VaultAct : std::uint8_t {
+enum class CheckpointStoreAct : std::uint8_t {
   kInvalid = 0,
   kList = 1,
   kRemoveVersion = 2,
   kRemoveJob = 3,
   kCheck = 4,  // checks whether the node could write to the folder; changes nothing
 };
-[[nodiscard]] constexpr bool is_known(VaultAct a) {
-  return a >= VaultAct::kList && a <= VaultAct::kCheck;
+[[nodiscard]] constexpr bool is_known(CheckpointStoreAct a) {
+  return a >= CheckpointStoreAct::kList && a <= CheckpointStoreAct::kCheck;
 }
 
-// An order about a vault. The answer is Reply. VaultContents is sent before the Reply and has the contents
+// An order about a checkpoint store. The answer is Reply. CheckpointStoreContents is sent before the Reply and has the contents
 // after the order.
-struct VaultOrder {
+struct CheckpointStoreOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kVaultOrder;
+  static constexpr FrameType kFrame = FrameType::kCheckpointStoreOrder;
   std::uint64_t request_id = 0;
-  VaultAct act = VaultAct::kList;
+  CheckpointStoreAct act = CheckpointStoreAct::kList;
   std::string folder;
-  std::string vault_job;
+  std::string image_job;
   std::uint64_t version = 0;
-  bool of_job = false;  // the contents are only those of vault_job
+  bool of_job = false;  // the contents are only those of image_job
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, act, folder, vault_job, version, of_job);
+    return a(request_id, act, folder, image_job, version, of_job);
   }
 };
 
-// Lets a holder of the token use the node's own vault for one job. The answer is VaultGrant, or a Reply with
+// Lets a holder of the token use the node's own checkpoint store for one job. The answer is CheckpointStoreGrant, or a Reply with
 // the reason. With a token to revoke nothing is granted, and the answer is a Reply.
-struct GrantVault {
+struct GrantCheckpointStore {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kGrantVault;
+  static constexpr FrameType kFrame = FrameType::kGrantCheckpointStore;
   std::uint64_t request_id = 0;
-  std::string vault_job;
+  std::string image_job;
   bool writes = false;
   bool durable = false;  // the written data survives a power failure of the node, so it is not in the node's
                          // memory
@@ -294,17 +294,17 @@ struct GrantVault {
   std::vector<std::byte> revoke;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, vault_job, writes, durable, lasts_ms, revoke);
+    return a(request_id, image_job, writes, durable, lasts_ms, revoke);
   }
 };
 
-struct VaultGrant {
+struct CheckpointStoreGrant {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kVaultGrant;
+  static constexpr FrameType kFrame = FrameType::kCheckpointStoreGrant;
   std::uint64_t request_id = 0;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // the limit for the job in this vault; 0 if there is none
+  std::uint64_t limit_bytes = 0;  // the limit for the job in this checkpoint store; 0 if there is none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, address, token, limit_bytes);
@@ -317,11 +317,11 @@ struct ReadImage {
   static constexpr FrameType kFrame = FrameType::kReadImage;
   std::uint64_t request_id = 0;
   std::string folder;
-  std::string vault_job;
+  std::string image_job;
   std::uint64_t version = 0;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, folder, vault_job, version);
+    return a(request_id, folder, image_job, version);
   }
 };
 

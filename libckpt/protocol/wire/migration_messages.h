@@ -19,19 +19,19 @@
 namespace ckpt::wire {
 
 enum class MigrateStrategy : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
-enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 };
+enum class NotConverged : std::uint8_t { kInvalid = 0, kHandover = 1, kAbort = 2 };
 [[nodiscard]] constexpr bool is_known(MigrateStrategy m) {
   return m == MigrateStrategy::kLive || m == MigrateStrategy::kStopCopy;
 }
 [[nodiscard]] constexpr bool is_known(NotConverged n) {
-  return n == NotConverged::kSwitch || n == NotConverged::kAbort;
+  return n == NotConverged::kHandover || n == NotConverged::kAbort;
 }
 constexpr auto names_of(record::Of<MigrateStrategy>) {
   return record::names<MigrateStrategy>(
       {{MigrateStrategy::kLive, "live"}, {MigrateStrategy::kStopCopy, "stop-copy"}});
 }
 constexpr auto names_of(record::Of<NotConverged>) {
-  return record::names<NotConverged>({{NotConverged::kSwitch, "switch"}, {NotConverged::kAbort, "abort"}});
+  return record::names<NotConverged>({{NotConverged::kHandover, "switch"}, {NotConverged::kAbort, "abort"}});
 }
 
 // The value of --codec, equal to the engine's codec::CodecMode.
@@ -54,7 +54,7 @@ inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 
 struct MigrateOptions {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   MigrateStrategy strategy = MigrateStrategy::kLive;
-  NotConverged if_not_converged = NotConverged::kSwitch;
+  NotConverged if_not_converged = NotConverged::kHandover;
   std::int64_t max_downtime_ns = 0;
   std::uint64_t bandwidth_bytes_per_second = 0;  // 0 for unlimited
   std::uint32_t max_rounds = 0;                  // 0 for the engine's default
@@ -96,7 +96,7 @@ struct MigrationPlan {
                           // the job
   Bytes session_token;    // 16 random bytes that pair the two movers
   std::int64_t lease_term_ns = 0;
-  std::int64_t switch_timeout_ns = 0;
+  std::int64_t handover_timeout_ns = 0;
   MigrateOptions options;
   std::optional<PauseFacts> last_pause;  // the job's last pause, as both sides measured it
   std::string network;      // a network of both nodes (DataNetwork); if empty, each side's first network
@@ -107,7 +107,7 @@ struct MigrationPlan {
   template <class A>
   decltype(auto) fields(A& a) {
     return a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address,
-             peer_token, fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options,
+             peer_token, fingerprint_key, session_token, lease_term_ns, handover_timeout_ns, options,
              last_pause, network, paths, communicators_ns);
   }
 };
@@ -336,11 +336,11 @@ struct TargetReport {
   }
 };
 
-// A query for a node's facts about a switch that the coordinator does not know. The answer is SwitchFacts, or
+// A query for a node's facts about a switch that the coordinator does not know. The answer is HandoverFacts, or
 // a Reply with the reason.
-struct DescribeSwitch {
+struct DescribeHandover {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
+  static constexpr FrameType kFrame = FrameType::kDescribeHandover;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   Side side = Side::kSource;  // the side of this node
@@ -351,9 +351,9 @@ struct DescribeSwitch {
   }
 };
 
-struct SwitchFacts {
+struct HandoverFacts {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  static constexpr FrameType kFrame = FrameType::kSwitchFacts;
+  static constexpr FrameType kFrame = FrameType::kHandoverFacts;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   JobId job = 0;

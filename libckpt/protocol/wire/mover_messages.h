@@ -40,7 +40,7 @@
 //                                      copied into it and compared. S,T>A Filled, FillFailed
 //
 // A snapshot is a source without a target, and a restore is a target without a source. The data is stored in
-// a vault (libckpt/store/vault) instead of being sent.
+// a checkpoint store (libckpt/store/local) instead of being sent.
 //   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged,
 //                                          while the job runs
 //   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
@@ -66,7 +66,7 @@
 // A mover that loses its agent (end of file) exits and releases everything. For a session that is not open,
 // EndSession is answered with SessionEnded and DropRegions with Dropped. Other messages are ignored.
 //
-// The messages are in mover_session_messages.h, mover_move_messages.h and mover_vault_messages.h. This file
+// The messages are in mover_session_messages.h, mover_move_messages.h and mover_checkpoint_messages.h. This file
 // has the packet.
 //
 // Threads: plain values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the sender's node; 0
@@ -82,9 +82,9 @@
 #include <vector>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/mover_checkpoint_messages.h"
 #include "libckpt/protocol/wire/mover_move_messages.h"
 #include "libckpt/protocol/wire/mover_session_messages.h"
-#include "libckpt/protocol/wire/mover_vault_messages.h"
 
 namespace ckpt::wire::mover {
 

@@ -65,11 +65,11 @@ struct StartSource {
   // The agent's expected terms of the pause: all terms except the copy, and the part that runs concurrently
   // with the copy.
   std::int64_t fixed_cost_ns = 0;
-  bool near = false;  // the target's mover is on this node and may read this mover's memory
+  bool same_host = false;  // the target's mover is on this node and may read this mover's memory
   std::int64_t beside_copy_ns = 0;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(session, addresses, options, fixed_cost_ns, near, beside_copy_ns);
+    return a(session, addresses, options, fixed_cost_ns, same_host, beside_copy_ns);
   }
 };
 

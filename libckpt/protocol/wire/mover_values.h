@@ -24,7 +24,7 @@ inline constexpr std::size_t kMaxFillRegions = 32;  // the limit of one FillRegi
 // that the agent chooses.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 // The rank in the key of a snapshot's or restore's session. The key also has a number that the agent chooses.
-inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
+inline constexpr std::uint32_t kCheckpointStoreRank = 0xffff'fffe;
 // The rank in the key of a check's session. The key also has a number that the agent chooses.
 inline constexpr std::uint32_t kCheckRank = 0xffff'fffd;
 inline constexpr std::size_t kMaxTensors = 96;  // the limit of one AttachTensors

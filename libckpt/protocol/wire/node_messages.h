@@ -220,10 +220,10 @@ struct NodeInventory {
 };
 
 // A switch that has not ended at this node.
-struct OpenSwitch {
+struct OpenHandover {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  OpenSwitch() = default;
-  OpenSwitch(MigrationId m, JobId j, Side which) : migration(m), job(j), side(which) {}
+  OpenHandover() = default;
+  OpenHandover(MigrationId m, JobId j, Side which) : migration(m), job(j), side(which) {}
   MigrationId migration = 0;
   JobId job = 0;
   Side side = Side::kSource;  // the node's side; for a rank that stays: the source
@@ -240,13 +240,13 @@ struct AgentHello {
   std::string software_version;
   NodeInventory inventory;
   // Facts for a coordinator whose store was lost or is an older copy: things that it may not know.
-  std::vector<OpenSwitch> switches;
+  std::vector<OpenHandover> handovers;
   MigrationId newest_migration = 0;  // the newest migration that this node took part in and remembers
   JobId newest_job = 0;
-  bool describes = false;  // the agent answers DescribeJob and DescribeSwitch
+  bool describes = false;  // the agent answers DescribeJob and DescribeHandover
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(software_version, inventory, switches, newest_migration, newest_job, describes);
+    return a(software_version, inventory, handovers, newest_migration, newest_job, describes);
   }
 };
 
@@ -254,11 +254,11 @@ struct Welcome {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kWelcome;
   std::int64_t lease_term_ns = 0;
-  std::int64_t switch_timeout_ns = 0;
+  std::int64_t handover_timeout_ns = 0;
   std::string peer_token;  // hex digits; agents require it of each other on the peer link
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(lease_term_ns, switch_timeout_ns, peer_token);
+    return a(lease_term_ns, handover_timeout_ns, peer_token);
   }
 };
 

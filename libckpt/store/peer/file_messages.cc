@@ -5,7 +5,7 @@
 #include <cctype>
 #include <string_view>
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 bool is_plain_name(std::string_view name) {
@@ -33,8 +33,8 @@ Result<void> check_path(const std::string& path, const std::string& job) {
   if (path.size() <= kMaxPathBytes &&
       (whole || (path.starts_with(mine) && is_of_job(std::string_view(path).substr(mine.size())))))
     return ok();
-  return Error(ErrorCode::kInvalidArgument,
-               "\"" + path.substr(0, kMaxPathBytes) + "\" is nothing of job " + job + " in a vault");
+  return Error(ErrorCode::kInvalidArgument, "\"" + path.substr(0, kMaxPathBytes) + "\" is nothing of job " +
+                                                job + " in a checkpoint store");
 }
 
 bool is_file_of_job(const std::string& path, const std::string& job) {
@@ -44,4 +44,4 @@ bool is_file_of_job(const std::string& path, const std::string& job) {
   return !rest.empty() && rest != "/packs" && rest != "/versions";
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of one side of a FrameStream to the other side's vault, and the answers. They are the
+// The requests of one side of a FrameStream to the other side's checkpoint store, and the answers. They are the
 // operations of files.h, one at a time. The first message of a connection is FileHello, and nothing is done
 // before it was accepted. The connection's key determines the grant.
 //
-// Paths are relative to the vault's folder and are checked by check_path(). A grant is for one job, and no
-// other part of the vault can be named.
+// Paths are relative to the checkpoint store's folder and are checked by check_path(). A grant is for one job, and no
+// other part of the checkpoint store can be named.
 // Threads: plain values. Errors: kProtocol from decoding (wire/codec.h). The error of a failed operation is
 // sent in FileReply.
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "libckpt/protocol/wire/codec.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 inline constexpr std::size_t kFileTokenBytes = 32;
 inline constexpr std::size_t kMaxRequestBytes = 4096;  // the limit of a request's head
@@ -93,11 +93,11 @@ struct FileReply {
   }
 };
 
-// Checks the path. Allowed are "", "vault", "lock", "jobs", and the paths of a vault in "jobs/JOB" for this
+// Checks the path. Allowed are "", "checkpoint store", "lock", "jobs", and the paths of a checkpoint store in "jobs/JOB" for this
 // job alone. Returns kInvalidArgument for others.
 Result<void> check_path(const std::string& path, const std::string& job);
 // Returns whether the path is a file of the job. A client that writes may make, replace and remove such
 // files.
 [[nodiscard]] bool is_file_of_job(const std::string& path, const std::string& job);
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "libckpt/base/random.h"
+#include "libckpt/store/local/version.h"
 #include "libckpt/store/peer/file_session.h"
-#include "libckpt/store/vault/version.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kMaxGrants = 1024;
 constexpr std::size_t kMaxConnections = 256;
-constexpr std::size_t kMaxStrangers = 16;
+constexpr std::size_t kMaxUnauthenticatedPeers = 16;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
@@ -57,7 +57,8 @@ Result<std::vector<std::byte>> FileServer::grant(const FileGrant& grant) {
   const std::lock_guard lock(mutex_);
   std::erase_if(grants_, [](const auto& g) { return g->until < std::chrono::steady_clock::now(); });
   if (grants_.size() >= kMaxGrants)
-    return Error(ErrorCode::kRefused, "Too many nodes use the vault " + settings_.folder + " already");
+    return Error(ErrorCode::kRefused,
+                 "Too many nodes use the checkpoint store " + settings_.folder + " already");
   grants_.push_back(granted);
   return granted->token;
 }
@@ -116,7 +117,7 @@ void FileServer::make_space() {
   auto strangers =
       static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger));
   for (Connection& connection : connections_) {
-    if (strangers < kMaxStrangers) return;
+    if (strangers < kMaxUnauthenticatedPeers) return;
     if (!is_stranger(connection)) continue;
     connection.stream.shut_down();
     --strangers;
@@ -188,4 +189,4 @@ Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const Grante
   return session;
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

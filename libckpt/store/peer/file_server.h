@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets other nodes read and write one job each of a vault, with granted tokens. The client side is
+// Lets other nodes read and write one job each of a checkpoint store, with granted tokens. The client side is
 // remote_files.h. A token is the secret of a TLS connection, and is never sent (frame_stream.h).
 //
 // The server limits connections, the data that each may send, and open files. A connection that has not
 // proved within seconds that it has a token is closed. If there are too many of these, the oldest is closed.
-// A grant names one job, and whether the job may be written; nothing else in the vault can be changed. The
-// vault's own files belong to the server: a client may read them and hold the vault's lock. A client that
+// A grant names one job, and whether the job may be written; nothing else in the checkpoint store can be changed. The
+// checkpoint store's own files belong to the server: a client may read them and hold the checkpoint store's lock. A client that
 // writes must first hold the lock, and writes no more than its grant allows. Malicious bytes can only end a
 // connection.
 // Threads: one accepts, and one serves each connection; all functions may be called from any thread.
@@ -27,16 +27,16 @@
 #include "libckpt/store/peer/frame_stream.h"
 #include "libckpt/store/peer/tiered_files.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 struct FileGrant {
-  std::string job;  // the job's name in the vault
+  std::string job;  // the job's name in the checkpoint store
   bool writes = false;
   bool into_memory =
       false;  // new data is stored in memory; if false, new data is stored on the disk, and the job's data in
               // memory moves there, too
   std::chrono::milliseconds lasts{0};
-  // The maximum size of the job in the vault, as the sum of its files' lengths; 0 for no limit. During a
+  // The maximum size of the job in the checkpoint store, as the sum of its files' lengths; 0 for no limit. During a
   // collection the job may use twice its former size, but at most one pack more than that size.
   std::uint64_t limit_bytes = 0;
 };
@@ -44,7 +44,7 @@ struct FileGrant {
 class FileServer {
  public:
   struct Settings {
-    std::string folder;  // the folder of the vault
+    std::string folder;  // the folder of the checkpoint store
     std::string memory;  // the folder of the memory tier; empty if there is none
     std::uint64_t memory_limit_bytes = 0;
     std::string listen;  // the address to listen at, such as "127.0.0.1:0"
@@ -98,4 +98,4 @@ class FileServer {
   std::thread accepting_;
 };
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "libckpt/base/fault.h"
-#include "libckpt/store/vault/format.h"
+#include "libckpt/store/local/format.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kMaxOpen = 256;
@@ -66,7 +66,7 @@ void FileServer::Session::serve(FrameStream& stream) {
   }
 }
 
-// Checks a request. A session that writes must hold the vault's lock.
+// Checks a request. A session that writes must hold the checkpoint store's lock.
 Result<void> FileServer::Session::check(const FileRequest& request) const {
   if (!is_on_file(request.op)) {
     CKPT_TRYV(check_path(request.path, grant_.job));
@@ -83,13 +83,14 @@ Result<void> FileServer::Session::check(const FileRequest& request) const {
       (renames && !is_file_of_job(request.to, grant_.job)) ||
       (request.op == FileOp::kRemoveFolder && !request.path.starts_with("jobs/")) ||
       (request.op == FileOp::kMakeFolder && !is_folder))
-    return Error(ErrorCode::kInvalidArgument,
-                 "A grant for job " + grant_.job + " changes nothing of the vault but the job's files");
+    return Error(
+        ErrorCode::kInvalidArgument,
+        "A grant for job " + grant_.job + " changes nothing of the checkpoint store but the job's files");
   if (!grant_.writes)
     return Error(ErrorCode::kInvalidArgument, "The images of job " + grant_.job + " are granted to be read");
   const std::lock_guard lock(mutex_);
   if (lock_ || request.op == FileOp::kLock || request.op == FileOp::kMakeFolder) return ok();
-  return Error(ErrorCode::kInvalidArgument, "A vault is locked before it is written");
+  return Error(ErrorCode::kInvalidArgument, "A checkpoint store is locked before it is written");
 }
 
 Result<FileReply> FileServer::Session::perform(const FileRequest& request, std::span<std::byte> payload,
@@ -123,7 +124,7 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
         CKPT_TRYV(quota_.write(open.extent, request.offset, payload.size()));
       }
       CKPT_TRYV(open.file->write_at(request.offset, payload));
-      fault_point(FaultPoint::kVaultServerWritten);
+      fault_point(FaultPoint::kCheckpointStoreServerWritten);
       return FileReply();
     }
     case FileOp::kRead: {
@@ -138,7 +139,7 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
     }
     default: {
       CKPT_TRYV(open.file->sync());
-      fault_point(FaultPoint::kVaultServerSynced);
+      fault_point(FaultPoint::kCheckpointStoreServerSynced);
       return FileReply();
     }
   }
@@ -157,8 +158,8 @@ Result<FileReply> FileServer::Session::perform_on_path(const FileRequest& reques
       return lock(request.path);
     default: {
       CKPT_TRYV(change(request));
-      if (request.op == FileOp::kRename) fault_point(FaultPoint::kVaultServerRenamed);
-      if (request.op == FileOp::kSyncFolder) fault_point(FaultPoint::kVaultServerSettled);
+      if (request.op == FileOp::kRename) fault_point(FaultPoint::kCheckpointStoreServerRenamed);
+      if (request.op == FileOp::kSyncFolder) fault_point(FaultPoint::kCheckpointStoreServerSettled);
       return FileReply();
     }
   }
@@ -217,11 +218,11 @@ Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, 
 }
 
 Result<FileReply> FileServer::Session::lock(const std::string& path) {
-  if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A vault has one lock");
+  if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A checkpoint store has one lock");
   Files& files = files_ ? *files_ : posix_files();
   CKPT_TRY(held, files.lock(full(path)));
   if (grant_.writes) {
-    CKPT_TRYV(have_vault_file(files));
+    CKPT_TRYV(have_checkpoint_store_file(files));
   }
   const std::lock_guard lock(mutex_);
   CKPT_TRYV(quota_.begin(files, full("jobs/" + grant_.job)));
@@ -230,13 +231,13 @@ Result<FileReply> FileServer::Session::lock(const std::string& path) {
   return with_value(next_++);
 }
 
-Result<void> FileServer::Session::have_vault_file(Files& files) {
+Result<void> FileServer::Session::have_checkpoint_store_file(Files& files) {
   const auto bytes = read_whole(files, full("vault"), kMaxSmallFileBytes);
-  if (bytes && read_small_file(SmallFile::kVault, *bytes)) return ok();
+  if (bytes && read_small_file(SmallFile::kCheckpointStore, *bytes)) return ok();
   const bool is_missing = !bytes && bytes.error().code() == ErrorCode::kNotFound;
   const bool is_damaged = bytes || bytes.error().code() == ErrorCode::kCorrupt;
   if (!is_missing && !is_damaged) return bytes.error();
-  return write_whole(files, folder_, "vault", make_small_file(SmallFile::kVault, {}));
+  return write_whole(files, folder_, "vault", make_small_file(SmallFile::kCheckpointStore, {}));
 }
 
 // Lists a folder. The folder of the jobs shows only the granted job.
@@ -256,4 +257,4 @@ Result<FileReply> FileServer::Session::list(const std::string& path) {
   return reply;
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -13,7 +13,7 @@
 #include "libckpt/store/peer/file_server.h"
 #include "libckpt/store/peer/quota.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 [[nodiscard]] FileReply refusal(const Error& error);
 
@@ -39,8 +39,8 @@ class FileServer::Session {
   Result<OpenFile> find(std::uint64_t handle) const;
   Result<FileReply> create(const std::string& path);
   Result<FileReply> keep(Result<std::unique_ptr<File>> file, Quota::Handle extent);
-  // Ensures that the vault has its own file, which clients only read.
-  Result<void> have_vault_file(Files& files);
+  // Ensures that the checkpoint store has its own file, which clients only read.
+  Result<void> have_checkpoint_store_file(Files& files);
   // Closes all handles of a removed file, so that it is not written any more.
   void close_all(const Quota::Handle& extent);
   Result<FileReply> lock(const std::string& path);
@@ -59,4 +59,4 @@ class FileServer::Session {
   std::uint64_t next_ = 1;
 };
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

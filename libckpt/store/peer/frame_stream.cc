@@ -12,7 +12,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46565047;  // the bytes "GPVF"
@@ -70,7 +70,7 @@ Error gone(const std::string& what) {
   return {ErrorCode::kUnavailable, what};
 }
 
-// Enables keepalive. Without it, a machine that lost power holds a connection, and so a vault's lock, for
+// Enables keepalive. Without it, a machine that lost power holds a connection, and so a checkpoint store's lock, for
 // hours.
 void watch_over(int socket) {
   const auto set = [socket](int level, int name, int value) {
@@ -122,10 +122,10 @@ FrameStream::Wait until(Clock::time_point end) {
 
 Result<FrameKey> frame_key_of(std::span<const std::byte> secret) {
   if (secret.size() < kMinSecretBytes)
-    return Error(ErrorCode::kInvalidArgument, "The token for another node's vault is too short");
+    return Error(ErrorCode::kInvalidArgument, "The token for another node's checkpoint store is too short");
   FrameKey made;
-  CKPT_TRY(key, tls::derive_psk(secret, "gpumigrate vault psk 1"));
-  CKPT_TRY(name, tls::derive_psk(secret, "gpumigrate vault id 1"));
+  CKPT_TRY(key, tls::derive_psk(secret, "gpumigrate checkpoint store psk 1"));
+  CKPT_TRY(name, tls::derive_psk(secret, "gpumigrate checkpoint store id 1"));
   made.key = key;
   constexpr const char* kDigits = "0123456789abcdef";
   for (const unsigned char byte : name.bytes().first<kIdentityBytes>())
@@ -163,7 +163,7 @@ Result<void> FrameStream::handshake(Wait timeout) {
 
 Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const std::byte> payload) {
   if (head.size() > kMaxHeadBytes || payload.size() > kMaxPayloadBytes)
-    return Error(ErrorCode::kInvalidArgument, "A message of a vault's files that is too long");
+    return Error(ErrorCode::kInvalidArgument, "A message of a checkpoint store's files that is too long");
   Head front;
   front.head_bytes = static_cast<std::uint32_t>(head.size());
   front.payload_bytes = static_cast<std::uint32_t>(payload.size());
@@ -224,7 +224,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   if (!first) return std::move(first).error();
   CKPT_TRYV(read_all(bytes.subspan(*first)));
   if (front.magic != kMagic || front.zero != 0)
-    return Error(ErrorCode::kProtocol, "The other side's bytes are no message of a vault's files");
+    return Error(ErrorCode::kProtocol, "The other side's bytes are no message of a checkpoint store's files");
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +
@@ -273,4 +273,4 @@ Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait) 
   return socket;
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

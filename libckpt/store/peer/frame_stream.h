@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages about a vault's files over a connection with TLS 1.3 and a pre-shared key (net/tls). A message is
+// Messages about a checkpoint store's files over a connection with TLS 1.3 and a pre-shared key (net/tls). A message is
 // a small head and up to 8 MiB of a file's bytes. TLS protects their integrity. Calls block.
 //
 //   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head | payload, little endian
@@ -24,7 +24,7 @@
 #include "libckpt/base/result.h"
 #include "libckpt/net/tls/psk_stream.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{4} << 20;  // the size of a long folder listing
@@ -80,4 +80,4 @@ Result<ListeningSocket> listen_at(const std::string& address);
 // Accepts the next connection. Returns kTimedOut if there is none within `wait`.
 Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait);
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

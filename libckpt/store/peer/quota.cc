@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "libckpt/store/vault/vault.h"
+#include "libckpt/store/local/checkpoint_store.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kMaxFiles = 100'000;
@@ -27,7 +27,7 @@ Result<void> Quota::begin(Files& files, const std::string& folder) {
       files_[mine + part + "/" + entry.name] = std::move(file);
     }
   }
-  most_ = limit_ + std::min({used_, limit_, VaultOptions().max_pack_bytes});
+  most_ = limit_ + std::min({used_, limit_, CheckpointStoreOptions().max_pack_bytes});
   return ok();
 }
 
@@ -38,20 +38,20 @@ Result<Quota::Handle> Quota::create(const std::string& path) {
     return known;
   }
   if (files_.size() >= kMaxFiles)
-    return Error(ErrorCode::kInvalidArgument, "A job has no more files in a vault");
+    return Error(ErrorCode::kInvalidArgument, "A job has no more files in a checkpoint store");
   return files_[path] = std::make_shared<Extent>();
 }
 
 Result<void> Quota::write(const Handle& file, std::uint64_t at, std::uint64_t bytes) {
   if (at > file->bytes)
-    return Error(ErrorCode::kInvalidArgument, "A file of a vault has no holes: it has " +
+    return Error(ErrorCode::kInvalidArgument, "A file of a checkpoint store has no holes: it has " +
                                                   std::to_string(file->bytes) +
                                                   " bytes, and was to be written at " + std::to_string(at));
   const std::uint64_t more = std::max(file->bytes, at + bytes) - file->bytes;
   if (limit_ != 0 && more > 0 && used_ + more > most_)
-    return Error(ErrorCode::kRefused, "The vault is at its limit: the job has " + std::to_string(used_) +
-                                          " of " + std::to_string(limit_) + " bytes there and " +
-                                          std::to_string(more) +
+    return Error(ErrorCode::kRefused, "The checkpoint store is at its limit: the job has " +
+                                          std::to_string(used_) + " of " + std::to_string(limit_) +
+                                          " bytes there and " + std::to_string(more) +
                                           " more are to be written; keep fewer versions, or raise the limit");
   file->bytes += more;
   used_ += more;
@@ -81,4 +81,4 @@ Quota::Handle Quota::remove(const std::string& path) {
   return forget(path);
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

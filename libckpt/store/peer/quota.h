@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a job has in a vault while a client of a FileServer writes the job's files. The sum of the
+// The bytes that a job has in a checkpoint store while a client of a FileServer writes the job's files. The sum of the
 // files' lengths is compared with a limit. A file has no holes, so its length is its size on the disk.
 // Threads: one at a time. Ownership: borrows nothing. Errors: kRefused beyond the limit, kInvalidArgument for
 // a hole or too many files.
@@ -11,9 +11,9 @@
 #include <string>
 
 #include "libckpt/base/result.h"
-#include "libckpt/store/vault/files.h"
+#include "libckpt/store/local/files.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 class Quota {
  public:
@@ -25,7 +25,7 @@ class Quota {
 
   explicit Quota(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // Counts the files after the vault was locked. `folder` is the job's folder.
+  // Counts the files after the checkpoint store was locked. `folder` is the job's folder.
   Result<void> begin(Files& files, const std::string& folder);
   // Counts a new, empty file. A file of that name is replaced.
   Result<Handle> create(const std::string& path);
@@ -42,7 +42,7 @@ class Quota {
   const std::uint64_t limit_;
   std::uint64_t most_ = 0;  // the limit, including the excess that a collection may use
   std::uint64_t used_ = 0;
-  std::map<std::string, Handle> files_;  // the files by their path in the vault
+  std::map<std::string, Handle> files_;  // the files by their path in the checkpoint store
 };
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -5,7 +5,7 @@
 
 #include "libckpt/base/random.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kMaxConnections = 8;
@@ -99,7 +99,7 @@ RemoteFiles::~RemoteFiles() = default;
 Result<FrameStream> RemoteFiles::dial() const {
   const auto failed = [this](const Error& why) {
     return Error(ErrorCode::kUnavailable,
-                 "The vault of " + settings_.folder + " cannot be reached at " + settings_.address)
+                 "The checkpoint store of " + settings_.folder + " cannot be reached at " + settings_.address)
         .caused_by(why);
   };
   auto stream = FrameStream::connect(settings_.address, key_, kConnecting);
@@ -144,8 +144,9 @@ void RemoteFiles::lost(const Error& why) {
   {
     const std::lock_guard lock(mutex_);
     if (!lost_)
-      lost_ = Error(ErrorCode::kUnavailable, "The link to the vault of " + settings_.folder + " broke")
-                  .caused_by(why);
+      lost_ =
+          Error(ErrorCode::kUnavailable, "The link to the checkpoint store of " + settings_.folder + " broke")
+              .caused_by(why);
   }
   changed_.notify_all();
 }
@@ -165,7 +166,8 @@ Result<RemoteFiles::Answer> RemoteFiles::call(const FileRequest& request, std::s
   auto answer = exchange();
   if (!answer) {
     lost(answer.error());
-    return Error(ErrorCode::kUnavailable, "The link to the vault of " + settings_.folder + " broke")
+    return Error(ErrorCode::kUnavailable,
+                 "The link to the checkpoint store of " + settings_.folder + " broke")
         .caused_by(std::move(answer).error());
   }
   give_back(std::move(stream));
@@ -177,7 +179,8 @@ Result<FileRequest> RemoteFiles::request_for(FileOp op, const std::string& path)
   FileRequest request(op);
   if (path == settings_.folder) return request;
   if (!path.starts_with(settings_.folder + "/"))
-    return Error(ErrorCode::kInvalidArgument, path + " is not in the vault of " + settings_.folder);
+    return Error(ErrorCode::kInvalidArgument,
+                 path + " is not in the checkpoint store of " + settings_.folder);
   request.path = path.substr(settings_.folder.size() + 1);
   return request;
 }
@@ -229,7 +232,7 @@ Result<std::vector<FolderEntry>> RemoteFiles::list(const std::string& path) {
   return entries;
 }
 
-// Syncs a folder of the vault. The folder that contains the vault (".") is the other node's responsibility.
+// Syncs a folder of the checkpoint store. The folder that contains the checkpoint store (".") is the other node's responsibility.
 Result<void> RemoteFiles::sync_folder(const std::string& path) {
   if (path == ".") return ok();
   return act(FileOp::kSyncFolder, path);
@@ -241,4 +244,4 @@ Result<std::unique_ptr<FileLock>> RemoteFiles::lock(const std::string& path) {
   return std::unique_ptr<FileLock>(std::make_unique<Lock>(*this, answer.reply.value));
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault of another node, as files: the client of a FileServer. A Vault that uses it sends and receives
+// The checkpoint store of another node, as files: the client of a FileServer. A Checkpoint store that uses it sends and receives
 // only data that it would read and write on a disk. Names are compared here, so existing content is not sent.
 //
 // Threads: as files.h; each running operation has its own connection, up to eight. Ownership: the session
@@ -15,18 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "libckpt/store/local/files.h"
 #include "libckpt/store/peer/file_messages.h"
 #include "libckpt/store/peer/frame_stream.h"
-#include "libckpt/store/vault/files.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 class RemoteFiles : public Files {
  public:
   struct Settings {
     std::string address;
     std::vector<std::byte> token;
-    std::string folder;  // the vault's name here, with which all paths begin
+    std::string folder;  // the checkpoint store's name here, with which all paths begin
   };
   static Result<std::unique_ptr<RemoteFiles>> connect(Settings settings);
   ~RemoteFiles() override;
@@ -69,4 +69,4 @@ class RemoteFiles : public Files {
   std::optional<Error> lost_;
 };
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

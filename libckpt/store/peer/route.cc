@@ -4,10 +4,11 @@
 #include "libckpt/store/peer/remote_files.h"
 #include "libckpt/store/peer/tiered_files.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
-Result<OpenVault> open_vault(const Route& route, bool writable, const std::string& settles) {
-  OpenVault open;
+Result<OpenCheckpointStore> open_checkpoint_store(const Route& route, bool writable,
+                                                  const std::string& settles) {
+  OpenCheckpointStore open;
   if (!route.peer_address.empty()) {
     RemoteFiles::Settings settings;
     settings.address = route.peer_address;
@@ -23,13 +24,13 @@ Result<OpenVault> open_vault(const Route& route, bool writable, const std::strin
     tiers.settles = settles;
     open.files = std::make_unique<TieredFiles>(std::move(tiers));
   }
-  VaultOptions options;
+  CheckpointStoreOptions options;
   options.writable = writable;
   options.limit_bytes = route.limit_bytes;
   options.files = open.files.get();
-  CKPT_TRY(vault, Vault::open(route.folder, options));
-  open.vault = std::move(vault);
+  CKPT_TRY(checkpoint_store, CheckpointStore::open(route.folder, options));
+  open.checkpoint_store = std::move(checkpoint_store);
   return open;
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

@@ -7,9 +7,9 @@
 #include <functional>
 #include <tuple>
 
-#include "libckpt/store/vault/version.h"
+#include "libckpt/store/local/version.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
@@ -299,4 +299,4 @@ Result<void> TieredFiles::copy(const std::string& from, const std::string& to) {
   return target->sync();
 }
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

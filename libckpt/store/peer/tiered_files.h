@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault with packs in memory up to a limit, and on the disk beyond that limit. All other files of a vault
+// A checkpoint store with packs in memory up to a limit, and on the disk beyond that limit. All other files of a checkpoint store
 // are always on the disk. These are its lock, keys and versions: a few hundred bytes each, without which
 // nothing can be found.
 //
@@ -11,7 +11,7 @@
 // briefly in both places, never in neither. Readers check both places, so they may run during a move. Packs
 // in memory are lost when the machine restarts: only the versions that need them are damaged then.
 //
-// Threads: as files.h. One TieredFiles at a time writes into a vault (its lock) and counts the bytes in
+// Threads: as files.h. One TieredFiles at a time writes into a checkpoint store (its lock) and counts the bytes in
 // memory. Errors: as files.h.
 #pragma once
 
@@ -21,16 +21,16 @@
 #include <set>
 #include <string>
 
-#include "libckpt/store/vault/files.h"
+#include "libckpt/store/local/files.h"
 
-namespace ckpt::vault {
+namespace ckpt::checkpoint_store {
 
 struct Tiers {
-  std::string disk;    // the folder of the vault
-  std::string memory;  // a folder of a tmpfs for this vault alone; created when needed
+  std::string disk;    // the folder of the checkpoint store
+  std::string memory;  // a folder of a tmpfs for this checkpoint store alone; created when needed
   std::uint64_t memory_limit_bytes = 0;
   bool into_memory = false;  // new packs are stored in memory; if false, on the disk
-  // The job whose packs in memory move to the disk once the vault is locked. The job's next version must
+  // The job whose packs in memory move to the disk once the checkpoint store is locked. The job's next version must
   // survive a power failure of the machine.
   std::string settles;
 };
@@ -78,4 +78,4 @@ class TieredFiles : public Files {
   std::optional<std::uint64_t> used_bytes_;
 };
 
-}  // namespace ckpt::vault
+}  // namespace ckpt::checkpoint_store

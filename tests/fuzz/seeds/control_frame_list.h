@@ -31,11 +31,12 @@ using ControlMessages =
                 wire::TargetReport, wire::Reply, wire::StartJob, wire::StopJob, wire::ReadLog,
                 wire::SetLimits, wire::ForgetJob, wire::ProcessFacts, wire::InspectProcess,
                 wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
-                wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
-                wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
-                wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
-                wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
-                wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
+                wire::RestoreImage, wire::CheckpointStoreContents, wire::CheckpointStoreOrder,
+                wire::GrantCheckpointStore, wire::CheckpointStoreGrant, wire::ReadImage, wire::ImageFacts,
+                wire::RestoreReport, wire::DescribeJob, wire::JobFacts, wire::DescribeHandover,
+                wire::HandoverFacts, wire::CheckMove, wire::ListenForCheck, wire::ListensForCheck,
+                wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade, wire::UseCertificate,
+                wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
                 wire::Ping,  // in the place of the gang's own messages, which are kCommit's now
                 gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
 

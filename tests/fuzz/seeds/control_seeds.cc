@@ -19,7 +19,7 @@ wire::MigrationPlan migration_plan() {
   return plan;
 }
 
-std::vector<wire::CommitMessage> switch_messages() {
+std::vector<wire::CommitMessage> handover_messages() {
   using namespace wire;
   const Reason reason(ErrorCode::kTimedOut, "late");
   const auto c = Role::kCoordinator;
@@ -133,7 +133,7 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
 
 void add_control_frames(Corpus& corpus) {
   std::uint16_t index = 0;
-  for (const auto& message : switch_messages())
+  for (const auto& message : handover_messages())
     corpus.add_numbered("control_frames", raw(index) + bytes_text(wire::encode_commit(message)));
   ControlMessages::for_each([&]<class M>() {
     corpus.add_numbered("control_frames", raw(++index) + bytes_text(wire::encode(filled<M>())));
@@ -153,7 +153,7 @@ void add_job_packets(Corpus& corpus) {
 
 void add_journals(Corpus& corpus) {
   using namespace migration;
-  const SwitchInfo info(1, 2, 1, {RankPlace(0, "a", "0", "b", "1")}, wire::encode(migration_plan()));
+  const HandoverInfo info(1, 2, 1, {RankPlace(0, "a", "0", "b", "1")}, wire::encode(migration_plan()));
   const std::pair<Role, RecordKind> kinds[] = {
       {Role::kCoordinator, RecordKind::kBegun},   {Role::kCoordinator, RecordKind::kGranted},
       {Role::kCoordinator, RecordKind::kAborted}, {Role::kCoordinator, RecordKind::kClosed},

@@ -105,11 +105,11 @@ void add_ucx_frames(Corpus& corpus) {
     frame.payload_bytes = 4096;
     corpus.add_numbered("ucx_frames", raw(std::uint32_t{4096}) + raw(frame) + header);
   }
-  transport::Frame near;  // a frame that transmits only the payload's address
-  near.kind = FrameKind::kSameHost;
-  near.header_bytes = static_cast<std::uint16_t>(header.size());
-  near.payload_bytes = transport::kLargePayloadBytes;
-  corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(near) + header);
+  transport::Frame same_host;  // a frame that transmits only the payload's address
+  same_host.kind = FrameKind::kSameHost;
+  same_host.header_bytes = static_cast<std::uint16_t>(header.size());
+  same_host.payload_bytes = transport::kLargePayloadBytes;
+  corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(same_host) + header);
   corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
   corpus.add("ucx_frames", "tls_address", "tls:[fd77::1]:4711");
 }

@@ -52,8 +52,8 @@ void add_images(Corpus& corpus) {
   corpus.add_numbered("image_plans", "\2" + bytes_text(wire::encode(job)));
 }
 
-void add_vault_requests(Corpus& corpus) {
-  using namespace vault;
+void add_checkpoint_store_requests(Corpus& corpus) {
+  using namespace checkpoint_store;
   const auto add = [&corpus](const auto& message) {
     corpus.add_numbered("vault_requests", "m" + bytes_text(wire::encode(message)));
   };

@@ -23,7 +23,7 @@ void add_ucx_frames(Corpus& corpus);
 
 // Seeds in image_seeds.cc: plans, manifests, stored jobs, checkpoint stores of other nodes.
 void add_images(Corpus& corpus);
-void add_vault_requests(Corpus& corpus);
+void add_checkpoint_store_requests(Corpus& corpus);
 
 // Seeds in agent_seeds.cc: data that an agent gets from its helpers, its files and another node's processes.
 void add_image_packs(Corpus& corpus);

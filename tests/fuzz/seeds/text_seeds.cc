@@ -32,7 +32,7 @@ agent_address = "127.0.0.1:0"
 metrics_without_token = true
 log_level = "off"
 lease_term_ms = 100
-switch_timeout_ms = 0x7fff
+handover_timeout_ms = 0x7fff
 agent_idle_timeout_ms = 1_000
 placement_margin_bytes = 67108864
 )");

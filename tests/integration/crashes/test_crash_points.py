@@ -72,7 +72,7 @@ class EveryPointIsTested(unittest.TestCase):
         for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT,
                       test_peer_vault_losses.SERVER):
             tested |= {number for _, number in table}
-        # Crash points of images are tested in tests/fault/protect_test.cc and vault_mover_test.cc.
+        # Crash points of images are tested in tests/fault/protect_test.cc and checkpoint_mover_test.cc.
         tested |= {Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED,
                    Point.SNAPSHOT_DURABLE, Point.RESTORE_STARTED,
                    Point.RESTORE_FILLED, Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED,

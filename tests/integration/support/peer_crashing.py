@@ -50,7 +50,7 @@ class PeerCrashingTest(CrashingTest):
     def setUp(self):
         self.tmpfs = tempfile.mkdtemp(prefix="gm-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmpfs, ignore_errors=True)
-        self.agent_settings = f'vault_memory = "{self.tmpfs}"\nvault_memory_limit_mib = 1024\n'
+        self.agent_settings = f'checkpoint_store_memory = "{self.tmpfs}"\nvault_memory_limit_mib = 1024\n'
         super().setUp()
         self.restores = 0
 
@@ -102,7 +102,7 @@ class PeerCrashingTest(CrashingTest):
         with cluster.popen("snapshot", "job", "--to", "node-b") as ordering:
             self.wait_until_fired(role, number, ordering)
             if cut:
-                (server,) = cluster.pids("gpumigrate-vault")
+                (server,) = cluster.pids("gpumigrate-checkpoint-store")
                 self.assertGreater(cut_links(server), 0)
                 os.kill(server, signal.SIGCONT)
             self.wait_until_dead(victims)

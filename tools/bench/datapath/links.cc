@@ -49,7 +49,7 @@ double ratio_of(const engine::RoundReport& report) {
 
 Result<double> run_link(EnginePair& pair, const LinkCase& link, const StepBytes& state, LinkRuns& kept) {
   CKPT_TRYV(pair.memory().fill_with(state.before));
-  CKPT_TRY(session, pair.begin({.near = false,
+  CKPT_TRY(session, pair.begin({.same_host = false,
                                 .bandwidth = link.bytes_per_second,
                                 .codec = codec::CodecMode::kAuto,
                                 .shadow_memory_bytes = link.shadow ? pair.memory().bytes() : 0}));

@@ -78,8 +78,8 @@ class PipelineBench {
 
   // Runs a first round, and then a second round with a hot set. Both are verified at the end.
   Result<void> run_rounds(EnginePair& pair, Rounds& rounds) {
-    CKPT_TRY(session, pair.begin({.near = rounds.path == Path::kSameHost}));
-    rounds.taken = session->near() ? Path::kSameHost : Path::kTcp;
+    CKPT_TRY(session, pair.begin({.same_host = rounds.path == Path::kSameHost}));
+    rounds.taken = session->same_host() ? Path::kSameHost : Path::kTcp;
     CKPT_TRY(whole, session->round());
     rounds.first.add(whole, whole.report.state_bytes);
     CKPT_TRY(hot, heat(pair.memory(), ++seed_));
@@ -95,7 +95,7 @@ class PipelineBench {
 
   Result<void> first_rounds(EnginePair& pair, Stages& stages) {
     CKPT_TRY(tcp, ByteStreams::start(options_.program, ByteStreams::Kind::kTcp));
-    Rounds near{Path::kSameHost, "within a machine"};
+    Rounds same_host{Path::kSameHost, "within a machine"};
     Rounds far{Path::kTcp, "over TCP"};
     const auto plain = [&, raw = tcp.get()](unsigned connections) -> Side {
       return [this, raw, connections]() -> Result<double> {
@@ -114,7 +114,7 @@ class PipelineBench {
       return 0.0;
     };
     const unsigned lanes = engine::default_lanes();
-    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(lanes), alone, ours(near), ours(far)}));
+    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(lanes), alone, ours(same_host), ours(far)}));
     CKPT_TRYV(tcp->finish());
     stages.drop_first();
     stages.fill(stages_section_);
@@ -122,7 +122,7 @@ class PipelineBench {
     section_.add_row("plain TCP stream, " + std::to_string(lanes) + " connections, as many as lanes",
                      {spread_of(runs[1])});
     const Runs& best = spread_of(runs[0]).median >= spread_of(runs[1]).median ? runs[0] : runs[1];
-    for (Rounds* rounds : {&near, &far}) {
+    for (Rounds* rounds : {&same_host, &far}) {
       rounds->first.drop_first();
       rounds->second.drop_first();
       rounds->scan_share.erase(rounds->scan_share.begin());

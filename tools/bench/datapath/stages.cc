@@ -53,8 +53,8 @@ class StageWork {
     bench->make_orders(options.bytes);
     CKPT_TRY(streams, ByteStreams::start(options.program, ByteStreams::Kind::kUcx));
     bench->streams_ = std::move(streams);
-    CKPT_TRY(near_streams, ByteStreams::start(options.program, ByteStreams::Kind::kSameHost));
-    bench->near_streams_ = std::move(near_streams);
+    CKPT_TRY(same_host_streams, ByteStreams::start(options.program, ByteStreams::Kind::kSameHost));
+    bench->same_host_streams_ = std::move(same_host_streams);
     return bench;
   }
   explicit StageWork(Device device) : device_(std::move(device)) {}
@@ -84,11 +84,11 @@ class StageWork {
     return ok();
   }
   Result<StreamRun> transfer(Path path) {
-    return (path == Path::kSameHost ? near_streams_ : streams_)
+    return (path == Path::kSameHost ? same_host_streams_ : streams_)
         ->run(engine::default_lanes(), memory_->bytes());
   }
   Result<void> finish() {
-    CKPT_TRYV(near_streams_->finish());
+    CKPT_TRYV(same_host_streams_->finish());
     return streams_->finish();
   }
 
@@ -128,7 +128,7 @@ class StageWork {
   std::unique_ptr<track::Scanner> scanner_;
   std::unique_ptr<track::FingerprintBatch> batch_;
   std::unique_ptr<ByteStreams> streams_;
-  std::unique_ptr<ByteStreams> near_streams_;
+  std::unique_ptr<ByteStreams> same_host_streams_;
   std::vector<track::ChunkRange> chunks_;
   std::vector<track::Fingerprint> fingerprints_;
   std::vector<std::uint64_t> chunk_order_, run_order_;

@@ -55,6 +55,6 @@ class ByteSource {
   virtual Result<void> send(std::uint64_t messages) = 0;
 };
 Result<std::unique_ptr<ByteSource>> connect_tcp(const std::string& address);
-Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool near);
+Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool same_host);
 
 }  // namespace ckpt::bench

@@ -125,14 +125,14 @@ class LaneEnd final : public transport::LaneHandler {
 
 class UcxSource final : public ByteSource {
  public:
-  static Result<std::unique_ptr<ByteSource>> connect(const std::string& address, bool near) {
-    CKPT_TRY(source, make(near));
+  static Result<std::unique_ptr<ByteSource>> connect(const std::string& address, bool same_host) {
+    CKPT_TRY(source, make(same_host));
     CKPT_TRY(transport, transport::make_ucx_transport({}));
     source->transport_ = std::move(transport);
     CKPT_TRY(lane, source->transport_->connect(address, kToken, source->end_));
     source->end_.set_lane(std::move(lane));
     CKPT_TRYV(source->end_.wait_open());
-    if ((source->end_.lane().payload_access() != transport::PayloadAccess::kSent) != near)
+    if ((source->end_.lane().payload_access() != transport::PayloadAccess::kSent) != same_host)
       return Error(ErrorCode::kNotSupported, "Processes of this machine cannot read each other's memory");
     return source;
   }
@@ -141,8 +141,8 @@ class UcxSource final : public ByteSource {
   Result<void> send(std::uint64_t messages) override { return end_.send(messages); }
 
  private:
-  static Result<std::unique_ptr<UcxSource>> make(bool near) {
-    if (near) {
+  static Result<std::unique_ptr<UcxSource>> make(bool same_host) {
+    if (same_host) {
       CKPT_TRY(file, MappedFile::create(kRingBytes));
       return std::make_unique<UcxSource>(std::move(file));
     }
@@ -198,8 +198,8 @@ std::size_t lane_message_bytes() {
   return engine::SenderOptions{}.message_bytes;
 }
 
-Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool near) {
-  return UcxSource::connect(address, near);
+Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool same_host) {
+  return UcxSource::connect(address, same_host);
 }
 
 Result<void> run_ucx_sink(Link& link) {

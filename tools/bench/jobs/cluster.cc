@@ -259,7 +259,7 @@ Result<Move> Cluster::swap_done(const std::string& job, bool to_second, const Ar
 }
 
 Result<Snapshot> Cluster::snapshot(const std::string& job) {
-  CKPT_TRY(task, ask({"snapshot", job, "--to", vault()}));
+  CKPT_TRY(task, ask({"snapshot", job, "--to", checkpoint_store()}));
   const auto at = task.is_object() ? task.find("report") : task.end();
   if (!task.is_object() || at == task.end())
     return Error(ErrorCode::kCorrupt, "The snapshot of " + job + " has no report");
@@ -276,7 +276,7 @@ Result<Snapshot> Cluster::snapshot(const std::string& job) {
 }
 
 Result<void> Cluster::protect(const std::string& job, const std::string& every) {
-  CKPT_TRYV(run({"protect", job, "--every", every, "--to", vault()}, true));
+  CKPT_TRYV(run({"protect", job, "--every", every, "--to", checkpoint_store()}, true));
   return ok();
 }
 

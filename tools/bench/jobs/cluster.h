@@ -130,9 +130,9 @@ class Cluster {
   Result<RanksMove> move_ranks(const std::string& job, const std::string& ranks, const std::string& node);
   // Returns the folder of all files of this cluster.
   [[nodiscard]] std::string home() const { return home_; }
-  // Takes an image of the job into vault(). Any result other than "done" is an error.
+  // Takes an image of the job into checkpoint_store(). Any result other than "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
-  // Has images of the job taken into vault() until unprotect(). `every` has the form of the command's option.
+  // Has images of the job taken into checkpoint_store() until unprotect(). `every` has the form of the command's option.
   Result<void> protect(const std::string& job, const std::string& every);
   Result<void> unprotect(const std::string& job);
   // Returns the version of the job's newest image; 0: none.
@@ -140,7 +140,7 @@ class Cluster {
   // Ends the job and starts it from its newest image at the other place. Returns the time for reading its
   // memory from the image, in milliseconds.
   Result<double> restore(const std::string& job);
-  [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
+  [[nodiscard]] std::string checkpoint_store() const { return home_ + "/vault"; }
   // Sends SIGTERM and waits until the job has ended.
   Result<void> stop(const std::string& job);
   // Waits until the job has ended on its own, with exit code 0.

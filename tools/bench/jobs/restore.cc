@@ -110,7 +110,7 @@ Result<void> bench_restore(const BenchOptions& options, Report& report) {
   CKPT_TRY(job, cluster->run_job("hotset", timed_hotset_arguments(options.bytes)));
   CKPT_TRYV(cluster->wait_for_steps(job, kSteps));
   CKPT_TRY(snapshot, cluster->snapshot(job));
-  CKPT_TRY(files, open_files(cluster->vault()));
+  CKPT_TRY(files, open_files(cluster->checkpoint_store()));
   const auto plain = [&]() -> Result<double> {
     CKPT_TRYV(drop_from_cache(files));
     return read_plainly(files);

@@ -162,7 +162,7 @@ Result<std::unique_ptr<EngineSession>> EnginePair::begin(const SessionSetup& set
   options.id = kIdentity;
   CKPT_TRYV(ckpt::fill_random(options.key));
   CKPT_TRYV(ckpt::fill_random(options.token));
-  options.near = setup.near;
+  options.same_host = setup.same_host;
   options.bandwidth = setup.bandwidth;
   options.codec = setup.codec;
   options.shadow_memory_bytes = setup.shadow_memory_bytes;

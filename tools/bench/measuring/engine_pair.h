@@ -27,7 +27,7 @@
 namespace ckpt::bench {
 
 struct SessionSetup {
-  bool near = true;  // true: as between GPUs of one node; false: as between nodes, over TCP
+  bool same_host = true;  // true: as between GPUs of one node; false: as between nodes, over TCP
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kRaw;
   std::uint64_t shadow_memory_bytes = 0;
@@ -49,7 +49,9 @@ class EngineSession {
   Result<RoundRun> round();
   // Returns whether payloads are read from this process's memory, as within a machine. Otherwise they are
   // sent over UCX.
-  [[nodiscard]] bool near() const { return sender_->same_host_lanes(transport::PayloadAccess::kReads) > 0; }
+  [[nodiscard]] bool same_host() const {
+    return sender_->same_host_lanes(transport::PayloadAccess::kReads) > 0;
+  }
   // Makes the target scan its memory ahead of the pause, as in a move.
   Result<void> verify_ahead();
   // Runs the final round and the commit.

@@ -86,9 +86,9 @@ std::string view_rebalance_moves(const std::string& head, const std::vector<api:
   return out;
 }
 
-std::string view_undecided(const std::vector<api::UndecidedMigration>& switches, const Layout& layout) {
+std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers, const Layout& layout) {
   std::string out;
-  for (const api::UndecidedMigration& one : switches) {
+  for (const api::UndecidedMigration& one : handovers) {
     const std::string away = joined(one.away, ", ");
     const std::string what =
         away.empty() ? "the coordinator requests its nodes' records, which decide after a full lease term"

@@ -17,7 +17,7 @@ constexpr const char* kApiPort = ":7060";
 constexpr const char* kAgentPort = ":7070";
 constexpr const char* kPeerPort = ":7071";
 constexpr const char* kMetricsPort = ":9402";
-constexpr const char* kVaultPort = "7072";
+constexpr const char* kCheckpointStorePort = "7072";
 constexpr const char* kMoverPorts = "7100-7199";
 
 bool is_address(const std::string& text) {
@@ -75,7 +75,8 @@ std::string node_settings(const NodeSite& site) {
        << "token_file = " << toml_string(site.folder + "/agent-token") << "\n"
        << "peer_listen = " << toml_string(host + kPeerPort) << "      # for agents of other nodes\n"
        << "metrics_address = " << toml_string(host + kMetricsPort) << "  # for Prometheus\n"
-       << "vault_port = " << kVaultPort << "      # for images, at the first network's address\n"
+       << "checkpoint_store_port = " << kCheckpointStorePort
+       << "      # for images, at the first network's address\n"
        << "\n[mover]\nports = " << toml_string(kMoverPorts) << "      # for device memory\n"
        << "\n# Networks carry device memory and images. The first one is preferred.\n"
        << "[[network]]\nname = \"data\"\naddress = " << toml_string(site.address)

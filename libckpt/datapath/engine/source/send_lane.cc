@@ -124,7 +124,7 @@ void SendLane::calibrate(std::uint32_t messages) {
 // ---- functions for the lane's thread
 
 transport::SameHostMemory SendLane::same_host_memory() {
-  if (!core_.near) return {};
+  if (!core_.same_host) return {};
   const StagingSlot& slot = slots_.front().staging;
   const PinnedMemory& memory = slot.pool().memory();
   return {slot.memory(), memory.file(), memory.bytes()};

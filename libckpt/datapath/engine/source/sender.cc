@@ -47,7 +47,7 @@ Result<void> Sender::make_lanes(StagingPool& staging, transport::Transport& tran
   CKPT_TRY(codec,
            SourceCodec::create(options_.codec, options_.shadow_memory_bytes, core_->chunk_bytes, threads));
   core_->codec = std::move(codec);
-  core_->near = options_.near;
+  core_->same_host = options_.same_host;
   set_link_rate();
   CKPT_TRY(workers, WorkPool::create(core_->device, threads, options_.addresses.size() * options_.window));
   workers_ = std::move(workers);

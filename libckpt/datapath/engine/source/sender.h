@@ -62,7 +62,7 @@ struct SenderOptions {
   std::vector<std::string> addresses;  // the addresses, for one lane each
   std::uint64_t chunk_bytes = kDefaultChunkBytes;
   std::uint64_t message_bytes = kSlotBytes;
-  bool near = false;         // the target's process is on this machine and may read this process's memory
+  bool same_host = false;    // the target's process is on this machine and may read this process's memory
   std::uint32_t coders = 0;  // the number of threads that fingerprint and encode; 0: chosen by the cores
   std::uint32_t window = kDefaultWindow;  // the number of messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;

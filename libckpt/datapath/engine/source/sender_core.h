@@ -120,7 +120,7 @@ class SenderCore {
   const std::shared_ptr<const track::TrackKernels> kernels;
   FaultHooks* const hooks;
   const track::Fingerprint zero_chunk;
-  bool near = false;                   // the value of SenderOptions::near, set before the lanes exist
+  bool same_host = false;              // the value of SenderOptions::same_host, set before the lanes exist
   std::unique_ptr<SourceCodec> codec;  // set before the first region; if empty, everything is sent raw
   RateLimiter limiter;
   SenderCounters counters;

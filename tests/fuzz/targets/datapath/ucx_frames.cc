@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const transport::FrameView& view = *frame;
     FUZZ_CHECK(view.header.size() == header.size() - sizeof(transport::Frame));
     FUZZ_CHECK(view.header.empty() || &view.header.back() == &header.back());
-    const bool near = view.frame.kind == transport::FrameKind::kSameHost;
-    FUZZ_CHECK(payload_bytes == (near ? sizeof(std::uint64_t) : view.frame.payload_bytes));
+    const bool same_host = view.frame.kind == transport::FrameKind::kSameHost;
+    FUZZ_CHECK(payload_bytes == (same_host ? sizeof(std::uint64_t) : view.frame.payload_bytes));
     FUZZ_CHECK(view.frame.payload_bytes <= transport::kMaxPayloadBytes);
   }
   const std::string text = fuzz::Input(data, size).text();

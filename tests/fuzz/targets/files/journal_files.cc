@@ -31,8 +31,8 @@ std::string path_of_file() {
 
 Record record_of(std::uint8_t choice) {
   using wire::Role;
-  const migration::SwitchInfo info(1 + choice % 3, 2, 1, {wire::RankPlace(0, "a", "0", "b", "1")},
-                                   migration::Bytes(choice));
+  const migration::HandoverInfo info(1 + choice % 3, 2, 1, {wire::RankPlace(0, "a", "0", "b", "1")},
+                                     migration::Bytes(choice));
   switch (choice % 4) {
     case 0:
       return {info, Role::kSource, RecordKind::kBarrier};

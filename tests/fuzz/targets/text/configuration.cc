@@ -16,7 +16,7 @@ void check_agent(const std::string& text) {
   FUZZ_CHECK(agent::is_safe_name(c.node));
   FUZZ_CHECK(c.home.starts_with('/'));
   FUZZ_CHECK(c.staging_mib >= 16 && c.staging_mib <= 256);
-  FUZZ_CHECK(c.lease_term.count() > 0 && c.pause_timeout.count() > 0 && c.switch_timeout.count() > 0);
+  FUZZ_CHECK(c.lease_term.count() > 0 && c.pause_timeout.count() > 0 && c.handover_timeout.count() > 0);
   for (const std::string& entry : c.job_environment) FUZZ_CHECK(entry.find('=') != std::string::npos);
 }
 
@@ -24,7 +24,7 @@ void check_coordinator(const std::string& text) {
   const auto config = coordinator::parse_config(text, "coordinator.toml");
   if (!config) return;
   const coordinator::Config& c = *config;
-  for (const std::int64_t ms : {c.lease_term_ms, c.switch_timeout_ms, c.agent_idle_timeout_ms})
+  for (const std::int64_t ms : {c.lease_term_ms, c.handover_timeout_ms, c.agent_idle_timeout_ms})
     FUZZ_CHECK(ms >= 100 && ms <= std::int64_t{24} * 3600 * 1000);
   FUZZ_CHECK(c.placement_margin_bytes >= 0 && c.placement_margin_bytes <= std::int64_t{1} << 50);
 }

@@ -11,7 +11,7 @@ namespace ncclsim {
 namespace {
 
 constexpr auto kTimeForHello = std::chrono::seconds(30);
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxUnauthenticatedPeers = 64;
 
 }  // namespace
 
@@ -99,7 +99,7 @@ class Mesh::Progress {
     std::vector<pollfd> polled{{limits.stop != nullptr ? limits.stop->descriptor() : -1, POLLIN, 0},
                                {mesh_->listener_.get(), POLLIN, 0}};
     Clock::time_point until = limits.deadline;
-    for (const Stranger& stranger : mesh_->strangers_) {
+    for (const Stranger& stranger : mesh_->unauthenticated_peers_) {
       polled.push_back({stranger.socket.get(), POLLIN, 0});
       until = std::min(until, stranger.deadline);
     }
@@ -158,7 +158,7 @@ void Mesh::drop(int peer) {
 void Mesh::close() {
   listener_.reset();
   peers_.clear();
-  strangers_.clear();
+  unauthenticated_peers_.clear();
 }
 
 ncclResult_t Mesh::begin(int peer) {
@@ -186,15 +186,15 @@ void Mesh::accept_strangers() {
   for (;;) {
     Descriptor socket = accept_from(listener_.get());
     if (!socket.valid()) return;
-    if (strangers_.size() >= kMaxStrangers) continue;
-    Stranger& stranger = strangers_.emplace_back();
+    if (unauthenticated_peers_.size() >= kMaxUnauthenticatedPeers) continue;
+    Stranger& stranger = unauthenticated_peers_.emplace_back();
     stranger.socket = std::move(socket);
     stranger.deadline = Clock::now() + kTimeForHello;
   }
 }
 
 void Mesh::read_hellos() {
-  for (Stranger& stranger : strangers_) {
+  for (Stranger& stranger : unauthenticated_peers_) {
     std::size_t moved = 0;
     char* to = reinterpret_cast<char*>(&stranger.hello) + stranger.got;
     const ncclResult_t result =
@@ -205,7 +205,7 @@ void Mesh::read_hellos() {
       stranger.socket.reset();
     }
   }
-  strangers_.remove_if([](const Stranger& stranger) { return !stranger.socket.valid(); });
+  unauthenticated_peers_.remove_if([](const Stranger& stranger) { return !stranger.socket.valid(); });
 }
 
 bool Mesh::admit(Stranger* stranger) {

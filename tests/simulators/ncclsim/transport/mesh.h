@@ -79,7 +79,7 @@ class Mesh {
   std::uint64_t secret_ = 0;
   std::uint32_t purpose_ = 0;
   std::vector<Peer> peers_;
-  std::list<Stranger> strangers_;
+  std::list<Stranger> unauthenticated_peers_;
 };
 
 }  // namespace ncclsim

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kTimeToRegister = std::chrono::seconds(30);
 constexpr auto kTimeToAnswer = std::chrono::seconds(30);
-constexpr std::size_t kMaxStrangers = 256;
+constexpr std::size_t kMaxUnauthenticatedPeers = 256;
 
 }  // namespace
 
@@ -49,7 +49,8 @@ void Root::accept_guests() {
   for (;;) {
     Descriptor socket = accept_from(listener_.get());
     if (!socket.valid()) return;
-    if (static_cast<std::size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >= kMaxStrangers)
+    if (static_cast<std::size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >=
+        kMaxUnauthenticatedPeers)
       continue;
     Guest& guest = guests_.emplace_back();
     guest.socket = std::move(socket);

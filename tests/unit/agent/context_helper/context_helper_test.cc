@@ -74,9 +74,9 @@ TEST_F(ContextHelperTest, ARestoreWithTooManyGpusIsRefusedBeforeSending) {
 Task<Result<context::ProcessState>> two_at_once(ContextHelper& helper) {
   auto executor = co_await asio::this_coro::executor;
   std::optional<Result<context::ProcessState>> other;
-  Signal done(executor);
+  AsyncEvent done(executor);
   const auto ask = [](ContextHelper* of, std::optional<Result<context::ProcessState>>* out,
-                      Signal* told) -> Task<> {
+                      AsyncEvent* told) -> Task<> {
     out->emplace(co_await of->state(2));
     told->notify();
   };

@@ -247,7 +247,7 @@ TEST_F(CoordinatorLinkTest, SettingsAndMigrationMessagesReachTheirHandlers) {
   coordinator_->send(wire::FrameType::kCommit, wire::encode_commit(start));
   expect_answer_to_fence(1);
   EXPECT_EQ(commands_.peer_token, "abc");
-  EXPECT_THAT(commands_.switches, ElementsAre(start));
+  EXPECT_THAT(commands_.handovers, ElementsAre(start));
 }
 
 TEST_F(CoordinatorLinkTest, FrameReachesItsHandlerAndAHandlerErrorEndsTheConnection) {

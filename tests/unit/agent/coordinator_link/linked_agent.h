@@ -31,7 +31,7 @@ class FakeCommands : public AgentCommands {
   Task<Result<void>> start_job(wire::JobSpec spec) override {
     started.push_back(spec.job);
     if (holds_starts) {
-      Signal& go_on = held_.emplace_back(executor_);
+      AsyncEvent& go_on = held_.emplace_back(executor_);
       co_await go_on.wait(std::chrono::steady_clock::time_point::max());
     }
     co_return outcome;
@@ -61,13 +61,13 @@ class FakeCommands : public AgentCommands {
     return outcome;
   }
   void welcome(const wire::Welcome& welcome) override { peer_token = welcome.peer_token; }
-  void commit_message(wire::CommitMessage message) override { switches.push_back(std::move(message)); }
+  void commit_message(wire::CommitMessage message) override { handovers.push_back(std::move(message)); }
 
   void go_on_with_starts() {
-    for (Signal& held : held_) held.notify();
+    for (AsyncEvent& held : held_) held.notify();
   }
   [[nodiscard]] std::size_t orders() const {
-    return started.size() + stopped.size() + forgotten.size() + limited.size() + switches.size();
+    return started.size() + stopped.size() + forgotten.size() + limited.size() + handovers.size();
   }
 
   wire::NodeInventory now;
@@ -79,12 +79,12 @@ class FakeCommands : public AgentCommands {
   wire::ProcessFacts facts;
   std::vector<wire::JobId> started, stopped, forgotten;
   std::vector<wire::MigrationId> limited;
-  std::vector<wire::CommitMessage> switches;
+  std::vector<wire::CommitMessage> handovers;
   std::string peer_token;
 
  private:
   asio::any_io_executor executor_;
-  std::list<Signal> held_;
+  std::list<AsyncEvent> held_;
 };
 
 class LinkedAgent : public ::testing::Test {

@@ -209,11 +209,14 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
 }
 
 struct Quiet : HandoverEffects {
-  void send(const migration::SwitchKey&, const migration::SwitchInfo&, const wire::CommitMessage&) override {
+  void send(const migration::HandoverKey&, const migration::HandoverInfo&,
+            const wire::CommitMessage&) override {
     ++sent;
   }
-  void report(const migration::SwitchKey&, const migration::SwitchInfo&, const migration::Report&) override {}
-  void perform(const migration::SwitchKey&, const migration::SwitchInfo&, const migration::Action&) override {
+  void report(const migration::HandoverKey&, const migration::HandoverInfo&,
+              const migration::Report&) override {}
+  void perform(const migration::HandoverKey&, const migration::HandoverInfo&,
+               const migration::Action&) override {
     ++performed;
   }
   int sent = 0;
@@ -392,7 +395,7 @@ TEST_F(CertifiedPeerLinksTest, FloodForUnknownMigrationsIsIgnoredAndAKnownMigrat
                                    wire::Query(wire::Reason(ErrorCode::kAborted, "enough")))));
   // The last message may be dropped; the protocol repeats it.
   run_until(io_, [&] {
-    const auto* state = driver->switches().target(5);
+    const auto* state = driver->handovers().target(5);
     const bool given_up = state != nullptr && migration::is_closed(*state);
     if (!given_up && driver->waiting() == 0)
       a->send("b", message(5, Role::kSource, Role::kTarget,
@@ -400,7 +403,7 @@ TEST_F(CertifiedPeerLinksTest, FloodForUnknownMigrationsIsIgnoredAndAKnownMigrat
     return given_up;
   });
   EXPECT_LE(most_waiting, HandoverDriver::kMaxQueued);
-  EXPECT_EQ(driver->switches().newest(), 5u);
+  EXPECT_EQ(driver->handovers().newest(), 5u);
   disk.join();
   driver.reset();
   auto left = migration::Journal::open(folder_ / "journal");

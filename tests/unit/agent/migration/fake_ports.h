@@ -57,7 +57,7 @@ class FakeHolder : public HolderPort {
   std::vector<wire::JobId> asked;
 
  private:
-  Signal go_on_;
+  AsyncEvent go_on_;
 };
 
 class FakeReports : public CoordinatorPort {
@@ -75,10 +75,10 @@ class FakeReports : public CoordinatorPort {
 // Keeps the events of sessions in their order.
 class FakeSessionPort : public SessionPort {
  public:
-  void on_event(migration::SwitchKey /*key*/, migration::SourceEvent event) override {
+  void on_event(migration::HandoverKey /*key*/, migration::SourceEvent event) override {
     of_source.push_back(std::move(event));
   }
-  void on_event(migration::SwitchKey /*key*/, migration::TargetEvent event) override {
+  void on_event(migration::HandoverKey /*key*/, migration::TargetEvent event) override {
     of_target.push_back(std::move(event));
   }
   std::vector<migration::SourceEvent> of_source;

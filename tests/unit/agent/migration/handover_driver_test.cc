@@ -13,8 +13,8 @@
 namespace ckpt::agent {
 namespace {
 
-using migration::SwitchInfo;
-using migration::SwitchKey;
+using migration::HandoverInfo;
+using migration::HandoverKey;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Not;
@@ -23,17 +23,17 @@ using wire::Role;
 constexpr wire::MigrationId kMigration = 7;
 constexpr wire::JobId kJob = 3;
 constexpr wire::Incarnation kBase = 1;
-constexpr SwitchKey kSource{kMigration, Role::kSource};
-constexpr SwitchKey kTarget{kMigration, Role::kTarget};
+constexpr HandoverKey kSource{kMigration, Role::kSource};
+constexpr HandoverKey kTarget{kMigration, Role::kTarget};
 
 class Notes : public HandoverEffects {
  public:
-  void send(const SwitchKey&, const SwitchInfo&, const wire::CommitMessage& message) override {
+  void send(const HandoverKey&, const HandoverInfo&, const wire::CommitMessage& message) override {
     lines.push_back("send " + std::string(wire::name_of(message.body)) + " to " +
                     std::string(wire::to_string(message.to.role)));
   }
-  void report(const SwitchKey&, const SwitchInfo&, const migration::Report&) override {}
-  void perform(const SwitchKey&, const SwitchInfo&, const migration::Action& action) override {
+  void report(const HandoverKey&, const HandoverInfo&, const migration::Report&) override {}
+  void perform(const HandoverKey&, const HandoverInfo&, const migration::Action& action) override {
     const std::string line = migration::describe(action);
     lines.push_back("do " + line.substr(0, line.find_first_of(" (")));
   }
@@ -98,7 +98,7 @@ void go_to_commit(Life& agent) {
   agent.until("do start-receiving");
   agent.hear(Role::kTarget, wire::Body(wire::Commit(kBase + 1)));
   agent.until("send LeaseRequest to coordinator");
-  const auto* state = agent.driver->switches().target(kMigration);
+  const auto* state = agent.driver->handovers().target(kMigration);
   ASSERT_NE(state, nullptr);
   ASSERT_FALSE(state->lease.asked.empty());
   agent.hear(Role::kTarget, wire::Body(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
@@ -132,12 +132,12 @@ TEST_F(HandoverDriverTest, TheSourcePassesAllStepsUntilReleased) {
               ::testing::ElementsAre(migration::RecordKind::kBarrier, migration::RecordKind::kReleased));
 }
 
-TEST(AgentSwitches, LeaseIsRenewedThreeTimesPerCoordinatorTerm) {
-  migration::AgentSwitches switches{migration::Timing{}};
-  switches.set_lease_term(900);
-  const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Role::kTarget,
+TEST(AgentHandovers, LeaseIsRenewedThreeTimesPerCoordinatorTerm) {
+  migration::AgentHandovers handovers{migration::Timing{}};
+  handovers.set_lease_term(900);
+  const migration::Record committed(HandoverInfo(kMigration, kJob, kBase, {}, {}), Role::kTarget,
                                     migration::RecordKind::kCommitted, kBase + 1);
-  auto batches = switches.restore(std::span(&committed, 1), now_ns());
+  auto batches = handovers.restore(std::span(&committed, 1), now_ns());
   ASSERT_TRUE(batches);
   std::vector<std::uint32_t> renewals;
   for (const migration::Batch& batch : *batches)
@@ -167,8 +167,8 @@ TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierForgetsTheMigration) 
     agent.until("do prepare-source");
   }
   Life agent(folder_ / "journal");
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
-  EXPECT_EQ(agent.driver->switches().source(kMigration), nullptr);
+  EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase));
+  EXPECT_EQ(agent.driver->handovers().source(kMigration), nullptr);
 }
 
 TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierQueriesBothSidesAndDoesNotRun) {
@@ -177,13 +177,13 @@ TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierQueriesBothSidesAndDoesNo
     go_to_barrier(agent);
   }
   Life agent(folder_ / "journal");
-  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob, kBase));
+  EXPECT_FALSE(agent.driver->handovers().may_run_freely(kJob, kBase));
   EXPECT_TRUE(agent.notes.has("send Query to coordinator"));
   EXPECT_FALSE(agent.notes.has("do run-instance"));
   agent.hear(Role::kSource, wire::Body(wire::Relinquished(wire::Reason(ErrorCode::kAborted, "gone"))),
              Role::kTarget);
   agent.until("do run-instance");
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
+  EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase));
 }
 
 TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesItsMemoryAgain) {
@@ -196,8 +196,8 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesItsMemoryAgain) {
   Life agent(folder_ / "journal");
   EXPECT_TRUE(agent.notes.has("do free-source"));
   EXPECT_FALSE(agent.notes.has("do run-instance"));
-  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob, kBase));
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase + 2)) << "it came back from an image";
+  EXPECT_FALSE(agent.driver->handovers().may_run_freely(kJob, kBase));
+  EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase + 2)) << "it came back from an image";
 }
 
 TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesPermanently) {
@@ -227,7 +227,7 @@ TEST_F(HandoverDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   Life agent(folder_ / "journal");
   EXPECT_FALSE(agent.notes.has("do run-instance"));
   EXPECT_TRUE(agent.notes.has("send LeaseRequest to coordinator"));
-  const auto* state = agent.driver->switches().target(kMigration);
+  const auto* state = agent.driver->handovers().target(kMigration);
   ASSERT_NE(state, nullptr);
   agent.hear(Role::kTarget, wire::Body(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
   agent.until("do run-instance");
@@ -280,7 +280,7 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnyChange) {
   agent.until("send Refused to coordinator");
   EXPECT_FALSE(agent.notes.has("do prepare-source"));
   EXPECT_TRUE(agent.fatal.empty());
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
+  EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase));
 }
 
 // A node sends as many messages as it can about migrations in which it takes part.
@@ -308,13 +308,13 @@ TEST_F(HandoverDriverTest, FloodForAKnownMigrationIsBoundedAndAnotherMigrationCo
   EXPECT_THAT(recorded(), ::testing::IsEmpty());
 }
 
-TEST(Rarely, ReportsPeriodicallyHowManyMessagesWereOmitted) {
-  Rarely rarely;
+TEST(LogThrottle, ReportsPeriodicallyHowManyMessagesWereOmitted) {
+  LogThrottle rarely;
   EXPECT_EQ(rarely.turn(0), 0u);
   EXPECT_EQ(rarely.turn(1), std::nullopt);
-  EXPECT_EQ(rarely.turn(Rarely::kApart - 1), std::nullopt);
-  EXPECT_EQ(rarely.turn(Rarely::kApart), 2u);
-  EXPECT_EQ(rarely.turn(Rarely::kApart + 1), std::nullopt);
+  EXPECT_EQ(rarely.turn(LogThrottle::kApart - 1), std::nullopt);
+  EXPECT_EQ(rarely.turn(LogThrottle::kApart), 2u);
+  EXPECT_EQ(rarely.turn(LogThrottle::kApart + 1), std::nullopt);
 }
 
 }  // namespace

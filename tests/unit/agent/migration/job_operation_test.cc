@@ -23,7 +23,7 @@ wire::JobSpec spec_of(MigrationMode mode) {
   return spec;
 }
 
-migration::SwitchInfo info_of(MigrationMode mode, const std::string& target_node) {
+migration::HandoverInfo info_of(MigrationMode mode, const std::string& target_node) {
   wire::MigrationPlan plan;
   plan.spec = spec_of(mode);
   plan.target_ranks.emplace_back();
@@ -56,7 +56,7 @@ TEST(JobOperationTest, MigrationUsesThePauseKindOfItsPlan) {
 // A restore that takes far longer than expected, or exceeds the pause's limit, is given up. A restore from an
 // image is not given up.
 TEST(RestoreTime, RestoreIsAbandonedAfterThePauseLimitOrFarBeyondTheExpectedTime) {
-  migration::SwitchInfo info = info_of(MigrationMode::kTransparent, "b");
+  migration::HandoverInfo info = info_of(MigrationMode::kTransparent, "b");
   const wire::CostLine line(100 * kNanosPerMs, 10 * kNanosPerMs);
   RestoreWork work;
   work.image_bytes = work.restored_bytes = 10 << 20;
@@ -87,7 +87,7 @@ TEST(RestoreTime, RestoreIsAbandonedAfterThePauseLimitOrFarBeyondTheExpectedTime
 }
 
 TEST(JobOperationTest, MigrationWithoutAPlanIsCooperativeAndHasNoGpu) {
-  const auto operation = JobOperation::migration(migration::SwitchInfo(kMovedAs, 3, 5, {}, {}));
+  const auto operation = JobOperation::migration(migration::HandoverInfo(kMovedAs, 3, 5, {}, {}));
   EXPECT_EQ(operation.pause_kind(), PauseKind::kCooperative);
   EXPECT_EQ(operation.job(), 3U);
   EXPECT_FALSE(operation.source_gpu());

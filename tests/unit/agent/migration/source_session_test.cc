@@ -24,7 +24,7 @@ struct ModeScript {
   Result<void> checked = ok();
   Result<void> saved = ok();
   bool holds_save = false;
-  Signal save_goes_on;
+  AsyncEvent save_goes_on;
   int refusals_to_go_back = 0;
   std::vector<std::string> calls;
 };
@@ -90,7 +90,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     plan.target_node = "node-b";
     plan.fingerprint_key.resize(wire::kFingerprintKeyBytes);
     plan.session_token.resize(wire::kSessionTokenBytes);
-    info_ = migration::SwitchInfo(9, 1, 1, {}, wire::encode(plan));
+    info_ = migration::HandoverInfo(9, 1, 1, {}, wire::encode(plan));
     begin();
   }
   void TearDown() override {
@@ -172,7 +172,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
   std::unique_ptr<FakeMover> mover_;
   ModeScript script_{io_.get_executor()};
   std::optional<MigrationContext> context_;
-  migration::SwitchInfo info_;
+  migration::HandoverInfo info_;
   std::shared_ptr<SourceSession> session_;
   std::uint64_t export_ = 0;
 };

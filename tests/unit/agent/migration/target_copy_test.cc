@@ -27,7 +27,7 @@ struct TargetScript {
       go_on.notify();
     }
     bool holds = false;
-    Signal go_on;
+    AsyncEvent go_on;
     Result<void> outcome = ok();
   };
   Step ready;
@@ -112,7 +112,7 @@ class TargetCopyTest : public WithContext<NodeOfJobs> {
     await_event(io_, "the session is gone", [&left] { return left.expired(); });
   }
   void begin() {
-    const migration::SwitchInfo info(9, 1, 1, {}, wire::encode(plan_));
+    const migration::HandoverInfo info(9, 1, 1, {}, wire::encode(plan_));
     session_ =
         std::make_shared<TargetSession>(context_, events_, info, std::make_unique<ScriptedTarget>(script_));
   }

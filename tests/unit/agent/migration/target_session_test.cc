@@ -19,7 +19,7 @@ namespace {
 // refused.
 class SlowMode : public TargetMode {
  public:
-  SlowMode(JobTable& jobs, Signal& go_on, std::vector<Nanos>& deadlines, int& freed)
+  SlowMode(JobTable& jobs, AsyncEvent& go_on, std::vector<Nanos>& deadlines, int& freed)
       : jobs_(jobs), go_on_(go_on), deadlines_(deadlines), freed_(freed) {}
   std::shared_ptr<Job> find() override { return nullptr; }
   Task<Result<std::shared_ptr<Job>>> start() override { co_return std::shared_ptr<Job>(); }
@@ -53,7 +53,7 @@ class SlowMode : public TargetMode {
   Task<bool> wait() { return go_on_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30)); }
 
   JobTable& jobs_;
-  Signal& go_on_;
+  AsyncEvent& go_on_;
   std::vector<Nanos>& deadlines_;
   int& freed_;
 };
@@ -84,8 +84,8 @@ class TargetSessionTest : public WithContext<NodeOfJobs> {
   [[nodiscard]] int count() const {
     return count_of<Event>(events_.of_target);
   }
-  migration::SwitchInfo info_;
-  Signal go_on_{io_.get_executor()};
+  migration::HandoverInfo info_;
+  AsyncEvent go_on_{io_.get_executor()};
   std::vector<Nanos> deadlines_;
   int freed_ = 0;
 };

@@ -61,13 +61,13 @@ TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsANewScanWithTheSameKey) {
   EXPECT_EQ(first->params.get(), params);
 }
 
-TEST(LastSnapshots, RemovedJobIsForgottenInEveryVault) {
+TEST(LastSnapshots, RemovedJobIsForgottenInEveryCheckpointStore) {
   LastSnapshots shelf;
-  for (const char* vault : {"a", "b"})
+  for (const char* checkpoint_store : {"a", "b"})
     for (int job = 1; job <= 2; ++job) {
       auto last = std::make_unique<LastSnapshot>();
       last->job = static_cast<wire::JobId>(job);
-      shelf.put({vault, name_of(job)}, std::move(last));
+      shelf.put({checkpoint_store, name_of(job)}, std::move(last));
     }
   EXPECT_EQ(shelf.forget(1), 2u);
   EXPECT_EQ(shelf.forget(1), 0u);

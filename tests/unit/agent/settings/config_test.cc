@@ -72,12 +72,14 @@ TEST(AgentConfig, RemapAcceptsOnlyItsThreeValues) {
 }
 
 TEST(AgentConfig, ImagesFromOtherNodesMayBeStoredInMemory) {
-  EXPECT_EQ(parse_config(kMin, "x").value().vault_memory_folder(), "");
-  const auto config = parse_config(kMin + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
+  EXPECT_EQ(parse_config(kMin, "x").value().checkpoint_store_memory_folder(), "");
+  const auto config =
+      parse_config(kMin + "checkpoint_store_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
-  EXPECT_EQ(config->vault_memory_folder(), "/dev/shm/g/a");  // nodes may share the configured folder
-  EXPECT_EQ(config->vault_memory_limit_mib, 7U);
-  EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
+  EXPECT_EQ(config->checkpoint_store_memory_folder(),
+            "/dev/shm/g/a");  // nodes may share the configured folder
+  EXPECT_EQ(config->checkpoint_store_memory_limit_mib, 7U);
+  EXPECT_NE(error_of(kMin + "checkpoint_store_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }
 
 TEST(AgentConfig, RackAndLabelsAreParsed) {
@@ -193,11 +195,12 @@ TEST(Networks, EachNetworkAddressMustBeLocalAndListedOnce) {
 
 TEST(AgentConfig, MoverPortRangeIsParsed) {
   const auto with = [](const std::string& lines) { return error_of(kMin + lines); };
-  const auto config = parse_config(kMin + "vault_port = 7072\n[mover]\nports = '7100-7199'\n", "x");
+  const auto config =
+      parse_config(kMin + "checkpoint_store_port = 7072\n[mover]\nports = '7100-7199'\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
   EXPECT_EQ(config->mover_ports.first, 7100);
   EXPECT_EQ(config->mover_ports.last, 7199);
-  EXPECT_EQ(config->vault_port, 7072);
+  EXPECT_EQ(config->checkpoint_store_port, 7072);
   EXPECT_EQ(parse_config(kMin, "x").value().mover_ports.first, 0);
   for (const char* wrong : {"7100", "7199-7100", "7100-7101", "80-200", "7100-70000", "7100-7199,", "a-b",
                             "-7100", "7100 - 7199"})
@@ -206,7 +209,8 @@ TEST(AgentConfig, MoverPortRangeIsParsed) {
         << wrong;
   const std::string range = "[mover]\nports = '7000-7099'\n";
   const std::string tls = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
-  EXPECT_NE(with("vault_port = 7072\n" + range).find("\"vault_port\" is one of"), std::string::npos);
+  EXPECT_NE(with("checkpoint_store_port = 7072\n" + range).find("\"checkpoint_store_port\" is one of"),
+            std::string::npos);
   EXPECT_NE(with("peer_listen = '10.0.0.2:7071'\n" + range + tls).find("\"peer_listen\" is one of"),
             std::string::npos);
 }

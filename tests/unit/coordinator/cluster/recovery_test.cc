@@ -75,7 +75,7 @@ class RecoveryTest : public ::testing::Test {
       facts.request_id = wire::decode<wire::DescribeJob>(body).value().request_id;
       facts.spec = spec_;
       agent.send(facts);
-    } else if (header.type == wire::FrameType::kDescribeSwitch) {
+    } else if (header.type == wire::FrameType::kDescribeHandover) {
       wire::MigrationPlan plan;
       plan.spec = old_spec();
       plan.source_node = "node-a";
@@ -83,8 +83,8 @@ class RecoveryTest : public ::testing::Test {
       plan.target_ranks = plan.spec.ranks;
       plan.fingerprint_key.resize(wire::kFingerprintKeyBytes);
       plan.session_token.resize(wire::kSessionTokenBytes);
-      wire::SwitchFacts facts;
-      facts.request_id = wire::decode<wire::DescribeSwitch>(body).value().request_id;
+      wire::HandoverFacts facts;
+      facts.request_id = wire::decode<wire::DescribeHandover>(body).value().request_id;
       facts.migration = kOldMigration;
       facts.job = kOldJob;
       facts.base = 1;
@@ -96,9 +96,9 @@ class RecoveryTest : public ::testing::Test {
   json found() { return cluster_.get("/v1/recovery").json()["found"]; }
   // Opens a switch at both nodes. According to their records, the source has reached its barrier and the
   // target has committed.
-  void open_switch_at_both() {
-    a_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kSource);
-    b_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kTarget);
+  void open_handover_at_both() {
+    a_->introduction.handovers.emplace_back(kOldMigration, kOldJob, wire::Side::kSource);
+    b_->introduction.handovers.emplace_back(kOldMigration, kOldJob, wire::Side::kTarget);
     a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kPaused));
     b_->inventory.jobs.push_back(instance_of(kOldJob, 2, 2, wire::JobPhase::kRunning));
     b_->inventory.jobs.back().role = wire::JobRole::kStandby;
@@ -143,11 +143,11 @@ TEST_F(RecoveryTest, UnknownRunningJobIsRecoveredWithItsCommand) {
 
 TEST_F(RecoveryTest, NodeReportOutsideTheRecoveryWindowCreatesNoJob) {
   start_closed();
-  open_switch_at_both();
+  open_handover_at_both();
   unsigned described = 0;
   a_->on_other = [&described](const wire::FrameHeader& header, std::span<const std::byte>) {
     described +=
-        header.type == wire::FrameType::kDescribeJob || header.type == wire::FrameType::kDescribeSwitch;
+        header.type == wire::FrameType::kDescribeJob || header.type == wire::FrameType::kDescribeHandover;
   };
   a_->start();
   cluster_.wait_for_event("job-not-taken-in", 2);
@@ -159,7 +159,7 @@ TEST_F(RecoveryTest, NodeReportOutsideTheRecoveryWindowCreatesNoJob) {
   a_->set_free(1 << 20);
   a_->set_free(1 << 21);
   b_->inventory.jobs.clear();
-  b_->introduction.switches.clear();
+  b_->introduction.handovers.clear();
   b_->start();
   cluster_.wait_for_event("node-ready", 2);
   EXPECT_EQ(found().size(), 2U);
@@ -324,9 +324,9 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
 }
 
 // The target has committed, and the source waits at its barrier. After the term the target is granted again.
-TEST_F(RecoveryTest, SwitchOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
+TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
   start();
-  open_switch_at_both();
+  open_handover_at_both();
   std::atomic<bool> granted{false};
   a_->instead = [this](const wire::CommitMessage& m) {
     if (std::holds_alternative<wire::GiveUp>(m.body) || std::holds_alternative<wire::Query>(m.body))
@@ -356,9 +356,9 @@ TEST_F(RecoveryTest, SwitchOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
 }
 
 // One record that ends the switch is enough, but only after the term.
-TEST_F(RecoveryTest, SwitchAbandonedByItsTargetEndsAtTheSource) {
+TEST_F(RecoveryTest, HandoverAbandonedByItsTargetEndsAtTheSource) {
   start();
-  open_switch_at_both();
+  open_handover_at_both();
   b_->inventory.jobs.clear();
   a_->instead = [this](const wire::CommitMessage& m) {
     const auto* end = std::get_if<wire::Closed>(&m.body);
@@ -383,9 +383,9 @@ TEST_F(RecoveryTest, SwitchAbandonedByItsTargetEndsAtTheSource) {
   EXPECT_EQ(job("train")["node"], "node-a");
 }
 
-TEST_F(RecoveryTest, SwitchKnownToOnlyOneSideStaysOpenUntilResolved) {
+TEST_F(RecoveryTest, HandoverKnownToOnlyOneSideStaysOpenUntilResolved) {
   start();
-  open_switch_at_both();
+  open_handover_at_both();
   a_->instead = [this](const wire::CommitMessage& m) {
     if (std::holds_alternative<wire::Closed>(m.body)) {
       a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));

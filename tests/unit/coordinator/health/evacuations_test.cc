@@ -366,7 +366,7 @@ TEST_F(EvacuationsTest, AnOpenBreakerStopsAutomaticEvacuation) {
 
 TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgetsAnEvacuation) {
   images_.jobs = {1};
-  images_.restore_fails = Error(ErrorCode::kIo, "the vault's disk is broken");
+  images_.restore_fails = Error(ErrorCode::kIo, "the checkpoint store's disk is broken");
   two_nodes(1);
   const auto f = against_all(1, HealthOutcome::kRestore);
   report("node-a", {f});

@@ -32,15 +32,15 @@ class CatalogTest : public ::testing::Test {
   }
   wire::ImageRow row(std::uint64_t version, std::int64_t created_ms, bool damaged = false) {
     wire::ImageRow r;
-    r.vault_job = catalog_->vault_job_of(job_);
+    r.image_job = catalog_->image_job_of(job_);
     r.job = job_.id;
     r.version = version;
     r.created_ms = created_ms;
     r.damaged = damaged;
     return r;
   }
-  static wire::VaultContents contents(const std::string& folder, std::vector<wire::ImageRow> rows) {
-    wire::VaultContents c;
+  static wire::CheckpointStoreContents contents(const std::string& folder, std::vector<wire::ImageRow> rows) {
+    wire::CheckpointStoreContents c;
     c.folder = folder;
     c.images = std::move(rows);
     return c;
@@ -59,11 +59,11 @@ class CatalogTest : public ::testing::Test {
 // An agent lists an image that it cannot read by its name and number only.
 TEST_F(CatalogTest, AnUnreadableVersionBelongsToTheJobInItsName) {
   wire::ImageRow unreadable;
-  unreadable.vault_job = catalog_->vault_job_of(job_);
+  unreadable.image_job = catalog_->image_job_of(job_);
   unreadable.version = 2;
   unreadable.damaged = true;
   wire::ImageRow of_others = unreadable;
-  of_others.vault_job = "train.j3.another-cluster";
+  of_others.image_job = "train.j3.another-cluster";
   const auto damaged = catalog_->take("a", contents("", {row(1, 100), unreadable, of_others}));
   ASSERT_EQ(damaged.size(), 1U);
   EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
@@ -72,19 +72,19 @@ TEST_F(CatalogTest, AnUnreadableVersionBelongsToTheJobInItsName) {
   EXPECT_EQ(newest(), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, NewestImageIsChosenByBarrierTimeAcrossVaults) {
+TEST_F(CatalogTest, NewestImageIsChosenByBarrierTimeAcrossCheckpointStores) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   catalog_->take("b", contents("", {row(1, 300)}));
   EXPECT_EQ(newest(), "j3.v1@b");
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
 }
 
-TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerDespiteAnEarlierTime) {
+TEST_F(CatalogTest, LaterVersionOfACheckpointStoreIsNewerDespiteAnEarlierTime) {
   catalog_->take("a", contents("", {row(2, 1000), row(1, 2000)}));
   EXPECT_EQ(newest(), "j3.v2@a");
 }
 
-TEST_F(CatalogTest, HigherSequenceIsNewerInAnyVaultAtAnyTime) {
+TEST_F(CatalogTest, HigherSequenceIsNewerInAnyCheckpointStoreAtAnyTime) {
   auto first = row(1, 9000);
   first.sequence = 4;
   auto second = row(1, 100);
@@ -106,7 +106,7 @@ TEST_F(CatalogTest, InvalidSequenceIsIgnored) {
   EXPECT_EQ(newest(), "j3.v1@b");
 }
 
-TEST_F(CatalogTest, ImageNumbersIncreaseAfterARestartAndAboveVaultNumbers) {
+TEST_F(CatalogTest, ImageNumbersIncreaseAfterARestartAndAboveCheckpointStoreNumbers) {
   ImageNumbers numbers(*store_);
   const std::uint64_t first = numbers.next().value();
   EXPECT_GT(numbers.next().value(), first);
@@ -133,11 +133,11 @@ TEST_F(CatalogTest, ListOfAJobDoesNotAffectOtherJobs) {
   other.id = 4;
   other.spec.name = "other";
   auto its = row(1, 100);
-  its.vault_job = catalog_->vault_job_of(other);
+  its.image_job = catalog_->image_job_of(other);
   its.job = 4;
   catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
   auto list = contents("", {row(2, 200), row(3, 300)});
-  list.vault_job = catalog_->vault_job_of(job_);
+  list.image_job = catalog_->image_job_of(job_);
   catalog_->take("a", list);
   ASSERT_EQ(catalog_->list().size(), 3U);
   EXPECT_EQ(newest(), "j3.v3@a");
@@ -150,12 +150,12 @@ TEST_F(CatalogTest, ListOfAJobDoesNotUpdateTheListsOfOtherJobs) {
   other.id = 4;
   other.spec.name = "other";
   auto its = row(1, 100);
-  its.vault_job = catalog_->vault_job_of(other);
+  its.image_job = catalog_->image_job_of(other);
   its.job = 4;
   catalog_->take("a", contents("/vault", {row(1, 100), its}));
   catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200), its}));
   auto list = contents("/vault", {its});
-  list.vault_job = its.vault_job;
+  list.image_job = its.image_job;
   catalog_->take("a", list);
   EXPECT_EQ(newest(), "j3.v2@/vault");
 }
@@ -165,7 +165,7 @@ TEST_F(CatalogTest, UnchangedListIsNotStored) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   auto of_job = contents("", {row(2, 200), row(1, 100)});
-  of_job.vault_job = catalog_->vault_job_of(job_);
+  of_job.image_job = catalog_->image_job_of(job_);
   const auto before = commits();
   for (int i = 0; i < 5; ++i) {
     catalog_->take("a", contents("", {row(2, 200), row(1, 100)}));
@@ -213,7 +213,7 @@ TEST_F(CatalogTest, PagesContainEveryImageOnceInListOrder) {
   other.id = 4;
   other.spec.name = "other";
   auto its = row(1, 50);
-  its.vault_job = catalog_->vault_job_of(other);
+  its.image_job = catalog_->image_job_of(other);
   its.job = 4;
   auto numbered = row(1, 10);
   numbered.sequence = 9;
@@ -259,7 +259,7 @@ TEST(ImageCursorTest, InvalidCursorTextIsRefused) {
 
 TEST(ContentsPartsTest, ListInPartsIsCompleteWithItsLastPart) {
   ContentsParts lists;
-  wire::VaultContents part;
+  wire::CheckpointStoreContents part;
   part.images.resize(2);
   part.more = true;
   EXPECT_FALSE(lists.add("a", part));
@@ -332,7 +332,7 @@ TEST_F(CatalogTest, DamagedImagesAreSkippedAndReportedOnce) {
 
 TEST_F(CatalogTest, CatalogSurvivesARestartWithItsPauses) {
   wire::SnapshotReport report;
-  report.vault_job = catalog_->vault_job_of(job_);
+  report.image_job = catalog_->image_job_of(job_);
   report.version = 1;
   report.pause_ns = 77;
   catalog_->measured("a", report);  // before the list that contains the version
@@ -340,12 +340,12 @@ TEST_F(CatalogTest, CatalogSurvivesARestartWithItsPauses) {
   reopen();
   ASSERT_EQ(catalog_->list().size(), 1U);
   EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
-  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->image_job_of(job_)), 1U);
 }
 
 TEST_F(CatalogTest, PauseOfAnImageIsKeptAfterTheNextList) {
   wire::SnapshotReport report;
-  report.vault_job = catalog_->vault_job_of(job_);
+  report.image_job = catalog_->image_job_of(job_);
   report.version = 1;
   report.pause_ns = 77;
   catalog_->take("a", contents("", {row(1, 100)}));
@@ -357,7 +357,7 @@ TEST_F(CatalogTest, PauseOfAnImageIsKeptAfterTheNextList) {
 
 TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInTheListOfEachNode) {
   wire::SnapshotReport report;
-  report.vault_job = catalog_->vault_job_of(job_);
+  report.image_job = catalog_->image_job_of(job_);
   report.version = 1;
   report.folder = "/vault";
   report.pause_ns = 77;
@@ -382,14 +382,14 @@ TEST_F(CatalogTest, DamageAndGpuModelSurviveARestart) {
 
 TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
   catalog_->take("a", contents("", {row(7, 700), row(2, 200)}));
-  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 7U);
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->image_job_of(job_)), 7U);
   EXPECT_EQ(catalog_->last_version("a", "", "another"), 0U);
-  EXPECT_EQ(catalog_->last_version("b", "", catalog_->vault_job_of(job_)), 0U);
+  EXPECT_EQ(catalog_->last_version("b", "", catalog_->image_job_of(job_)), 0U);
 }
 
 // A removal also changes the list where the newer list is of the node whose name sorts first.
 TEST_F(CatalogTest, RemovalFromASharedFolderChangesTheListsOfAllNodes) {
-  const std::string name = catalog_->vault_job_of(job_);
+  const std::string name = catalog_->image_job_of(job_);
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {}));
@@ -399,10 +399,10 @@ TEST_F(CatalogTest, RemovalFromASharedFolderChangesTheListsOfAllNodes) {
   EXPECT_TRUE(catalog_->list().empty());
 }
 
-TEST_F(CatalogTest, RemovalFromANodeVaultDoesNotAffectOtherVaults) {
+TEST_F(CatalogTest, RemovalFromANodeCheckpointStoreDoesNotAffectOtherCheckpointStores) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->take("b", contents("", {row(1, 200)}));
-  catalog_->removed("b", "", catalog_->vault_job_of(job_));
+  catalog_->removed("b", "", catalog_->image_job_of(job_));
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
 }
 
@@ -413,7 +413,7 @@ TEST_F(CatalogTest, RowWithoutAVersionIsIgnored) {
 
 TEST_F(CatalogTest, JobsOfOtherClustersInASharedFolderAreIgnored) {
   wire::ImageRow foreign = row(9, 900);
-  foreign.vault_job = "train.j3.00000000";
+  foreign.image_job = "train.j3.00000000";
   catalog_->take("a", contents("/vault", {foreign, row(1, 100)}));
   EXPECT_EQ(newest(), "j3.v1@/vault");
 }

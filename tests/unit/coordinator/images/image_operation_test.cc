@@ -14,33 +14,35 @@ ImageOperation at(OperationStage stage, bool instance_ended = false) {
 }
 
 TEST(ImageOperation, SnapshotIsOrderedUntilItsImageExists) {
-  const ImageOperation taking = at(OperationStage::kTaking);
+  const ImageOperation before_event = at(OperationStage::kTaking);
   OperationView view;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kWait);
   view.source_connected = view.instance_alive = true;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kTakeSnapshot);
   view.image_newer = true;  // an image of an earlier order, which the job has survived
-  EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kTakeSnapshot);
   view.instance_alive = false;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // an old list proves nothing
-  view.vault_known = true;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kEnded);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kAskCheckpointStore);  // an old list proves nothing
+  view.checkpoint_store_known = true;
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kEnded);
   view.image_newer = false;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kAbandon);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kAbandon);
 }
 
 TEST(ImageOperation, CancelledOrExpiredSnapshotIsAbandoned) {
-  ImageOperation taking = at(OperationStage::kTaking);
+  ImageOperation before_event = at(OperationStage::kTaking);
   OperationView view;
   view.expired = true;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);  // whether the instance is alive is not known
+  EXPECT_EQ(next_step(before_event, view),
+            OperationStep::kWait);  // whether the instance is alive is not known
   view.source_connected = view.instance_alive = true;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kCancel);
   view.expired = false;
-  taking.cancelled = "a migration";
-  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  before_event.cancelled = "a migration";
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kCancel);
   view.instance_alive = false;
-  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // the cancellation was too late
+  EXPECT_EQ(next_step(before_event, view),
+            OperationStep::kAskCheckpointStore);  // the cancellation was too late
 }
 
 TEST(ImageOperation, StopEndsAnOperationAtEachStage) {

@@ -6,7 +6,7 @@
 #include <future>
 
 #include "tests/unit/coordinator/support/cluster.h"
-#include "tests/unit/coordinator/support/fake_vault.h"
+#include "tests/unit/coordinator/support/fake_checkpoint_store.h"
 
 namespace ckpt::coordinator::test {
 namespace {
@@ -19,7 +19,7 @@ class ImagePeers : public ::testing::Test {
  protected:
   struct TestNode {
     std::unique_ptr<FakeAgent> agent;
-    std::unique_ptr<FakeVault> vault;
+    std::unique_ptr<FakeCheckpointStore> checkpoint_store;
   };
   void SetUp() override {
     cluster_.config().ended_jobs_kept = 0;
@@ -27,7 +27,7 @@ class ImagePeers : public ::testing::Test {
     for (TestNode* n : {&a_, &b_, &c_}) {
       const std::string name = std::string("node-") + static_cast<char>('a' + (n - &a_));
       n->agent = std::make_unique<FakeAgent>(name, cluster_.agent_address(), cluster_.agent_token());
-      n->vault = std::make_unique<FakeVault>(*n->agent, name, shared_);
+      n->checkpoint_store = std::make_unique<FakeCheckpointStore>(*n->agent, name, shared_);
       n->agent->start();
     }
     cluster_.wait_for_event("node-ready", 3);
@@ -71,14 +71,14 @@ class ImagePeers : public ::testing::Test {
   TestNode a_, b_, c_;
 };
 
-TEST_F(ImagePeers, ASnapshotIsWrittenToTheGrantedVault) {
+TEST_F(ImagePeers, ASnapshotIsWrittenToTheGrantedCheckpointStore) {
   const json task = order("snapshot", R"({"to":"node-b"})");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(task["image"], "j1.v1@node-b");
   EXPECT_EQ(task["report"]["pause_ms"], 3.0);
-  EXPECT_EQ(b_.vault->grants, 1U);
-  EXPECT_EQ(b_.vault->revoked, 1U);
-  EXPECT_FALSE(b_.vault->durable);
+  EXPECT_EQ(b_.checkpoint_store->grants, 1U);
+  EXPECT_EQ(b_.checkpoint_store->revoked, 1U);
+  EXPECT_FALSE(b_.checkpoint_store->durable);
   const json images = cluster_.get("/v1/images").json();
   ASSERT_EQ(images.size(), 1U);
   EXPECT_EQ(images[0]["node"], "node-b");
@@ -86,37 +86,37 @@ TEST_F(ImagePeers, ASnapshotIsWrittenToTheGrantedVault) {
   EXPECT_EQ(job()["last_snapshot"]["image"], "j1.v1@node-b");
 }
 
-TEST_F(ImagePeers, EachVaultNumbersItsOwnVersions) {
+TEST_F(ImagePeers, EachCheckpointStoreNumbersItsOwnVersions) {
   order("snapshot");
   order("snapshot", R"({"to":"node-b"})");
   const json images = cluster_.get("/v1/images").json();
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0]["id"], "j1.v1@node-a");
   EXPECT_EQ(images[1]["id"], "j1.v1@node-b");
-  EXPECT_EQ(images[1]["pause_ms"], 3.0) << "its report was taken for one of another vault";
+  EXPECT_EQ(images[1]["pause_ms"], 3.0) << "its report was taken for one of another checkpoint store";
 }
 
 TEST_F(ImagePeers, RefusedGrantFailsTheSnapshotAndTheJobContinues) {
-  b_.vault->refuse_grants = true;
+  b_.checkpoint_store->refuse_grants = true;
   const json task = order("snapshot", R"({"to":"node-b"})");
   EXPECT_NE(task["exit_code"], 0);
   EXPECT_NE(task["error"].get<std::string>().find("not served"), std::string::npos) << task;
-  EXPECT_EQ(a_.vault->snapshots, 0U);
+  EXPECT_EQ(a_.checkpoint_store->snapshots, 0U);
   EXPECT_EQ(job()["state"], "running");
 }
 
 TEST_F(ImagePeers, AFailedSnapshotRevokesItsGrant) {
-  a_.vault->refuse_snapshots = true;
+  a_.checkpoint_store->refuse_snapshots = true;
   EXPECT_EQ(order("snapshot", R"({"to":"node-b"})")["exit_code"], 1);
-  EXPECT_EQ(b_.vault->revoked, 1U);
+  EXPECT_EQ(b_.checkpoint_store->revoked, 1U);
 }
 
-TEST_F(ImagePeers, ProtectionUsesItsVaultAndSnapshotsDefaultToThatVault) {
+TEST_F(ImagePeers, ProtectionUsesItsCheckpointStoreAndSnapshotsDefaultToThatCheckpointStore) {
   const json protection =
       cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-b"})").json();
   EXPECT_EQ(protection["to"], "node-b");
   EXPECT_TRUE(protection["note"].is_null()) << protection;
-  wait_until([this] { return b_.vault->grants >= 2; });
+  wait_until([this] { return b_.checkpoint_store->grants >= 2; });
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
   // For an image on the job's own node, the answer reports the pause of that node.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
@@ -128,7 +128,7 @@ TEST_F(ImagePeers, JobRestoresOnTheNodeThatStoresItsImage) {
   go_away(a_);
   const json task = order("restore", R"({"accept_loss":true,"force":true})");
   EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
-  EXPECT_EQ(c_.vault->grants, 1U) << "what is there needs no grant";
+  EXPECT_EQ(c_.checkpoint_store->grants, 1U) << "what is there needs no grant";
   EXPECT_EQ(job()["state"], "running");
 }
 
@@ -137,25 +137,25 @@ TEST_F(ImagePeers, AThirdNodeReadsTheImageThroughAGrant) {
   const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
   EXPECT_EQ(task["restored"]["image"], "j1.v1@node-b");
-  EXPECT_EQ(b_.vault->grants, 2U);
-  EXPECT_EQ(b_.vault->revoked, 2U);
-  EXPECT_EQ(c_.vault->restores, 1U);
+  EXPECT_EQ(b_.checkpoint_store->grants, 2U);
+  EXPECT_EQ(b_.checkpoint_store->revoked, 2U);
+  EXPECT_EQ(c_.checkpoint_store->restores, 1U);
 }
 
 // The job's own node has to be left, but its checkpoint store can still be read.
-TEST_F(ImagePeers, OtherNodesReadTheVaultOfAFullNode) {
+TEST_F(ImagePeers, OtherNodesReadTheCheckpointStoreOfAFullNode) {
   order("suspend");
   a_.agent->set_free(0);
   wait_until([this] { return cluster_.get("/v1/gpus").json()[0]["free_bytes"] == 0; });
   const json task = order("resume");
   EXPECT_NE(task["restored"]["at"], "node-a:0") << task;
   EXPECT_EQ(task["restored"]["image"], "j1.v1@node-a");
-  EXPECT_EQ(a_.vault->grants, 1U);
+  EXPECT_EQ(a_.checkpoint_store->grants, 1U);
 }
 
 TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
   order("suspend", R"({"to":"node-b"})");
-  EXPECT_TRUE(b_.vault->durable) << "nothing but the image is left of it";
+  EXPECT_TRUE(b_.checkpoint_store->durable) << "nothing but the image is left of it";
   EXPECT_EQ(job()["state"], "parked");
   go_away(b_);
   const auto answer = cluster_.post("/v1/jobs/train/resume");
@@ -164,35 +164,35 @@ TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagePeers, JobWithAnUnavailableVaultStaysParked) {
+TEST_F(ImagePeers, JobWithAnUnavailableCheckpointStoreStaysParked) {
   order("snapshot", R"({"to":"node-b"})");
-  b_.vault->refuse_grants = true;
+  b_.checkpoint_store->refuse_grants = true;
   const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["exit_code"], 1) << task;
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_NE(job()["reason"].get<std::string>().find("The checkpoint store of node-b cannot be read"),
             std::string::npos)
       << job();
-  b_.vault->refuse_grants = false;
+  b_.checkpoint_store->refuse_grants = false;
   EXPECT_EQ(order("resume", R"({"to":"node-c"})")["restored"]["at"], "node-c:0");
-  EXPECT_EQ(c_.vault->restores, 1U);
+  EXPECT_EQ(c_.checkpoint_store->restores, 1U);
 }
 
 // The coordinator ends after its order and before the answer. The next coordinator can no longer read the
 // image, but the job runs.
-TEST_F(ImagePeers, VaultThatDisconnectsAfterTheStartDoesNotParkTheJob) {
+TEST_F(ImagePeers, CheckpointStoreThatDisconnectsAfterTheStartDoesNotParkTheJob) {
   order("suspend", R"({"to":"node-b"})");
-  c_.vault->lose_restored = true;
+  c_.checkpoint_store->lose_restored = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/resume", R"({"to":"node-c"})").status, 202U);
-  wait_until([this] { return c_.vault->restores == 1U; });
+  wait_until([this] { return c_.checkpoint_store->restores == 1U; });
   cluster_.stop();
   b_.agent->stop();
-  c_.vault->lose_restored = false;
+  c_.checkpoint_store->lose_restored = false;
   cluster_.start();
   wait_until([this] { return job()["state"] == "running" || job()["state"] == "parked"; });
   EXPECT_EQ(job()["state"], "running");
   EXPECT_EQ(job()["incarnation"], 2);
-  EXPECT_EQ(c_.vault->restores, 1U);
+  EXPECT_EQ(c_.checkpoint_store->restores, 1U);
 }
 
 // ---- jobs that were forgotten ----
@@ -222,7 +222,7 @@ TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJob) {
   forget();
   EXPECT_EQ(cluster_.post("/v1/jobs/j1/restore", R"({"image":"j1.v1@node-b","to":"node-c:7"})").status, 404U);
   EXPECT_EQ(cluster_.get("/v1/jobs").json().size(), 0U);
-  c_.vault->refuse_restores = true;
+  c_.checkpoint_store->refuse_restores = true;
   const json task = order("restore", R"({"image":"j1.v1@node-b","to":"node-c"})", "j1");
   EXPECT_EQ(task["exit_code"], 1);
   EXPECT_EQ(job()["state"], "failed") << "it has no image of its own to rest in";

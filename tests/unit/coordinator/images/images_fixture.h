@@ -15,7 +15,7 @@
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/protocol/wire/node_messages.h"
 #include "tests/unit/coordinator/support/cluster.h"
-#include "tests/unit/coordinator/support/fake_vault.h"
+#include "tests/unit/coordinator/support/fake_checkpoint_store.h"
 
 namespace ckpt::coordinator::test {
 
@@ -28,7 +28,7 @@ class ImagesTest : public ::testing::Test {
  protected:
   struct TestNode {
     std::unique_ptr<FakeAgent> agent;
-    std::unique_ptr<FakeVault> vault;
+    std::unique_ptr<FakeCheckpointStore> checkpoint_store;
   };
   void SetUp() override {
     cluster_.start();
@@ -48,7 +48,7 @@ class ImagesTest : public ::testing::Test {
     TestNode made;
     made.agent = std::make_unique<FakeAgent>(name, cluster_.agent_address(), cluster_.agent_token());
     if (known != nullptr) made.agent->inventory = *known;
-    made.vault = std::make_unique<FakeVault>(*made.agent, name, shared_);
+    made.checkpoint_store = std::make_unique<FakeCheckpointStore>(*made.agent, name, shared_);
     return made;
   }
   // Disconnects the node; come_back() reconnects it with its state.
@@ -124,10 +124,10 @@ class ImagesTest : public ::testing::Test {
     }
   }
   void wait_for_snapshots(TestNode& n, unsigned count) {
-    wait_until([&] { return n.vault->snapshots >= count; });
+    wait_until([&] { return n.checkpoint_store->snapshots >= count; });
   }
   void wait_for_restores(TestNode& n, unsigned count) {
-    wait_until([&] { return n.vault->restores >= count; });
+    wait_until([&] { return n.checkpoint_store->restores >= count; });
   }
   void wait_until_none(TestNode& n) {
     wait_until([&] { return alive(n).empty(); });

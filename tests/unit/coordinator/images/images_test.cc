@@ -38,19 +38,19 @@ TEST_F(ImagesTest, ImagesAreReadPageByPage) {
 }
 
 TEST_F(ImagesTest, AnUnmeasuredPauseIsNotUsedAsAForecast) {
-  a_.vault->pause_ns = 0;
+  a_.checkpoint_store->pause_ns = 0;
   EXPECT_EQ(order("snapshot")["exit_code"], 0);
   const auto plan = [this] {
     return cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"dry_run":true})").json();
   };
   EXPECT_EQ(plan()["expected_pause_ms"], nullptr) << plan();
-  a_.vault->pause_ns = 7'000'000;
+  a_.checkpoint_store->pause_ns = 7'000'000;
   EXPECT_EQ(order("snapshot")["exit_code"], 0);
   EXPECT_EQ(plan()["expected_pause_ms"], 7.0) << plan();
 }
 
 TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobRunning) {
-  a_.vault->refuse_snapshots = true;
+  a_.checkpoint_store->refuse_snapshots = true;
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 1);
   EXPECT_NE(task["error"].get<std::string>().find("The disk is full"), std::string::npos);
@@ -65,7 +65,7 @@ TEST_F(ImagesTest, SnapshotToAnUnknownNodeOrInvalidPathIsRefused) {
 }
 
 TEST_F(ImagesTest, NoMoveStartsDuringASuspend) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   const auto plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true})").json();
   EXPECT_FALSE(plan["possible"].get<bool>());
@@ -105,7 +105,7 @@ TEST_F(ImagesTest, SuspendParksAJobAndResumeRestoresTheJob) {
 }
 
 TEST_F(ImagesTest, AFailedSuspendLeavesTheJobRunning) {
-  a_.vault->refuse_snapshots = true;
+  a_.checkpoint_store->refuse_snapshots = true;
   EXPECT_EQ(order("suspend")["exit_code"], 1);
   EXPECT_EQ(job()["state"], "running");
   EXPECT_EQ(alive(a_), Incarnations{1});
@@ -114,44 +114,44 @@ TEST_F(ImagesTest, AFailedSuspendLeavesTheJobRunning) {
 // A restarted coordinator orders the snapshot again. Meanwhile the job leaves for the image of the earlier
 // order.
 TEST_F(ImagesTest, SuspendCompletesWithTheImageOfAnEarlierOrder) {
-  a_.vault->ended_before = true;
+  a_.checkpoint_store->ended_before = true;
   const json task = order("suspend");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(job()["state"], "parked");
-  a_.vault->ended_before = false;
+  a_.checkpoint_store->ended_before = false;
   EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
 }
 
 TEST_F(ImagesTest, StopDuringTheLastSnapshotEndsTheJob) {
-  a_.vault->hold_snapshots = true;
-  a_.vault->ignore_cancels = true;
+  a_.checkpoint_store->hold_snapshots = true;
+  a_.checkpoint_store->ignore_cancels = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
   ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
-  a_.vault->release_snapshots();
+  a_.checkpoint_store->release_snapshots();
   EXPECT_EQ(finished(suspend)["exit_code"], 2);
   wait_until([this] { return job()["state"] == "exited"; });
   EXPECT_EQ(job()["exit_code"], 143);
 }
 
 TEST_F(ImagesTest, JobWithAMissingLastImageIsLost) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
   a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kMoved); });
-  a_.vault->refuse_snapshots = true;
-  a_.vault->release_snapshots();
+  a_.checkpoint_store->refuse_snapshots = true;
+  a_.checkpoint_store->release_snapshots();
   EXPECT_EQ(finished(suspend)["exit_code"], 1);
   wait_until([this] { return job()["state"] == "lost"; });
 }
 
 TEST_F(ImagesTest, SuspendEndsIfTheJobExitsFirst) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
   a_.agent->end_job(1, 0);
-  a_.vault->refuse_snapshots = true;
-  a_.vault->release_snapshots();
+  a_.checkpoint_store->refuse_snapshots = true;
+  a_.checkpoint_store->release_snapshots();
   EXPECT_EQ(finished(suspend)["exit_code"], 1);
   wait_until([this] { return job()["state"] == "exited"; });
 }
@@ -175,7 +175,7 @@ TEST_F(ImagesTest, ImageOfAParkedJobIsRemovedOnlyByForce) {
 // ---- a snapshot during a move ----
 
 TEST_F(ImagesTest, SnapshotThatYieldsIsReportedAsFailed) {
-  a_.vault->gives_way = true;
+  a_.checkpoint_store->gives_way = true;
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 1) << task;
   EXPECT_NE(task["error"].get<std::string>().find("gave way"), std::string::npos) << task;
@@ -183,7 +183,7 @@ TEST_F(ImagesTest, SnapshotThatYieldsIsReportedAsFailed) {
 }
 
 TEST_F(ImagesTest, MigrateStartsWhileASnapshotPausesTheJob) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/snapshot").status, 202U);
   wait_for_snapshots(a_, 1);
   a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
@@ -204,12 +204,12 @@ TEST_F(ImagesTest, SnapshotWaitsForAPausedJobToContinue) {
 }
 
 TEST_F(ImagesTest, SnapshotOfAJobThatMovedMeanwhileReportsItsImage) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   const auto begun = cluster_.post("/v1/jobs/train/snapshot");
   wait_for_snapshots(a_, 1);
   ASSERT_EQ(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
   wait_until([this] { return job()["node"] == "node-b" && job()["state"] == "running"; });
-  a_.vault->release_snapshots();
+  a_.checkpoint_store->release_snapshots();
   const json task = finished(begun.json());
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_EQ(task["image"], "j1.v1@node-a");
@@ -222,7 +222,7 @@ class SuspendedFarAway : public ImagesTest {
   // Suspends the job into the checkpoint store of a node that does not serve the checkpoint store.
   void SetUp() override {
     ImagesTest::SetUp();
-    b_.vault->refuse_grants = true;
+    b_.checkpoint_store->refuse_grants = true;
     const auto begun = cluster_.post("/v1/jobs/train/suspend", R"({"to":"node-b"})");
     ASSERT_EQ(begun.status, 202U) << begun.body;
     suspend_ = begun.json();
@@ -255,7 +255,7 @@ TEST_F(SuspendedFarAway, DrainCancelsTheSuspend) {
 }
 
 TEST_F(ImagesTest, MigrateCancelsTheSnapshotOfASuspend) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 1);
   const json operation = job()["operation"];
@@ -268,10 +268,10 @@ TEST_F(ImagesTest, MigrateCancelsTheSnapshotOfASuspend) {
 }
 
 TEST_F(ImagesTest, StopDuringASuspendContinuesAfterARestart) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
-  a_.vault->ignore_cancels = true;
+  a_.checkpoint_store->ignore_cancels = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   cluster_.stop();
   a_.agent->stop();
@@ -290,7 +290,7 @@ TEST_F(ImagesTest, StopDuringASuspendContinuesAfterARestart) {
 
 TEST_F(ImagesTest, ForcedRestoreCancelsASuspend) {
   order("snapshot", R"({"to":"/vault"})");
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 2);
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "suspending");
@@ -302,7 +302,7 @@ TEST_F(ImagesTest, ForcedRestoreCancelsASuspend) {
 
 TEST_F(ImagesTest, StopDuringAResumeEndsTheJobEvenIfItsNodeDoesNotAnswer) {
   order("suspend", R"({"to":"/vault"})");
-  b_.vault->hold_restores = true;
+  b_.checkpoint_store->hold_restores = true;
   const json resume = cluster_.post("/v1/jobs/train/resume", R"({"to":"node-b"})").json();
   wait_for_restores(b_, 1);
   ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
@@ -311,15 +311,15 @@ TEST_F(ImagesTest, StopDuringAResumeEndsTheJobEvenIfItsNodeDoesNotAnswer) {
   EXPECT_EQ(finished(resume)["exit_code"], 2);
 }
 
-class VaultAwayForLong : public SuspendedFarAway {
+class CheckpointStoreAwayForLong : public SuspendedFarAway {
  protected:
   void SetUp() override {
-    cluster_.config().vault_timeout_ms = 100;
+    cluster_.config().checkpoint_store_timeout_ms = 100;
     SuspendedFarAway::SetUp();
   }
 };
 
-TEST_F(VaultAwayForLong, SuspendFailsAndTheJobContinues) {
+TEST_F(CheckpointStoreAwayForLong, SuspendFailsAndTheJobContinues) {
   const json task = finished(suspend_);
   EXPECT_EQ(task["exit_code"], 2) << task;
   EXPECT_NE(task["error"].get<std::string>().find("did not answer"), std::string::npos) << task;
@@ -336,15 +336,15 @@ class ShortOfTime : public ImagesTest {
 };
 
 TEST_F(ShortOfTime, SuspendThatTimesOutIsAbandonedAndTheJobContinues) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   EXPECT_EQ(order("suspend")["exit_code"], 2);
   EXPECT_EQ(job()["state"], "running");
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
 TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForADisconnectedNode) {
-  a_.vault->lose_answers = true;
-  a_.vault->hold_lists = true;
+  a_.checkpoint_store->lose_answers = true;
+  a_.checkpoint_store->hold_lists = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   EXPECT_EQ(finished(suspend)["exit_code"], 6);
   EXPECT_EQ(job()["state"], "suspending");
@@ -353,15 +353,15 @@ TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForADisconnectedNode) {
 // ---- which image is the newest, and which images are removed ----
 
 TEST_F(ImagesTest, NewestImageIsTheLastOrderedDespiteAFastClock) {
-  a_.vault->age_ms = -60'000;
+  a_.checkpoint_store->age_ms = -60'000;
   order("snapshot");
-  a_.vault->age_ms = 0;
+  a_.checkpoint_store->age_ms = 0;
   order("snapshot", R"({"to":"node-b"})");
   EXPECT_EQ(ask_newest(), "node-b");
   const json images = cluster_.get("/v1/images").json();
   EXPECT_LT(images[0]["sequence"], images[1]["sequence"]) << images;
   restart_coordinator();
-  a_.vault->age_ms = 60'000;
+  a_.checkpoint_store->age_ms = 60'000;
   cluster_.wait_for_event("node-ready", 4);
   order("snapshot");
   EXPECT_EQ(ask_newest(), "node-a");
@@ -415,7 +415,7 @@ TEST_F(ImagesTest, ParkingInAnOldImageEndsTheInstance) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagesTest, NewestImageIsChosenFromReadableVaults) {
+TEST_F(ImagesTest, NewestImageIsChosenFromReadableCheckpointStores) {
   order("snapshot");
   EXPECT_EQ(ask_newest(), "node-a");
   go_away(a_);
@@ -429,29 +429,29 @@ TEST_F(ImagesTest, NewestImageIsChosenFromReadableVaults) {
 // ---- the coordinator is killed at each record ----
 
 TEST_F(ImagesTest, SuspendContinuesAfterARestartDuringTheLastSnapshot) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
-  a_.vault->hold_snapshots = false;
+  a_.checkpoint_store->hold_snapshots = false;
   restart_coordinator();
   cluster_.wait_for_event("job-parked");
-  EXPECT_EQ(a_.vault->snapshots, 2U);
+  EXPECT_EQ(a_.checkpoint_store->snapshots, 2U);
   EXPECT_EQ(job()["state"], "parked");
 }
 
 TEST_F(ImagesTest, SuspendContinuesAfterARestartFollowingTheLastSnapshot) {
-  a_.vault->lose_answers = true;
+  a_.checkpoint_store->lose_answers = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
   restart_coordinator();
   cluster_.wait_for_event("job-parked");
-  EXPECT_EQ(a_.vault->snapshots, 1U);
+  EXPECT_EQ(a_.checkpoint_store->snapshots, 1U);
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
 }
 
 TEST_F(ImagesTest, AJobThatExitsDuringASuspendIsReportedAsExited) {
-  a_.vault->hold_snapshots = true;
+  a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
   cluster_.stop();

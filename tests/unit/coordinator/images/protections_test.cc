@@ -16,7 +16,7 @@ TEST_F(ImagesTest, AProtectedJobGetsImages) {
   EXPECT_EQ(protection["keep"], 3);
   EXPECT_EQ(protection["last_pause_ms"], 3.0);
   restart_coordinator();
-  const unsigned before = a_.vault->snapshots;
+  const unsigned before = a_.checkpoint_store->snapshots;
   wait_for_snapshots(a_, before + 2);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/unprotect").status, 200U);
   EXPECT_TRUE(job()["protection"].is_null());
@@ -24,7 +24,7 @@ TEST_F(ImagesTest, AProtectedJobGetsImages) {
 }
 
 TEST_F(ImagesTest, FailingProtectionIsReported) {
-  a_.vault->refuse_snapshots = true;
+  a_.checkpoint_store->refuse_snapshots = true;
   cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000})");
   cluster_.wait_for_event("snapshot-failed");
   EXPECT_EQ(job()["protection"]["failures"], 1);
@@ -34,21 +34,21 @@ TEST_F(ImagesTest, FailingProtectionIsReported) {
 TEST_F(ImagesTest, WorkingProtectionIsNotReplacedByAProtectionThatCannotWrite) {
   ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"node-b"})").status, 200U);
   const json before = job()["protection"];
-  a_.vault->refuse_checks = true;
+  a_.checkpoint_store->refuse_checks = true;
   for (const char* body : {R"({"every_ms":1000,"to":"/x"})", R"({"every_ms":1000,"to":"/x","dry_run":true})"})
     expect_refused(cluster_.post("/v1/jobs/train/protect", body), 409,
                    "its current protection stays unchanged");
   const json after = job()["protection"];
   EXPECT_EQ(after["to"], "node-b");
   EXPECT_EQ(after["every_ms"], before["every_ms"]);
-  b_.vault->refuse_grants = true;
+  b_.checkpoint_store->refuse_grants = true;
   expect_refused(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-b"})"), 409,
                  "not protected at node-b");
 }
 
 TEST_F(ImagesTest, SuspendIgnoresAFailingProtectionAndUsesItsOwnNode) {
   ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"/vault"})").status, 200U);
-  a_.vault->refuse_checks = true;
+  a_.checkpoint_store->refuse_checks = true;
   const json task = order("suspend");
   EXPECT_EQ(task["exit_code"], 0) << task;
   EXPECT_NE(task["image"].get<std::string>().find("@node-a"), std::string::npos) << task;

@@ -12,7 +12,7 @@ namespace ckpt::coordinator::test {
 namespace {
 
 TEST_F(ImagesTest, ARunningJobIsRolledBack) {
-  a_.vault->age_ms = 5'000;
+  a_.checkpoint_store->age_ms = 5'000;
   order("snapshot", R"({"to":"/vault"})");
   const json task = order("restore", R"({"accept_loss":true,"to":"node-b"})");
   EXPECT_EQ(task["exit_code"], 3) << task;
@@ -53,7 +53,7 @@ TEST_F(ImagesTest, OnlyAnAdminResumesAnUnknownJobFromItsImage) {
 }
 
 TEST_F(ImagesTest, RestoreOfARunningJobRequiresAcceptedLoss) {
-  a_.vault->age_ms = 5'000;
+  a_.checkpoint_store->age_ms = 5'000;
   order("snapshot", R"({"to":"/vault"})");
   expect_refused(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})"), 409, "--accept-loss");
   EXPECT_EQ(alive(a_), Incarnations{1});
@@ -66,9 +66,9 @@ TEST_F(ImagesTest, RestoreOfARunningJobRequiresAcceptedLoss) {
 }
 
 TEST_F(ImagesTest, RestoreFromAnOlderImageRequiresAcceptedLoss) {
-  a_.vault->age_ms = 5'000;
+  a_.checkpoint_store->age_ms = 5'000;
   order("snapshot");
-  a_.vault->age_ms = 0;
+  a_.checkpoint_store->age_ms = 0;
   order("suspend");
   const auto older = cluster_.post("/v1/jobs/train/restore", R"({"image":"j1.v1@node-a"})");
   expect_refused(older, 409, "has run beyond j1.v1@node-a");
@@ -77,7 +77,7 @@ TEST_F(ImagesTest, RestoreFromAnOlderImageRequiresAcceptedLoss) {
 }
 
 TEST_F(ImagesTest, RestoreOfAStoppedParkedJobLosesNoWork) {
-  a_.vault->age_ms = 5'000;
+  a_.checkpoint_store->age_ms = 5'000;
   order("suspend");
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
   restart_coordinator();
@@ -88,7 +88,7 @@ TEST_F(ImagesTest, RestoreOfAStoppedParkedJobLosesNoWork) {
 }
 
 TEST_F(ImagesTest, ADryRunReportsTheImageOfTheRestore) {
-  a_.vault->age_ms = 60'000;
+  a_.checkpoint_store->age_ms = 60'000;
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
@@ -186,7 +186,7 @@ TEST_F(ImagesTest, ImagesTakenAfterAFaultAreSuspectAndNotTheDefault) {
   expect_refused(cluster_.post("/v1/jobs/train/suspend"), 409, "its memory must not be read any more");
   order("snapshot", R"({"to":"/vault"})");
   order("snapshot", R"({"to":"/vault"})");
-  EXPECT_EQ(a_.vault->kept, 2U + 3U) << "suspect images push no good one out";
+  EXPECT_EQ(a_.checkpoint_store->kept, 2U + 3U) << "suspect images push no good one out";
   const json plan = cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"dry_run":true})").json();
   EXPECT_EQ(plan["image"], "j1.v1@/vault") << plan;
   const json named = order("restore", R"({"accept_loss":true,"image":"j1.v4@/vault","to":"node-b"})");
@@ -202,7 +202,7 @@ TEST_F(ImagesTest, ImagesTakenAfterAFaultAreSuspectAndNotTheDefault) {
 // The job's node reports no instance, although it is carrying out the order to start one.
 TEST_F(ImagesTest, NoInstanceStartsWhileAStoppedStartIsInProgress) {
   order("snapshot", R"({"to":"/vault"})");
-  b_.vault->hold_restores = true;
+  b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
   b_.agent->post([this] { b_.agent->silent_stops = true; });
@@ -210,10 +210,10 @@ TEST_F(ImagesTest, NoInstanceStartsWhileAStoppedStartIsInProgress) {
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-a"})").status, 202U);
   wait_until([&] { return b_.agent->stops >= 1; });
   EXPECT_EQ(job()["state"], "restoring");
-  EXPECT_EQ(a_.vault->restores, 0U);
+  EXPECT_EQ(a_.checkpoint_store->restores, 0U);
   b_.agent->post([this] {
     b_.agent->silent_stops = false;
-    b_.vault->give_up_restores();
+    b_.checkpoint_store->give_up_restores();
     b_.agent->answer_stops();
   });
   cluster_.wait_for_event("job-restored");
@@ -223,7 +223,7 @@ TEST_F(ImagesTest, NoInstanceStartsWhileAStoppedStartIsInProgress) {
 
 TEST_F(ImagesTest, RestoreAfterAStoppedStartOnALostNodeRequiresForce) {
   order("snapshot", R"({"to":"/vault"})");
-  b_.vault->hold_restores = true;
+  b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
   go_away(b_);
@@ -239,7 +239,7 @@ TEST_F(ImagesTest, JobStoppedDuringAPendingRestoreMayStillRunOnItsNode) {
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   wait_until([&] { return job()["state"] == "exited"; });
   expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still run on node node-a");
-  EXPECT_EQ(b_.vault->restores, 0U);
+  EXPECT_EQ(b_.checkpoint_store->restores, 0U);
 }
 
 TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
@@ -283,11 +283,11 @@ void expect_the_older(const json& restored) {
 }
 
 TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsTheDamage) {
-  a_.vault->age_ms = 60'000;
+  a_.checkpoint_store->age_ms = 60'000;
   order("snapshot");
-  a_.vault->age_ms = 0;
+  a_.checkpoint_store->age_ms = 0;
   order("snapshot");
-  a_.vault->finds_damage = true;
+  a_.checkpoint_store->finds_damage = true;
   const json task = order("restore", kAccept);
   EXPECT_EQ(task["exit_code"], 3);
   expect_the_older(task["restored"]);
@@ -298,11 +298,11 @@ TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsTheDamage) {
 
 // A parked job has lost nothing, until its last image turns out to be damaged.
 TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
-  a_.vault->age_ms = 60'000;
+  a_.checkpoint_store->age_ms = 60'000;
   order("snapshot");
-  a_.vault->age_ms = 0;
+  a_.checkpoint_store->age_ms = 0;
   order("suspend");
-  a_.vault->finds_damage = true;
+  a_.checkpoint_store->finds_damage = true;
   const json task = order("resume");
   EXPECT_EQ(task["exit_code"], 3);
   expect_the_older(task["restored"]);
@@ -311,31 +311,31 @@ TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
 // Neither the answer nor the report was received. When the order is repeated, the node reports the image of
 // the instance and starts nothing.
 TEST_F(ImagesTest, OlderImageOfARestoreIsKnownAfterACoordinatorRestart) {
-  a_.vault->age_ms = 60'000;
+  a_.checkpoint_store->age_ms = 60'000;
   order("snapshot");
-  a_.vault->age_ms = 0;
+  a_.checkpoint_store->age_ms = 0;
   order("snapshot");
-  a_.vault->finds_damage = true;
-  a_.vault->lose_restored = true;
+  a_.checkpoint_store->finds_damage = true;
+  a_.checkpoint_store->lose_restored = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", kAccept).status, 202U);
   wait_for_restores(a_, 1);
   cluster_.stop();
-  a_.vault->lose_restored = false;
+  a_.checkpoint_store->lose_restored = false;
   cluster_.start();
   cluster_.wait_for_event("job-restored");
-  EXPECT_EQ(a_.vault->restores, 1U);
+  EXPECT_EQ(a_.checkpoint_store->restores, 1U);
   const std::string event = text_of("job-restored");
   EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
 }
 
 TEST_F(ImagesTest, JobWithAFailedRestoreStaysParked) {
   order("snapshot");
-  a_.vault->refuse_restores = true;
+  a_.checkpoint_store->refuse_restores = true;
   const json task = order("restore", kAccept);
   EXPECT_EQ(task["exit_code"], 1);
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_NE(job()["reason"].get<std::string>().find("lacks tensor w1"), std::string::npos);
-  a_.vault->refuse_restores = false;
+  a_.checkpoint_store->refuse_restores = false;
   EXPECT_EQ(order("resume")["restored"]["incarnation"], 3);  // no incarnation is used twice
   EXPECT_EQ(alive(a_), Incarnations{3});
 }
@@ -347,7 +347,7 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheOldInstanceEnds) {
   restart_coordinator();
   cluster_.wait_for_event("node-ready", 4);
   EXPECT_EQ(job()["state"], "restoring");
-  EXPECT_EQ(b_.vault->restores, 0U);
+  EXPECT_EQ(b_.checkpoint_store->restores, 0U);
   a_.agent->post([this] { a_.agent->ignore_stops = false; });
   cluster_.wait_for_event("job-restored");
   EXPECT_TRUE(alive(a_).empty());
@@ -356,10 +356,10 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheOldInstanceEnds) {
 
 TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheNewInstanceStarts) {
   order("snapshot", R"({"to":"/vault"})");
-  b_.vault->hold_restores = true;
+  b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
-  b_.vault->hold_restores = false;
+  b_.checkpoint_store->hold_restores = false;
   restart_coordinator();
   cluster_.wait_for_event("job-restored");
   EXPECT_TRUE(alive(a_).empty());
@@ -369,7 +369,7 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheNewInstanceStarts) {
 
 TEST_F(ImagesTest, RestoreContinuesAfterARestartOnceTheNewInstanceRuns) {
   order("snapshot", R"({"to":"/vault"})");
-  b_.vault->hold_restores = true;
+  b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
   cluster_.stop();
@@ -381,7 +381,7 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartOnceTheNewInstanceRuns) {
   changed.get_future().wait();
   cluster_.start();
   cluster_.wait_for_event("job-restored");
-  EXPECT_EQ(b_.vault->restores, 1U);  // the image is not restored again
+  EXPECT_EQ(b_.checkpoint_store->restores, 1U);  // the image is not restored again
   EXPECT_EQ(alive(b_), Incarnations{2});
 }
 

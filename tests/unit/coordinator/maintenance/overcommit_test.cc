@@ -9,7 +9,7 @@
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/protocol/wire/node_messages.h"
 #include "tests/unit/coordinator/support/cluster.h"
-#include "tests/unit/coordinator/support/fake_vault.h"
+#include "tests/unit/coordinator/support/fake_checkpoint_store.h"
 
 namespace ckpt::coordinator::test {
 namespace {
@@ -23,7 +23,8 @@ class OvercommitTest : public ::testing::Test {
   void SetUp() override {
     cluster_.start();
     agent_ = std::make_unique<FakeAgent>("node-a", cluster_.agent_address(), cluster_.agent_token());
-    vault_ = std::make_unique<FakeVault>(*agent_, "node-a", std::make_shared<SharedFolders>());
+    checkpoint_store_ =
+        std::make_unique<FakeCheckpointStore>(*agent_, "node-a", std::make_shared<SharedFolders>());
     prepare();
     agent_->start();
     cluster_.wait_for_event("node-ready");
@@ -63,7 +64,7 @@ class OvercommitTest : public ::testing::Test {
 
   Cluster cluster_;
   std::unique_ptr<FakeAgent> agent_;
-  std::unique_ptr<FakeVault> vault_;
+  std::unique_ptr<FakeCheckpointStore> checkpoint_store_;
 };
 
 TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAJobOfHigherPriority) {
@@ -74,7 +75,7 @@ TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAJobOfHigherPriority) {
   ASSERT_EQ(high.status, 201U) << high.body;
   EXPECT_EQ(state("low"), "parked");
   EXPECT_EQ(state("high"), "running");
-  EXPECT_EQ(vault_->snapshots, 1U);
+  EXPECT_EQ(checkpoint_store_->snapshots, 1U);
 }
 
 TEST_F(OvercommitTest, DryRunNamesTheJobThatWouldBeParked) {
@@ -102,18 +103,18 @@ TEST_F(OvercommitTest, NoJobIsParkedForEqualPriority) {
   EXPECT_EQ(equal.status, 409U);
   EXPECT_NE(equal.body.find("priority below 3 would not help"), std::string::npos) << equal.body;
   EXPECT_EQ(state("one"), "running");
-  EXPECT_EQ(vault_->snapshots, 0U);
+  EXPECT_EQ(checkpoint_store_->snapshots, 0U);
 }
 
 TEST_F(OvercommitTest, JobThatCannotBeParkedContinues) {
-  vault_->refuse_snapshots = true;
+  checkpoint_store_->refuse_snapshots = true;
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   EXPECT_NE(run("high", 5, 6 * kGiB, true).status, 201U);
   EXPECT_EQ(state("low"), "running");
 }
 
 TEST_F(OvercommitTest, ParkedJobThatExitsReleasesItsReservation) {
-  vault_->refuse_snapshots = true;  // as for a job that ends during its snapshot
+  checkpoint_store_->refuse_snapshots = true;  // as for a job that ends during its snapshot
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U);
   auto high = std::async(std::launch::async, [this] { return run("high", 5, 6 * kGiB, true); });
@@ -157,15 +158,15 @@ TEST_F(OvercommitTest, MemoryReservedDuringTheImageLookupIsNotReservedTwice) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   cluster_.post("/v1/jobs/low/suspend");
   cluster_.wait_for_event("job-parked");
-  vault_->hold_lists = true;
+  checkpoint_store_->hold_lists = true;
   auto resumed = std::async(std::launch::async, [this] { return cluster_.post("/v1/jobs/low/resume"); });
-  while (vault_->lists == 0) std::this_thread::yield();
+  while (checkpoint_store_->lists == 0) std::this_thread::yield();
   ASSERT_EQ(run("other", 0, 6 * kGiB, false).status, 201U);
-  vault_->release_lists();
+  checkpoint_store_->release_lists();
   const HttpAnswer answer = resumed.get();
   EXPECT_EQ(answer.status, 503U) << answer.body;
   EXPECT_NE(answer.body.find("are reserved for its jobs"), std::string::npos) << answer.body;
-  EXPECT_EQ(vault_->restores, 0U);
+  EXPECT_EQ(checkpoint_store_->restores, 0U);
   EXPECT_EQ(state("low"), "parked");
 }
 
@@ -173,10 +174,10 @@ TEST_F(OvercommitTest, JobWithAFailedResumeKeepsItsPlaceInTheQueue) {
   ASSERT_EQ(run("oldest", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("second", 1, 6 * kGiB, true).status, 201U);
   ASSERT_EQ(run("third", 2, 6 * kGiB, true).status, 201U);
-  vault_->refuse_restores = true;
+  checkpoint_store_->refuse_restores = true;
   agent_->end_job(3, 0);
   cluster_.wait_for_event("restore-failed");
-  vault_->refuse_restores = false;
+  checkpoint_store_->refuse_restores = false;
   cluster_.wait_for_event("job-resumed");
   agent_->end_job(1, 0);
   cluster_.wait_for_event("job-resumed", 2);
@@ -187,15 +188,15 @@ TEST_F(OvercommitTest, JobWithAFailedResumeKeepsItsPlaceInTheQueue) {
 TEST_F(OvercommitTest, ParkedJobsResumeOneAfterAnother) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 1, 6 * kGiB, true).status, 201U);
-  vault_->hold_lists = true;
+  checkpoint_store_->hold_lists = true;
   agent_->end_job(2, 0);
-  while (vault_->lists == 0) std::this_thread::yield();
+  while (checkpoint_store_->lists == 0) std::this_thread::yield();
   // Each of these inventories makes the coordinator check the job again.
   for (int i = 1; i <= 20; ++i) say_free(8 * kGiB - static_cast<std::uint64_t>(i));
-  EXPECT_EQ(vault_->lists, 1U);
-  vault_->release_lists();
+  EXPECT_EQ(checkpoint_store_->lists, 1U);
+  checkpoint_store_->release_lists();
   cluster_.wait_for_event("job-resumed");
-  EXPECT_EQ(vault_->restores, 1U);
+  EXPECT_EQ(checkpoint_store_->restores, 1U);
 }
 
 // Tests with two GPUs, one of 8 GiB and one of 16 GiB.
@@ -237,7 +238,7 @@ TEST_F(TwoGpus, DryRunPlansAMoveOfALowerPriorityJobToAnotherGpu) {
   EXPECT_EQ(dry["displaced"][0]["to"], place);
   EXPECT_EQ(state("low"), "running");
   EXPECT_EQ(cluster_.get("/v1/jobs/low").json()["gpu"], gpu);
-  EXPECT_EQ(vault_->snapshots, 0U);
+  EXPECT_EQ(checkpoint_store_->snapshots, 0U);
 }
 
 TEST_F(TwoGpus, YoungerJobResumesInMemoryUnclaimedByTheOlderJob) {
@@ -245,9 +246,9 @@ TEST_F(TwoGpus, YoungerJobResumesInMemoryUnclaimedByTheOlderJob) {
   ASSERT_EQ(run("second", 0, 6 * kGiB, false).status, 201U);
   park(1);
   park(2);
-  vault_->refuse_restores = true;
+  checkpoint_store_->refuse_restores = true;
   cluster_.wait_for_event("restore-failed");
-  vault_->refuse_restores = false;
+  checkpoint_store_->refuse_restores = false;
   cluster_.wait_for_event("job-resumed", 2);
   EXPECT_EQ(jobs_of_events("job-resumed"), (std::vector<std::string>{"j2", "j1"}));
   EXPECT_NE(first_text_of("job-resumed").find("node-a:1"), std::string::npos)

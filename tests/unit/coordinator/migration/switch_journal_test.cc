@@ -53,7 +53,7 @@ class Heard {
   std::vector<std::string> names_;
 };
 
-class SwitchJournalTest : public ::testing::Test {
+class HandoverJournalTest : public ::testing::Test {
  protected:
   static constexpr const char* kJournal = "journal";
   static constexpr const char* kStoreLog = "state.db-wal";
@@ -147,7 +147,7 @@ class SwitchJournalTest : public ::testing::Test {
   int moved_ = 0;
 };
 
-TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheEventLoop) {
+TEST_F(HandoverJournalTest, NoRecordIsSyncedOnTheEventLoop) {
   start();
   start_nodes();
   EXPECT_EQ(migrate_later().get().status, 202U);
@@ -155,7 +155,7 @@ TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheEventLoop) {
   EXPECT_EQ(disk().syncs_of(loop_), syncs_at_start_);
 }
 
-TEST_F(SwitchJournalTest, MigrationIsAnnouncedAfterItsBeginIsDurable) {
+TEST_F(HandoverJournalTest, MigrationIsAnnouncedAfterItsBeginIsDurable) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();
@@ -172,7 +172,7 @@ TEST_F(SwitchJournalTest, MigrationIsAnnouncedAfterItsBeginIsDurable) {
   EXPECT_EQ(at_source_.names().front(), "Prepare");
 }
 
-TEST_F(SwitchJournalTest, EventsDuringAJournalWriteAreHandledAfterwardsInOrder) {
+TEST_F(HandoverJournalTest, EventsDuringAJournalWriteAreHandledAfterwardsInOrder) {
   start();
   at_source_.listen_at(*a_, "GiveUp");
   at_target_.listen_at(*b_, "Commit");
@@ -201,7 +201,7 @@ TEST_F(SwitchJournalTest, EventsDuringAJournalWriteAreHandledAfterwardsInOrder) 
   EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Commit", "GiveUp", "Closed"}));
 }
 
-TEST_F(SwitchJournalTest, AbortIsAnsweredAfterTheAbortIsDurable) {
+TEST_F(HandoverJournalTest, AbortIsAnsweredAfterTheAbortIsDurable) {
   start();
   at_source_.listen_at(*a_);
   a_->silent_prepare = true;
@@ -220,7 +220,7 @@ TEST_F(SwitchJournalTest, AbortIsAnsweredAfterTheAbortIsDurable) {
   EXPECT_EQ(answer.json()["result"], "interrupted") << answer.body;
 }
 
-TEST_F(SwitchJournalTest, MigrationRefusedByAFullDiskIsClosedWithoutAnyChange) {
+TEST_F(HandoverJournalTest, MigrationRefusedByAFullDiskIsClosedWithoutAnyChange) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();
@@ -239,7 +239,7 @@ TEST_F(SwitchJournalTest, MigrationRefusedByAFullDiskIsClosedWithoutAnyChange) {
   EXPECT_EQ(closed("m2")["result"], "done");
 }
 
-TEST_F(SwitchJournalTest, MigrationWithAFailedGrantRecordReturnsToItsSource) {
+TEST_F(HandoverJournalTest, MigrationWithAFailedGrantRecordReturnsToItsSource) {
   start();
   at_target_.listen_at(*b_);
   a_->instead = [](const wire::CommitMessage& message) {
@@ -259,7 +259,7 @@ TEST_F(SwitchJournalTest, MigrationWithAFailedGrantRecordReturnsToItsSource) {
 
 // The newest record of each migration is retained. They are too many for the size alone to decide about a
 // compaction.
-TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopEachTimeItsSizeDoubles) {
+TEST_F(HandoverJournalTest, JournalIsCompactedOffTheLoopEachTimeItsSizeDoubles) {
   start();
   start_nodes(kLargePlan);
   const int before = disk().replaced(kJournal);
@@ -277,7 +277,7 @@ TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopEachTimeItsSizeDoubles) {
 
 // The journal's records are removed because the store contains their information. A power loss must not
 // remove that information.
-TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
+TEST_F(HandoverJournalTest, CompactionWaitsForTheStore) {
   start();
   disk().spare(loop_);  // allows syncs of the header of the store's log
   start_nodes(kLargePlan);
@@ -293,7 +293,7 @@ TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
   wait_until([&] { return disk().replaced(kJournal) > before; });
 }
 
-TEST_F(SwitchJournalTest, RecordWithAnUnknownOutcomeIsFatalAndNoMessageFollows) {
+TEST_F(HandoverJournalTest, RecordWithAnUnknownOutcomeIsFatalAndNoMessageFollows) {
   std::promise<void> ended;
   cluster_.expect_fatal([&](const Error&) { ended.set_value(); });
   start();

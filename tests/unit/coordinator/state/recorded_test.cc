@@ -29,7 +29,7 @@ Image expected_image() {
   Image image;
   image.node = "node-a";
   image.folder = "/mnt/vault";
-  image.vault_job = "train.j3";
+  image.image_job = "train.j3";
   image.job = 3;
   image.version = 12;
   image.sequence = 77;

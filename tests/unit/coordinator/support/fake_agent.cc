@@ -118,7 +118,7 @@ void FakeAgent::wait_for_settings(std::uint64_t known_number, bool paused) {
 Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());
-  if (header.type == FrameType::kCommit) on_switch(wire::decode_commit(body).value());
+  if (header.type == FrameType::kCommit) on_handover(wire::decode_commit(body).value());
   if (header.type == FrameType::kHealthSettings) {
     const std::lock_guard lock(settings_mutex_);
     settings_ = wire::decode<wire::HealthSettings>(body).value();
@@ -248,7 +248,7 @@ void FakeAgent::say(const wire::CommitMessage& m, wire::Role from, wire::Role to
   (void)dialer_->send(answer);
 }
 
-void FakeAgent::on_switch(const wire::CommitMessage& message) {
+void FakeAgent::on_handover(const wire::CommitMessage& message) {
   if (instead && instead(message)) return;
   if (message.to.role == wire::Role::kSource) as_source(message);
   if (message.to.role == wire::Role::kTarget) as_target(message);

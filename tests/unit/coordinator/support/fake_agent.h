@@ -36,7 +36,7 @@ class FakeAgent {
   // The agent's inventory. Change it from the test's thread only before start().
   wire::NodeInventory inventory;
   // The other fields of the agent's hello; software_version and inventory are set later. With `describes`,
-  // on_other answers DescribeJob and DescribeSwitch.
+  // on_other answers DescribeJob and DescribeHandover.
   wire::AgentHello introduction;
   bool refuse_starts = false;
   std::uint8_t refused_program_status = 0;  // if not 0, starts are refused with this status because the
@@ -106,7 +106,7 @@ class FakeAgent {
   Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   void start_job(const wire::StartJob& message);
   void read_log(const wire::ReadLog& message);
-  void on_switch(const wire::CommitMessage& message);
+  void on_handover(const wire::CommitMessage& message);
   void as_source(const wire::CommitMessage& message);
   void as_target(const wire::CommitMessage& message);
   void stop_job(const wire::StopJob& message);

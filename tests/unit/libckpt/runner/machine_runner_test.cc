@@ -97,7 +97,7 @@ class TestProtocol : public Protocol<TestTypes> {
   [[nodiscard]] std::chrono::milliseconds duration(const Batch&, const Arm& timer) const override {
     return timer.timer == Clock::kShort ? std::chrono::milliseconds(1) : std::chrono::hours(1);
   }
-  void handled(wire::MigrationId, const TestTypes::Event* event, const Result<void>&) override {
+  void on_event_done(wire::MigrationId, const TestTypes::Event* event, const Result<void>&) override {
     if (event != nullptr) lines.push_back("handled " + event->name);
   }
   [[nodiscard]] std::string name_of(const std::string& record) const override { return record; }

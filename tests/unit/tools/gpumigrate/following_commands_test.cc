@@ -318,7 +318,7 @@ TEST(ImageCommands, AFailurePrintsOneLineAndReturnsItsExitCode) {
   });
   const Ended ended = run(coordinator.home(), {"suspend", "train"});
   EXPECT_EQ(ended.code, 1);
-  EXPECT_EQ(ended.err, "gpumigrate: suspend of train (j3) failed: the vault is full\n");
+  EXPECT_EQ(ended.err, "gpumigrate: suspend of train (j3) failed: the checkpoint store is full\n");
   EXPECT_EQ(ended.out, "");
 }
 

@@ -273,7 +273,7 @@ TEST_F(MemoryWatchTest, MemoryReadsMatchTheContentOfTheProgram) {
 // The first thread is tried in four states: in a read (the program's loop), in a restarting call with a
 // timeout, in a call with its own signal mask, and running.
 TEST_F(MemoryWatchTest, WatchIsInvisibleToTheProgram) {
-  static int handled = 0;
+  static int on_event_done = 0;
   const Program program([](char order) {
     sigset_t usual;
     sigset_t open;
@@ -283,10 +283,10 @@ TEST_F(MemoryWatchTest, WatchIsInvisibleToTheProgram) {
     sigemptyset(&open);
     if (order == 's') {
       struct sigaction action {};
-      action.sa_handler = [](int) { ++handled; };
+      action.sa_handler = [](int) { ++on_event_done; };
       ::sigaction(SIGUSR1, &action, nullptr);
       // The wait ends only by the signal, which arrives during the wait.
-      if (::sigsuspend(&open) != -1 || errno != EINTR || handled != 1) ::_exit(4);
+      if (::sigsuspend(&open) != -1 || errno != EINTR || on_event_done != 1) ::_exit(4);
       sigset_t now;
       ::sigprocmask(SIG_BLOCK, nullptr, &now);
       if (sigismember(&now, SIGUSR1) != 1 || sigismember(&now, SIGUSR2) != 0) ::_exit(5);

@@ -64,18 +64,18 @@ TEST_F(OpenOperationsTest, OperationExpiresAtItsDeadline) {
   EXPECT_FALSE(open_.is_expired(1));
 }
 
-TEST_F(OpenOperationsTest, DisconnectedVaultIsReportedAsTheReason) {
-  config_.vault_timeout_ms = 0;
+TEST_F(OpenOperationsTest, DisconnectedCheckpointStoreIsReportedAsTheReason) {
+  config_.checkpoint_store_timeout_ms = 0;
   Job job;
   job.id = 1;
   job.operation.emplace();
   job.operation->image.node = "b";
   open_.begin_to_drive(1);
   EXPECT_FALSE(open_.is_expired(1));
-  open_.vault_is_away(1);
+  open_.checkpoint_store_is_away(1);
   EXPECT_TRUE(open_.is_expired(1));
   EXPECT_NE(open_.why_given_up(job).message().find("checkpoint store of b"), std::string::npos);
-  open_.vault_answers(1);
+  open_.checkpoint_store_answers(1);
   EXPECT_FALSE(open_.is_expired(1));
   job.operation->cancelled = "stopped";
   EXPECT_EQ(open_.why_given_up(job).message(), "stopped");

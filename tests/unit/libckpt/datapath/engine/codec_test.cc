@@ -25,13 +25,13 @@ struct Mode {
 class Codecs : public testing::TestWithParam<Mode> {};
 
 TEST_P(Codecs, RoundsUnderRandomWritersEndWithEqualMemory) {
-  for (const auto& [chunk, near] : {std::pair{64 * kKiB, false}, {64 * kKiB, true}, {2 * kMiB, false}}) {
-    SCOPED_TRACE(near ? "near" : "far");
+  for (const auto& [chunk, same_host] : {std::pair{64 * kKiB, false}, {64 * kKiB, true}, {2 * kMiB, false}}) {
+    SCOPED_TRACE(same_host ? "near" : "far");
     EnginePair pair({.sizes = {5 * kMiB + 4096 + 16, 48, 64 * kKiB + 2},
                      .chunk_bytes = chunk,
                      .codec = GetParam().codec,
                      .shadow_memory = GetParam().shadow_memory,
-                     .near = near});
+                     .same_host = same_host});
     pair.announce();
     pair.source(1).write(0, test::random_floats(5 * kMiB, 1));
     test::Writer writer(pair, {1, 2, 3}, 5);

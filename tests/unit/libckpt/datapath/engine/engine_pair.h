@@ -104,7 +104,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     std::uint64_t shadow_memory = 0;
     std::uint64_t min_unscanned = kMinUnscannedChunks;
     transport::Transport* transport = nullptr;  // of the test; else loopback
-    bool near = false;                          // the target takes chunks out of the source's staging memory
+    bool same_host = false;                     // the target takes chunks out of the source's staging memory
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
@@ -136,7 +136,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.min_unscanned_chunks = setup.min_unscanned;
     send.scan_piece_bytes = 2 * kMiB;
     send.scan_slice_bytes = 1 * kMiB;
-    send.near = setup.near;
+    send.same_host = setup.same_host;
     send.hooks = setup.source_hooks;
     send.observer = this;
     sender_ = must(Sender::create(device(0), *source_staging_, transport, send));

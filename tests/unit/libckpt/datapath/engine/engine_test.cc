@@ -45,7 +45,8 @@ TEST(Engine, RoundsUnderRandomWritersEndWithEqualMemory) {
         sizes.push_back(16 + random() % (3 * kMiB));
         ids.push_back(i + 1);
       }
-      EnginePair pair({.sizes = sizes, .chunk_bytes = chunk, .lanes = 1 + seed % 3, .near = seed % 2 == 0});
+      EnginePair pair(
+          {.sizes = sizes, .chunk_bytes = chunk, .lanes = 1 + seed % 3, .same_host = seed % 2 == 0});
       pair.announce();
       Writer writer(pair, ids, seed);
       for (int round = 0; round < 4; ++round) {

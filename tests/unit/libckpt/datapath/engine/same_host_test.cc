@@ -46,9 +46,9 @@ class SameBytes : public FaultHooks {
   std::span<std::byte> staged_;
 };
 
-bool stays_where_it_was_staged(codec::CodecMode codec, bool near) {
+bool stays_where_it_was_staged(codec::CodecMode codec, bool same_host) {
   SameBytes hooks;
-  EnginePair pair({.source_hooks = &hooks, .target_hooks = &hooks, .codec = codec, .near = near});
+  EnginePair pair({.source_hooks = &hooks, .target_hooks = &hooks, .codec = codec, .same_host = same_host});
   pair.announce();
   pair.source().write(0, test::random_floats(4 * kMiB, 1));
   pair.switch_over();
@@ -64,7 +64,7 @@ TEST(Near, PlainChunksStayInStagingAndEncodedChunksAreCopied) {
 }
 
 TEST(Near, LinkIsMeasuredAndTheLimitIsObeyed) {
-  EnginePair pair({.near = true});
+  EnginePair pair({.same_host = true});
   pair.announce();
   EXPECT_GT(must(pair.sender().measure_link()), 0U);
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -73,7 +73,7 @@ TEST(Near, LinkIsMeasuredAndTheLimitIsObeyed) {
 }
 
 TEST(Near, ADisconnectedTargetLeavesTheMemoryOfTheSource) {
-  EnginePair pair({.near = true});
+  EnginePair pair({.same_host = true});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
   must(pair.sender().run_round());
@@ -95,11 +95,11 @@ std::size_t open_descriptors() {
 }
 
 TEST(Near, SessionEndLeavesNoMappingOrDescriptor) {
-  { const EnginePair first({.near = true}); }  // descriptors that a process opens once
+  { const EnginePair first({.same_host = true}); }  // descriptors that a process opens once
   const unsigned before = mappings_of_staging_memory();
   const std::size_t descriptors = open_descriptors();
   {
-    EnginePair pair({.near = true});
+    EnginePair pair({.same_host = true});
     pair.announce();
     pair.switch_over();
     EXPECT_EQ(mappings_of_staging_memory(), before + 3)
@@ -159,7 +159,7 @@ TEST(PinnedMemory, MemoryIsAllocatedByTheDriverIfFilesCannotBePinned) {
   const auto opened = PinnedMemory::open(device(1), must(make_memory_file("sealed", kMiB)), kMiB);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code(), ErrorCode::kNotSupported);
-  EnginePair pair({.near = true});
+  EnginePair pair({.same_host = true});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
   pair.switch_over();

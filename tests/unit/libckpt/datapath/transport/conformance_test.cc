@@ -48,9 +48,9 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
     return *std::move(made);
   }
   // UCX's lanes and TLS lanes within a machine.
-  static bool is_near() { return std::string(GetParam()).ends_with("near"); }
+  static bool is_same_host() { return std::string(GetParam()).ends_with("near"); }
   static void offer_memory(Peer& source) {
-    if (is_near()) source.same_host_room.resize(64);
+    if (is_same_host()) source.same_host_room.resize(64);
   }
   // Starts both; the address goes the way the control plane would take it.
   void connect(Peer& target, Peer& source) {
@@ -97,7 +97,7 @@ TEST_P(TransportTest, PeerReadsPayloadsFromTheOfferedMemoryOfTheSource) {
   std::promise<PayloadAccess> of_source, of_target;
   source.run([&](Lane& lane) { of_source.set_value(lane.payload_access()); });
   target.run([&](Lane& lane) { of_target.set_value(lane.payload_access()); });
-  EXPECT_EQ(of_source.get_future().get(), is_near() ? PayloadAccess::kReads : PayloadAccess::kSent);
+  EXPECT_EQ(of_source.get_future().get(), is_same_host() ? PayloadAccess::kReads : PayloadAccess::kSent);
   EXPECT_EQ(of_target.get_future().get(), PayloadAccess::kSent);
 }
 
@@ -117,7 +117,7 @@ struct MappedFile {
 
 TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
   const std::string transport = GetParam();
-  const bool offered = is_near() || transport == "loopback";  // else as between machines
+  const bool offered = is_same_host() || transport == "loopback";  // else as between machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
   for (const bool taken : {true, false}) {
     MappedFile file(2 * kLargest);
@@ -160,7 +160,7 @@ TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
     std::promise<PayloadAccess> payload_access;
     source.run([&](Lane& lane) { payload_access.set_value(lane.payload_access()); });
     const PayloadAccess expected = taken ? PayloadAccess::kMaps : PayloadAccess::kReads;
-    EXPECT_EQ(payload_access.get_future().get(), is_near() ? expected : PayloadAccess::kSent);
+    EXPECT_EQ(payload_access.get_future().get(), is_same_host() ? expected : PayloadAccess::kSent);
     target.stop();
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
   }

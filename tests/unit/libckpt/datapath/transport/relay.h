@@ -23,11 +23,11 @@ class Relay {
  public:
   using Record = std::string;  // with its five bytes of type, version and length
   // Returns the records that pass in place of one. Called on the relay's thread.
-  using Meddle = std::function<std::vector<Record>(const Record&)>;
+  using Tamper = std::function<std::vector<Record>(const Record&)>;
   static constexpr std::size_t kHead = 5;
 
   // `target`: a TCP port. Without `meddle` bytes pass as they come.
-  explicit Relay(std::uint16_t target, Meddle meddle = {}) : meddle_(std::move(meddle)) {
+  explicit Relay(std::uint16_t target, Tamper meddle = {}) : meddle_(std::move(meddle)) {
     listener_ = *listen_tls(*parse_ip("127.0.0.1"));
     address_ = *local_address_of(listener_.get());
     make_blocking(listener_.get());
@@ -122,7 +122,7 @@ class Relay {
     ::shutdown(to, SHUT_WR);
   }
 
-  Meddle meddle_;
+  Tamper meddle_;
   UniqueFd listener_;
   LaneAddress address_;
   UniqueFd dialer_;

@@ -128,7 +128,7 @@ TEST_F(TlsLaneTest, ManySilentConnectionsDoNotBlockThePeer) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   std::vector<UniqueFd> silent;
-  for (std::size_t i = 0; i < TlsGate::kMaxStrangers + kTooMany; ++i)
+  for (std::size_t i = 0; i < TlsGate::kMaxUnauthenticatedPeers + kTooMany; ++i)
     silent.push_back(Relay::dial(Relay::port_of(name)));
   for (std::size_t i = 0; i < kTooMany; ++i) EXPECT_TRUE(wait_end(silent[i].get())) << i;
   for (std::size_t i = kTooMany; i < silent.size(); ++i) EXPECT_FALSE(wait_end(silent[i].get(), 0)) << i;
@@ -142,7 +142,7 @@ TEST_F(TlsLaneTest, ConnectionWithTheKeyIsNotEvictedBySilentConnections) {
   auto peer = shake_hands(name);
   ASSERT_NE(peer, nullptr);
   std::vector<UniqueFd> silent;
-  for (std::size_t i = 0; i < TlsGate::kMaxStrangers; ++i)
+  for (std::size_t i = 0; i < TlsGate::kMaxUnauthenticatedPeers; ++i)
     silent.push_back(Relay::dial(Relay::port_of(name)));
   EXPECT_TRUE(wait_end(silent[0].get())) << "the oldest of the others";
   std::array<std::byte, kMaxHelloBytes> hello{};
@@ -310,7 +310,7 @@ bool is_large(const Relay::Record& record) {
 }
 
 // A relay's way with the records: what passes in the place of the n-th large one.
-Relay::Meddle at_large(int n, std::function<std::vector<Relay::Record>(const Relay::Record&)> change) {
+Relay::Tamper at_large(int n, std::function<std::vector<Relay::Record>(const Relay::Record&)> change) {
   return [n, change = std::move(change), seen = 0](const Relay::Record& record) mutable {
     if (is_large(record) && ++seen == n) return change(record);
     return std::vector{record};
@@ -320,7 +320,7 @@ Relay::Meddle at_large(int n, std::function<std::vector<Relay::Record>(const Rel
 class MeddlingTest : public TlsLaneTest {
  protected:
   // The message behind the one that is meddled with does not arrive, and both ends end with an error.
-  void expect_noticed(Relay::Meddle meddle) {
+  void expect_noticed(Relay::Tamper meddle) {
     Peer target, source;
     const std::string name = listen(target);
     Relay relay(Relay::port_of(name), std::move(meddle));

@@ -21,7 +21,7 @@ Timing fast() {
   t.poll_ms = 200;
   t.silence_ms = 1'000;
   t.pause_timeout_ms = 3'000;
-  t.switch_timeout_ms = 2'000;
+  t.handover_timeout_ms = 2'000;
   t.migration_timeout_ms = 20'000;
   return t;
 }

@@ -20,7 +20,7 @@ World::Options with(Mutant mutant = Mutant::kNone) {
   options.timing.lease_renew_ms = 600;
   options.timing.poll_ms = 200;
   options.timing.silence_ms = 1'000;
-  options.timing.switch_timeout_ms = 60'000;
+  options.timing.handover_timeout_ms = 60'000;
   return options;
 }
 
@@ -131,16 +131,16 @@ TEST(GangScenario, LongCopyBeforeThePauseMakesNoRankSilent) {
 }
 
 // By this timeout sources that are done would give up 10 s before the slow one's last copy ends.
-World::Options with_short_switch() {
+World::Options with_short_handover() {
   World::Options options = with();
-  options.timing.switch_timeout_ms = 2'000;
+  options.timing.handover_timeout_ms = 2'000;
   return options;
 }
 
 TEST(GangScenario, EachSourceWaitsForTheLastCopyOfTheOtherSources) {
   for (const bool overlaps : {true, false}) {
     for (const std::uint32_t slow : {0u, 1u}) {
-      World::Options options = with_short_switch();
+      World::Options options = with_short_handover();
       options.overlaps = overlaps;
       World world(options);
       world.take_long_for_last_copy(slow, 12'000);
@@ -156,7 +156,7 @@ TEST(GangScenario, EachSourceWaitsForTheLastCopyOfTheOtherSources) {
 }
 
 TEST(GangScenario, SourcesWaitForASlowSourceAtTheCommonStep) {
-  World world(with_short_switch());
+  World world(with_short_handover());
   world.take_long_to_hold(kSources[1], 6'000);
   world.migrate();
   world.run_for(5'000);
@@ -169,7 +169,7 @@ TEST(GangScenario, SourcesWaitForASlowSourceAtTheCommonStep) {
 }
 
 TEST(GangScenario, FailedLastCopyEndsTheMoveOfAllRanks) {
-  World world(with_short_switch());
+  World world(with_short_handover());
   world.take_long_for_last_copy(1, 60'000);
   world.migrate();
   world.run_for(8'000);
@@ -183,8 +183,8 @@ TEST(GangScenario, FailedLastCopyEndsTheMoveOfAllRanks) {
 }
 
 // Nothing else is known of its copy: neither has the coordinator given it up yet, nor has its target's engine failed.
-TEST(GangScenario, WaitForADisconnectedSourceIsLimitedByTheSwitchTimeout) {
-  World::Options options = with_short_switch();
+TEST(GangScenario, WaitForADisconnectedSourceIsLimitedByTheHandoverTimeout) {
+  World::Options options = with_short_handover();
   options.timing.silence_ms = 60'000;
   World world(options);
   world.take_long_for_last_copy(1, 60'000);

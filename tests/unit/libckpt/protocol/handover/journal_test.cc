@@ -28,7 +28,7 @@ namespace ckpt::migration {
 namespace {
 
 Record make(MigrationId id, RecordKind kind, Incarnation k = 0) {
-  return {SwitchInfo(id, 7, 1, {RankPlace(0, "a", "0", "b", "1")}, Bytes(100, std::byte{3})), Role::kSource,
+  return {HandoverInfo(id, 7, 1, {RankPlace(0, "a", "0", "b", "1")}, Bytes(100, std::byte{3})), Role::kSource,
           kind, k};
 }
 

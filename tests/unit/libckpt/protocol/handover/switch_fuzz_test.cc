@@ -23,7 +23,7 @@ Timing fast() {
   t.poll_ms = 200;
   t.silence_ms = 1'000;
   t.pause_timeout_ms = 3'000;
-  t.switch_timeout_ms = 2'000;
+  t.handover_timeout_ms = 2'000;
   t.migration_timeout_ms = 20'000;
   return t;
 }
@@ -143,11 +143,11 @@ void play_many(bool loses_store) {
   std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
 }
 
-TEST(SwitchFuzz, InvariantsHoldUnderRandomFaults) {
+TEST(HandoverFuzz, InvariantsHoldUnderRandomFaults) {
   play_many(false);
 }
 
-TEST(SwitchFuzz, InvariantsHoldWhenTheCoordinatorLosesItsStore) {
+TEST(HandoverFuzz, InvariantsHoldWhenTheCoordinatorLosesItsStore) {
   play_many(true);
 }
 
@@ -187,14 +187,14 @@ std::string late_prepare(Mutant mutant) {
   return world.first_violation();
 }
 
-TEST(SwitchMutants, LatePrepareAfterRelinquishedStartsNoSecondInstance) {
+TEST(HandoverMutants, LatePrepareAfterRelinquishedStartsNoSecondInstance) {
   EXPECT_EQ(late_prepare(Mutant::kNone), "");
   EXPECT_NE(late_prepare(Mutant::kNoTombstone).find("two instances run"), std::string::npos);
 }
 
 // The source asks the target itself, which may answer the coordinator first: what operators read is the
 // source's reason, not its haste.
-TEST(SwitchReasons, ReasonOfTheSourceIsRecordedByTheTarget) {
+TEST(HandoverReasons, ReasonOfTheSourceIsRecordedByTheTarget) {
   const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
   World world({.seed = 1, .chance = false, .timing = fast()});
   const MigrationId id = bring_to_barrier(world);
@@ -226,7 +226,7 @@ std::string lost_before_it_ran(Mutant mutant) {
   return world.goal() ? world.first_violation() : "the job does not run";
 }
 
-TEST(SwitchMutants, SourceMemoryIsFreedOnlyAfterTheTargetRuns) {
+TEST(HandoverMutants, SourceMemoryIsFreedOnlyAfterTheTargetRuns) {
   EXPECT_EQ(lost_before_it_ran(Mutant::kNone), "");
   EXPECT_NE(lost_before_it_ran(Mutant::kFreeAtCommit).find("freed"), std::string::npos);
 }
@@ -250,13 +250,13 @@ std::string runs_is_late(Mutant mutant) {
   return world.goal() ? world.first_violation() : "the job does not run";
 }
 
-TEST(SwitchMutants, LateRunsMessageFreesNoMemory) {
+TEST(HandoverMutants, LateRunsMessageFreesNoMemory) {
   EXPECT_EQ(runs_is_late(Mutant::kNone), "");
   EXPECT_NE(runs_is_late(Mutant::kLateRuns).find("freed"), std::string::npos);
 }
 
 // The target has committed, its lease ends, and only the source is there. SW-10: it lends.
-TEST(SwitchLending, SourceLeasesToACommittedTargetWhileTheCoordinatorIsDown) {
+TEST(HandoverLending, SourceLeasesToACommittedTargetWhileTheCoordinatorIsDown) {
   World world({.seed = 1, .chance = false, .timing = fast()});
   world.crash_after(1, "record COMMITTED");
   world.migrate(0, 1);
@@ -297,7 +297,7 @@ std::string granted_while_lent(Mutant mutant, bool restarted) {
   return world.first_violation();
 }
 
-TEST(SwitchMutants, GrantDuringASourceLeaseRunsOnlyOneInstance) {
+TEST(HandoverMutants, GrantDuringASourceLeaseRunsOnlyOneInstance) {
   EXPECT_EQ(granted_while_lent(Mutant::kNone, false), "");
   EXPECT_EQ(granted_while_lent(Mutant::kNone, true), "");
   EXPECT_NE(granted_while_lent(Mutant::kLendsUnremembered, false).find("two instances run"),

@@ -25,8 +25,8 @@ std::uint64_t session_of(const Bytes& bytes) {
 }  // namespace
 
 World::World(Options options) : options_(options), random_(options.seed), chance_(options.chance) {
-  for (auto& agent : agents_) agent = std::make_unique<AgentSwitches>(options_.timing);
-  coordinator_ = std::make_unique<CoordinatorSwitches>(options_.timing);
+  for (auto& agent : agents_) agent = std::make_unique<AgentHandovers>(options_.timing);
+  coordinator_ = std::make_unique<CoordinatorHandovers>(options_.timing);
   instances_[{0, 0}] = Instance{true, true, 1, std::nullopt};
 }
 
@@ -75,7 +75,7 @@ MigrationId World::migrate(int from, int to) {
   const MigrationId id = next_id_++;
   places_[id] = {from, to};
   note(kCoordinatorNode, "migrate " + std::to_string(id));
-  SwitchInfo info(id, kJob, base, {RankPlace(0, kNodeNames[from], "0", kNodeNames[to], "0")}, Bytes{});
+  HandoverInfo info(id, kJob, base, {RankPlace(0, kNodeNames[from], "0", kNodeNames[to], "0")}, Bytes{});
   execute(kCoordinatorNode, coordinator_->begin(std::move(info), up(from), up(to), now_));
   return id;
 }
@@ -143,7 +143,7 @@ void World::lose_store(std::size_t records) {
 }
 
 // An agent that connects reports its switches that are not over.
-void World::report_switches(int node) {
+void World::report_handovers(int node) {
   if (!store_lost_ || !up(node) || !up(kCoordinatorNode) || cut_[node][kCoordinatorNode]) return;
   for (const auto& [id, place] : places_) {
     const auto* s = place.source == node ? agents_[node]->source(id) : nullptr;
@@ -159,7 +159,7 @@ void World::recover(MigrationId id, Role role) {
   const auto* s = role == Role::kSource ? agents_[node]->source(id) : nullptr;
   const auto* t = role == Role::kTarget ? agents_[node]->target(id) : nullptr;
   if (s == nullptr && t == nullptr) return;
-  const SwitchInfo& info = s != nullptr ? s->info : t->info;
+  const HandoverInfo& info = s != nullptr ? s->info : t->info;
   if (info.ranks.empty()) return;  // a tombstone
   note(kCoordinatorNode, "recovers " + std::to_string(id));
   execute(kCoordinatorNode, coordinator_->recover(info, now_));
@@ -170,7 +170,7 @@ void World::restart(int node) {
   note(node, "restart");
   up_[node] = true;
   if (node == kCoordinatorNode) {
-    coordinator_ = std::make_unique<CoordinatorSwitches>(options_.timing);
+    coordinator_ = std::make_unique<CoordinatorHandovers>(options_.timing);
     const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
                        (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
     const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
@@ -183,13 +183,13 @@ void World::restart(int node) {
     execute(node, coordinator_->restore(journals_[node], then));
     for (const int agent : {0, 1})
       after_ms(delay_ms(5), [this, agent, life = life_[node]] {
-        if (life_[kCoordinatorNode] == life) report_switches(agent);
+        if (life_[kCoordinatorNode] == life) report_handovers(agent);
       });
     return;
   }
   Timing timing = options_.timing;
   if (options_.mutant == Mutant::kForgetsItsLoan) timing.lend_term_ms = timing.lease_drift_ms = 0;
-  agents_[node] = std::make_unique<AgentSwitches>(timing);
+  agents_[node] = std::make_unique<AgentHandovers>(timing);
   // Standbys that no record speaks of go with the agent that started them.
   std::erase_if(instances_, [&](const auto& entry) {
     const auto& [where, instance] = entry;
@@ -211,7 +211,7 @@ void World::restart(int node) {
             TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "gone at start"))), 1);
   }
   notify_coordinator(node, true);
-  report_switches(node);
+  report_handovers(node);
 }
 
 void World::notify_coordinator(int node, bool connected) {
@@ -277,7 +277,7 @@ void World::cut(int a, int b, bool is_cut) {
   cut_[a][b] = cut_[b][a] = is_cut;
   if (is_cut && a != kCoordinatorNode && b != kCoordinatorNode) link_lost(a);
   if (!is_cut && (a == kCoordinatorNode || b == kCoordinatorNode))
-    report_switches(a == kCoordinatorNode ? b : a);
+    report_handovers(a == kCoordinatorNode ? b : a);
 }
 
 void World::fail_records(int node, int count) {
@@ -305,7 +305,7 @@ void World::faults_end() {
     for (bool& is_cut : row) is_cut = false;
   for (int& count : failing_records_) count = 0;
   for (const int node : {kCoordinatorNode, 0, 1}) restart(node);
-  for (const int node : {0, 1}) report_switches(node);
+  for (const int node : {0, 1}) report_handovers(node);
   release_held();
 }
 
@@ -387,7 +387,7 @@ bool World::write(int node, const Record& record) {
   return true;
 }
 
-void World::arm(int node, SwitchKey key, Timer timer, std::uint32_t ms) {
+void World::arm(int node, HandoverKey key, Timer timer, std::uint32_t ms) {
   const std::uint64_t number = next_timer_++;
   timers_[{node, key, timer}] = number;
   after_ms(ms, [this, node, key, timer, number, life = life_[node]] {
@@ -451,11 +451,11 @@ void World::deliver(int from_node, int to_node, const wire::CommitMessage& origi
     execute(to_node, coordinator_->on_message(message, now_));
     return;
   }
-  AgentSwitches& agent = *agents_[to_node];
+  AgentHandovers& agent = *agents_[to_node];
   if (options_.mutant == Mutant::kNoTombstone && message.to.role == Role::kTarget &&
       agent.target(message.migration) == nullptr && !std::holds_alternative<wire::Prepare>(message.body)) {
     Batch batch{{message.migration, Role::kTarget},
-                SwitchInfo(message.migration, message.job, message.base, {}, {}),
+                HandoverInfo(message.migration, message.job, message.base, {}, {}),
                 {}};
     send(to_node, batch, Send(Role::kTarget, Role::kSource, wire::Relinquished{}));
     return;
@@ -463,7 +463,7 @@ void World::deliver(int from_node, int to_node, const wire::CommitMessage& origi
   const auto* asks = std::get_if<wire::LeaseRequest>(&message.body);
   if (options_.mutant == Mutant::kLendsUnremembered && asks != nullptr) {
     const Batch batch{{message.migration, Role::kSource},
-                      SwitchInfo(message.migration, message.job, message.base, {}, {}),
+                      HandoverInfo(message.migration, message.job, message.base, {}, {}),
                       {}};
     send(to_node, batch,
          Send(Role::kSource, Role::kTarget,
@@ -544,7 +544,7 @@ void World::run_instance(int node, const Batch& batch, const RunInstance& action
   });
 }
 
-void World::free_instance(int node, SwitchKey key) {
+void World::free_instance(int node, HandoverKey key) {
   const bool source = key.role == Role::kSource;
   const auto it =
       source ? source_instance(instances_, node, key.migration) : instances_.find({node, key.migration});
@@ -575,25 +575,25 @@ int World::images() const {
 }
 
 // ---- engine ----
-void World::later(int node, SwitchKey key, SourceEvent event, std::int64_t ms) {
+void World::later(int node, HandoverKey key, SourceEvent event, std::int64_t ms) {
   after_ms(delay_ms(ms), [this, node, key, event, life = life_[node]] {
     if (life_[node] == life) on_source(node, key, event);
   });
 }
-void World::later(int node, SwitchKey key, TargetEvent event, std::int64_t ms) {
+void World::later(int node, HandoverKey key, TargetEvent event, std::int64_t ms) {
   after_ms(delay_ms(ms), [this, node, key, event, life = life_[node]] {
     if (life_[node] == life) on_target(node, key, event);
   });
 }
-void World::on_source(int node, SwitchKey key, const SourceEvent& event) {
+void World::on_source(int node, HandoverKey key, const SourceEvent& event) {
   if (up(node)) execute(node, agents_[node]->on_event(key, event, now_));
 }
-void World::on_target(int node, SwitchKey key, const TargetEvent& event) {
+void World::on_target(int node, HandoverKey key, const TargetEvent& event) {
   if (up(node)) execute(node, agents_[node]->on_event(key, event, now_));
 }
 
 void World::engine(int node, const Batch& batch, const Action& action) {
-  const SwitchKey key = batch.key;
+  const HandoverKey key = batch.key;
   const MigrationId id = key.migration;
   const Reason unlucky(ErrorCode::kDevice, "by chance");
   if (std::holds_alternative<FreeSource>(action) || std::holds_alternative<FreeTarget>(action)) {
@@ -643,7 +643,7 @@ void World::engine(int node, const Batch& batch, const Action& action) {
   }
 }
 
-void World::release_manifest(int node, SwitchKey key) {
+void World::release_manifest(int node, HandoverKey key) {
   const MigrationId id = key.migration;
   const int target = places_[id].target;
   const auto failed = [this, node, key] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small world for the switch: two nodes and a coordinator, with the real AgentSwitches and
-// CoordinatorSwitches inside. It has journals that survive crashes, keepers that enforce leases, a network,
+// A small world for the switch: two nodes and a coordinator, with the real AgentHandovers and
+// CoordinatorHandovers inside. It has journals that survive crashes, keepers that enforce leases, a network,
 // clocks and one job. Discrete events, one thread, deterministic for a seed. The fuzz test lets chance play;
 // the scenario test decides what happens.
 //
@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "libckpt/protocol/handover/agent_switches.h"
-#include "libckpt/protocol/handover/coordinator_switches.h"
+#include "libckpt/protocol/handover/agent_handovers.h"
+#include "libckpt/protocol/handover/coordinator_handovers.h"
 
 namespace ckpt::migration::test {
 
@@ -102,8 +102,8 @@ class World {
   [[nodiscard]] bool goal() const;
   [[nodiscard]] bool job_dead() const { return job_dead_; }
   [[nodiscard]] std::string summary() const;
-  [[nodiscard]] AgentSwitches* agent(int node) { return agents_[node].get(); }
-  [[nodiscard]] CoordinatorSwitches* coordinator() { return coordinator_.get(); }
+  [[nodiscard]] AgentHandovers* agent(int node) { return agents_[node].get(); }
+  [[nodiscard]] CoordinatorHandovers* coordinator() { return coordinator_.get(); }
   [[nodiscard]] int node_of(MigrationId id, Role role) const;
   std::vector<std::string> take_trace() { return std::exchange(trace_, {}); }
   void trace_on(bool on) { tracing_ = on; }
@@ -133,21 +133,21 @@ class World {
   void send(int node, const Batch& batch, const Send& send);
   void transmit(int from_node, int to_node, const wire::CommitMessage& message);
   void deliver(int from_node, int to_node, const wire::CommitMessage& message);
-  void arm(int node, SwitchKey key, Timer timer, std::uint32_t ms);
+  void arm(int node, HandoverKey key, Timer timer, std::uint32_t ms);
   void run_instance(int node, const Batch& batch, const RunInstance& action);
-  void free_instance(int node, SwitchKey key);
+  void free_instance(int node, HandoverKey key);
   void engine(int node, const Batch& batch, const Action& action);
   void link_lost(int node);
   void notify_coordinator(int node, bool connected);
-  void report_switches(int node);
+  void report_handovers(int node);
   void recover(MigrationId id, Role role);
   [[nodiscard]] Incarnation base_of_next() const;
   [[nodiscard]] bool of_a_lost_connection(int from_node, int to_node, std::uint64_t coordinator_life) const;
-  void later(int node, SwitchKey key, SourceEvent event, std::int64_t ms);
-  void later(int node, SwitchKey key, TargetEvent event, std::int64_t ms);
-  void on_source(int node, SwitchKey key, const SourceEvent& event);
-  void on_target(int node, SwitchKey key, const TargetEvent& event);
-  void release_manifest(int node, SwitchKey key);
+  void later(int node, HandoverKey key, SourceEvent event, std::int64_t ms);
+  void later(int node, HandoverKey key, TargetEvent event, std::int64_t ms);
+  void on_source(int node, HandoverKey key, const SourceEvent& event);
+  void on_target(int node, HandoverKey key, const TargetEvent& event);
+  void release_manifest(int node, HandoverKey key);
   void check();
   void check_image_left(int before);
   void violate(const std::string& what);
@@ -160,8 +160,8 @@ class World {
   Nanos now_ = 1'000'000'000;
   std::uint64_t order_ = 0;
   std::map<std::pair<Nanos, std::uint64_t>, std::function<void()>> events_;
-  std::unique_ptr<AgentSwitches> agents_[2];
-  std::unique_ptr<CoordinatorSwitches> coordinator_;
+  std::unique_ptr<AgentHandovers> agents_[2];
+  std::unique_ptr<CoordinatorHandovers> coordinator_;
   std::vector<Record> journals_[3];
   bool up_[3] = {true, true, true};
   bool lost_[3] = {};
@@ -175,7 +175,7 @@ class World {
   std::map<MigrationId, std::uint64_t> target_preparation_;  // the mover session of the target; 0: none
   std::map<MigrationId, std::uint64_t> source_session_;
   std::uint64_t next_session_ = 1;
-  std::map<std::tuple<int, SwitchKey, Timer>, std::uint64_t> timers_;
+  std::map<std::tuple<int, HandoverKey, Timer>, std::uint64_t> timers_;
   std::uint64_t next_timer_ = 1;
   std::set<std::string> held_names_;
   std::vector<std::function<void()>> held_;

@@ -15,7 +15,7 @@
 namespace ckpt::wire {
 namespace {
 
-std::vector<CommitMessage> of_a_switch() {
+std::vector<CommitMessage> of_a_handover() {
   const Reason reason(ErrorCode::kTimedOut, "late");
   const Bytes bytes(50, std::byte{9});
   const auto c = Role::kCoordinator;
@@ -85,7 +85,7 @@ GangInfo gang_info() {
 }
 
 std::vector<CommitMessage> examples() {
-  std::vector<CommitMessage> all = of_a_switch();
+  std::vector<CommitMessage> all = of_a_handover();
   add_of_a_gang(all);
   CommitMessage described(gang_info(), Party(), Party(Role::kBystander, 0), Prepare{});
   described.info = gang_info();
@@ -286,7 +286,7 @@ TEST(Codec, AnOlderVersionThatEndsInsideAFieldIsRefused) {
   EXPECT_FALSE(decode<Strings>(bytes).has_value());
 }
 
-TEST(Codec, InvalidSwitchMessagesAreRefused) {
+TEST(Codec, InvalidHandoverMessagesAreRefused) {
   const auto refused = [](const CommitMessage& m) { return !decode_commit(encode_commit(m)).has_value(); };
   const auto c = Role::kCoordinator;
   const auto t = Role::kTarget;

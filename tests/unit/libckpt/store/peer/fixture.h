@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's folder with a tier in memory, and job content for it. The tier is another folder: only the
+// A checkpoint store's folder with a tier in memory, and job content for it. The tier is another folder: only the
 // folder in which a pack lies matters.
 #pragma once
 
@@ -11,9 +11,9 @@
 #include "libckpt/store/peer/file_server.h"
 #include "libckpt/store/peer/remote_files.h"
 #include "libckpt/store/peer/route.h"
-#include "tests/unit/libckpt/store/vault/support.h"
+#include "tests/unit/libckpt/store/local/support.h"
 
-namespace ckpt::vault::test {
+namespace ckpt::checkpoint_store::test {
 
 class Peers : public testing::Test {
  protected:
@@ -92,4 +92,4 @@ inline UniqueFd connect_to(const std::string& address) {
   return socket;
 }
 
-}  // namespace ckpt::vault::test
+}  // namespace ckpt::checkpoint_store::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault that is written and read over a link: what is there afterwards, and what a client cannot
+// A checkpoint store that is written and read over a link: what is there afterwards, and what a client cannot
 // do.
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 #include "tests/unit/libckpt/store/peer/fixture.h"
 
-namespace ckpt::vault::test {
+namespace ckpt::checkpoint_store::test {
 namespace {
 
 ErrorCode code_of(const Result<void>& result) {
@@ -34,105 +34,109 @@ bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
   }
 }
 
-using PeerVault = Peers;
+using PeerCheckpointStore = Peers;
 
-TEST_F(PeerVault, ChangedChunksAreWrittenAndReadBack) {
+TEST_F(PeerCheckpointStore, ChangedChunksAreWrittenAndReadBack) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   const Content first = some_content(1);
   Content second = first;
   second.regions[1][0] ^= std::byte{1};
   {
-    auto open = must(open_vault(route_to(*server, token), true));
-    must(write_version(*open.vault, "job", first, nullptr));
-    const auto next = must(write_version(*open.vault, "job", second, &first));
+    auto open = must(open_checkpoint_store(route_to(*server, token), true));
+    must(write_version(*open.checkpoint_store, "job", first, nullptr));
+    const auto next = must(write_version(*open.checkpoint_store, "job", second, &first));
     EXPECT_EQ(next->parent, 1u);
     EXPECT_LT(next->written_bytes, 10'000u) << "what was there already has travelled again";
   }
   // By another connection, over the link, and as the other node itself sees it.
-  auto reading = must(open_vault(route_to(*server, must(server->grant(grant_of(false, false)))), false));
-  EXPECT_EQ(must(restore_exactly(*reading.vault, "job", 1)), first);
-  EXPECT_EQ(must(restore_exactly(*reading.vault, "job", 2)), second);
-  auto there = must(Vault::open(disk(), {.writable = false}));
+  auto reading =
+      must(open_checkpoint_store(route_to(*server, must(server->grant(grant_of(false, false)))), false));
+  EXPECT_EQ(must(restore_exactly(*reading.checkpoint_store, "job", 1)), first);
+  EXPECT_EQ(must(restore_exactly(*reading.checkpoint_store, "job", 2)), second);
+  auto there = must(CheckpointStore::open(disk(), {.writable = false}));
   EXPECT_EQ(must(restore_exactly(*there, "job", 2)), second);
 }
 
-TEST_F(PeerVault, VersionsAreRemovedAndCollectedOverTheLink) {
+TEST_F(PeerCheckpointStore, VersionsAreRemovedAndCollectedOverTheLink) {
   auto server = serve(0);
-  auto open = must(open_vault(route_to(*server, must(server->grant(grant_of(true, false)))), true));
-  must(write_version(*open.vault, "job", some_content(1), nullptr));
+  auto open =
+      must(open_checkpoint_store(route_to(*server, must(server->grant(grant_of(true, false)))), true));
+  must(write_version(*open.checkpoint_store, "job", some_content(1), nullptr));
   const std::string first = packs_in(disk()).at(0);
   const Content last = some_content(2);
-  must(write_version(*open.vault, "job", last, nullptr));
-  EXPECT_EQ(must(open.vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
-  EXPECT_GT(must(open.vault->collect("job")).freed_bytes, 10'000);
-  EXPECT_EQ(must(restore_exactly(*open.vault, "job", 2)), last);
+  must(write_version(*open.checkpoint_store, "job", last, nullptr));
+  EXPECT_EQ(must(open.checkpoint_store->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_GT(must(open.checkpoint_store->collect("job")).freed_bytes, 10'000);
+  EXPECT_EQ(must(restore_exactly(*open.checkpoint_store, "job", 2)), last);
   EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job/packs/" + first));
 }
 
-TEST_F(PeerVault, SecondWriterIsRefusedUntilTheFirstWriterDisconnects) {
+TEST_F(PeerCheckpointStore, SecondWriterIsRefusedUntilTheFirstWriterDisconnects) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
-  auto first = std::make_optional(must(open_vault(route_to(*server, token), true)));
-  EXPECT_EQ(code_of(open_vault(route_to(*server, token), true)), ErrorCode::kRefused);
-  EXPECT_EQ(code_of(Vault::open(disk(), {})), ErrorCode::kRefused);
+  auto first = std::make_optional(must(open_checkpoint_store(route_to(*server, token), true)));
+  EXPECT_EQ(code_of(open_checkpoint_store(route_to(*server, token), true)), ErrorCode::kRefused);
+  EXPECT_EQ(code_of(CheckpointStore::open(disk(), {})), ErrorCode::kRefused);
   first.reset();
-  EXPECT_TRUE(open_vault(route_to(*server, token), true));
+  EXPECT_TRUE(open_checkpoint_store(route_to(*server, token), true));
 }
 
 // A mover that is killed closes nothing in order.
-TEST_F(PeerVault, ADisconnectedWriterLeavesNoFilesAndNoLock) {
+TEST_F(PeerCheckpointStore, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   {
-    auto open = must(open_vault(route_to(*server, token), true));
-    must(write_version(*open.vault, "job", some_content(1), nullptr));
+    auto open = must(open_checkpoint_store(route_to(*server, token), true));
+    must(write_version(*open.checkpoint_store, "job", some_content(1), nullptr));
   }
   const auto cut = must(server->grant(grant_of(true, false)));
-  auto open = must(open_vault(route_to(*server, cut), true));
-  auto writer = must(open.vault->begin_version("job", {.chunk_bytes = kTestChunk}));
+  auto open = must(open_checkpoint_store(route_to(*server, cut), true));
+  auto writer = must(open.checkpoint_store->begin_version("job", {.chunk_bytes = kTestChunk}));
   ASSERT_TRUE(put_content(*writer, some_content(2, 8 << 20), nullptr));
   server->revoke(cut);
   EXPECT_EQ(code_of(writer->commit({})), ErrorCode::kUnavailable);
   // As soon as the other side has noticed.
-  auto after = open_vault(route_to(*server, token), true);
-  while (code_of(after) == ErrorCode::kRefused) after = open_vault(route_to(*server, token), true);
+  auto after = open_checkpoint_store(route_to(*server, token), true);
+  while (code_of(after) == ErrorCode::kRefused) after = open_checkpoint_store(route_to(*server, token), true);
   auto again = must(std::move(after));
-  EXPECT_EQ(must(again.vault->versions("job")).size(), 1u);
-  EXPECT_EQ(must(restore_exactly(*again.vault, "job", 1)), some_content(1));
+  EXPECT_EQ(must(again.checkpoint_store->versions("job")).size(), 1u);
+  EXPECT_EQ(must(restore_exactly(*again.checkpoint_store, "job", 1)), some_content(1));
 }
 
-TEST_F(PeerVault, AccessWithoutATokenIsRefused) {
+TEST_F(PeerCheckpointStore, AccessWithoutATokenIsRefused) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::vector<std::byte> other = token;
   other.back() ^= std::byte{1};
-  EXPECT_EQ(code_of(open_vault(route_to(*server, other), true)), ErrorCode::kUnavailable);
-  EXPECT_EQ(code_of(open_vault(route_to(*server, {}), true)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(open_checkpoint_store(route_to(*server, other), true)), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of(open_checkpoint_store(route_to(*server, {}), true)), ErrorCode::kInvalidArgument);
   server->revoke(token);
-  EXPECT_EQ(code_of(open_vault(route_to(*server, token), true)), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of(open_checkpoint_store(route_to(*server, token), true)), ErrorCode::kUnavailable);
   FileGrant over = grant_of(true, false);
   over.lasts = std::chrono::milliseconds(-1);
-  EXPECT_EQ(code_of(open_vault(route_to(*server, must(server->grant(over))), true)), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of(open_checkpoint_store(route_to(*server, must(server->grant(over))), true)),
+            ErrorCode::kUnavailable);
 }
 
-TEST_F(PeerVault, GrantCoversOnlyItsJobAndItsRights) {
+TEST_F(PeerCheckpointStore, GrantCoversOnlyItsJobAndItsRights) {
   auto server = serve(0);
   {
-    auto vault = must(Vault::open(disk(), {}));
-    must(write_version(*vault, "job", some_content(1), nullptr));
-    must(write_version(*vault, "other", some_content(2), nullptr));
+    auto checkpoint_store = must(CheckpointStore::open(disk(), {}));
+    must(write_version(*checkpoint_store, "job", some_content(1), nullptr));
+    must(write_version(*checkpoint_store, "other", some_content(2), nullptr));
   }
-  auto reading = must(open_vault(route_to(*server, must(server->grant(grant_of(false, false)))), false));
-  EXPECT_EQ(must(reading.vault->jobs()).size(), 1u);
-  EXPECT_EQ(code_of(reading.vault->open_version("other")), ErrorCode::kNotFound);
+  auto reading =
+      must(open_checkpoint_store(route_to(*server, must(server->grant(grant_of(false, false)))), false));
+  EXPECT_EQ(must(reading.checkpoint_store->jobs()).size(), 1u);
+  EXPECT_EQ(code_of(reading.checkpoint_store->open_version("other")), ErrorCode::kNotFound);
   Files& files = *reading.files;
   EXPECT_EQ(code_of(files.open("node-b/jobs/other/job")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.open("node-b/../vault/lock")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.create("node-b/jobs/job/packs/9.pack")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.remove("node-b/jobs/job/job")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.lock("node-b/lock")), ErrorCode::kInvalidArgument) << "it would keep writers out";
-  // A client that may write holds the vault's lock first.
+  // A client that may write holds the checkpoint store's lock first.
   RemoteFiles::Settings settings;
   settings.address = server->address();
   settings.token = must(server->grant(grant_of(true, false)));
@@ -143,7 +147,7 @@ TEST_F(PeerVault, GrantCoversOnlyItsJobAndItsRights) {
   EXPECT_TRUE(writing->remove("node-b/jobs/job/job"));
 }
 
-TEST_F(PeerVault, GrantCannotChangeFilesOfTheVaultItself) {
+TEST_F(PeerCheckpointStore, GrantCannotChangeFilesOfTheCheckpointStoreItself) {
   auto server = serve(0);
   RemoteFiles::Settings settings;
   settings.address = server->address();
@@ -170,7 +174,7 @@ TEST_F(PeerVault, GrantCannotChangeFilesOfTheVaultItself) {
   EXPECT_TRUE(std::filesystem::exists(disk() + "/lock"));
 }
 
-TEST_F(PeerVault, WriterCannotExceedItsLimit) {
+TEST_F(PeerCheckpointStore, WriterCannotExceedItsLimit) {
   constexpr std::uint64_t kLimit = 1 << 20;
   auto server = serve(0);
   FileGrant grant = grant_of(true, false);
@@ -202,23 +206,24 @@ TEST_F(PeerVault, WriterCannotExceedItsLimit) {
   EXPECT_LE(std::filesystem::file_size(disk() + "/jobs/job/packs/2.pack.new"), kLimit);
 }
 
-TEST_F(PeerVault, LimitIncludesExistingFilesAndAllowsCollection) {
+TEST_F(PeerCheckpointStore, LimitIncludesExistingFilesAndAllowsCollection) {
   auto server = serve(0);
   FileGrant grant = grant_of(true, false);
   grant.limit_bytes = 120'000;
-  auto open = std::make_optional(must(open_vault(route_to(*server, must(server->grant(grant))), true)));
-  must(write_version(*open->vault, "job", some_content(1, 60'000), nullptr));
-  must(write_version(*open->vault, "job", some_content(2, 20'000), nullptr));
-  EXPECT_EQ(must(open->vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
-  EXPECT_GT(must(open->vault->collect("job")).freed_bytes, 30'000);
+  auto open =
+      std::make_optional(must(open_checkpoint_store(route_to(*server, must(server->grant(grant))), true)));
+  must(write_version(*open->checkpoint_store, "job", some_content(1, 60'000), nullptr));
+  must(write_version(*open->checkpoint_store, "job", some_content(2, 20'000), nullptr));
+  EXPECT_EQ(must(open->checkpoint_store->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_GT(must(open->checkpoint_store->collect("job")).freed_bytes, 30'000);
   open.reset();
-  auto again = must(open_vault(route_to(*server, must(server->grant(grant))), true));
-  must(write_version(*again.vault, "job", some_content(3, 60'000), nullptr));
-  EXPECT_EQ(code_of(write_version(*again.vault, "job", some_content(4, 200'000), nullptr)),
+  auto again = must(open_checkpoint_store(route_to(*server, must(server->grant(grant))), true));
+  must(write_version(*again.checkpoint_store, "job", some_content(3, 60'000), nullptr));
+  EXPECT_EQ(code_of(write_version(*again.checkpoint_store, "job", some_content(4, 200'000), nullptr)),
             ErrorCode::kRefused);
 }
 
-TEST_F(PeerVault, OnlyPathsOfOneJobAreAccepted) {
+TEST_F(PeerCheckpointStore, OnlyPathsOfOneJobAreAccepted) {
   for (const char* good : {"", "vault", "vault.new", "lock", "jobs", "jobs/job", "jobs/job/job",
                            "jobs/job/packs", "jobs/job/packs/7.pack.new", "jobs/job/versions/1.version"})
     EXPECT_TRUE(check_path(good, "job")) << good;
@@ -231,7 +236,7 @@ TEST_F(PeerVault, OnlyPathsOfOneJobAreAccepted) {
   EXPECT_FALSE(check_path("jobs/job/packs/" + std::string(600, 'a'), "job"));
 }
 
-TEST_F(PeerVault, MalformedBytesEndOnlyTheirConnection) {
+TEST_F(PeerCheckpointStore, MalformedBytesEndOnlyTheirConnection) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::uint64_t seed = 7;
@@ -257,10 +262,10 @@ TEST_F(PeerVault, MalformedBytesEndOnlyTheirConnection) {
   must(stream.send(random_bytes(100, 3), {}));
   EXPECT_FALSE(stream.receive(std::chrono::seconds(5), kMaxRequestBytes, {}));
 
-  EXPECT_TRUE(open_vault(route_to(*server, token), true)) << "the server does not serve any more";
+  EXPECT_TRUE(open_checkpoint_store(route_to(*server, token), true)) << "the server does not serve any more";
 }
 
-TEST_F(PeerVault, UnreachableServerIsReportedByAddress) {
+TEST_F(PeerCheckpointStore, UnreachableServerIsReportedByAddress) {
   std::string address;
   std::vector<std::byte> token;
   {
@@ -272,11 +277,11 @@ TEST_F(PeerVault, UnreachableServerIsReportedByAddress) {
   route.folder = "node-b";
   route.peer_address = address;
   route.peer_token = token;
-  const auto open = open_vault(route, true);
+  const auto open = open_checkpoint_store(route, true);
   ASSERT_FALSE(open);
   EXPECT_EQ(open.error().code(), ErrorCode::kUnavailable);
   EXPECT_NE(open.error().to_string().find("node-b cannot be reached at " + address), std::string::npos);
 }
 
 }  // namespace
-}  // namespace ckpt::vault::test
+}  // namespace ckpt::checkpoint_store::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Others on the way see no content of a vault and change none unnoticed; strangers do not keep others out.
+// Others on the way see no content of a checkpoint store and change none unnoticed; strangers do not keep others out.
 #include <poll.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "tests/unit/libckpt/store/peer/fixture.h"
 
-namespace ckpt::vault::test {
+namespace ckpt::checkpoint_store::test {
 namespace {
 
 // Stands between a client and the server: records all bytes, and may change one that the client sends.
@@ -89,7 +89,7 @@ class Tap {
   std::thread accepting_;
 };
 
-using VaultSecrecy = Peers;
+using CheckpointStoreSecrecy = Peers;
 
 RemoteFiles::Settings settings_of(std::string address, std::vector<std::byte> token) {
   RemoteFiles::Settings settings;
@@ -99,8 +99,8 @@ RemoteFiles::Settings settings_of(std::string address, std::vector<std::byte> to
   return settings;
 }
 
-TEST_F(VaultSecrecy, TokenAndContentAreEncryptedOnTheLink) {
-  must(Vault::open(disk(), {}));
+TEST_F(CheckpointStoreSecrecy, TokenAndContentAreEncryptedOnTheLink) {
+  must(CheckpointStore::open(disk(), {}));
   auto server = serve(0);
   Tap tap(*server);
   const auto token = must(server->grant(grant_of(true, false)));
@@ -123,8 +123,8 @@ TEST_F(VaultSecrecy, TokenAndContentAreEncryptedOnTheLink) {
   EXPECT_TRUE(tap.has_seen(Bytes(bytes.begin(), bytes.end()))) << "the only thing that is read";
 }
 
-TEST_F(VaultSecrecy, AByteChangedInTransitEndsTheLink) {
-  must(Vault::open(disk(), {}));
+TEST_F(CheckpointStoreSecrecy, AByteChangedInTransitEndsTheLink) {
+  must(CheckpointStore::open(disk(), {}));
   auto server = serve(0);
   Tap tap(*server);
   const auto token = must(server->grant(grant_of(true, false)));
@@ -139,7 +139,7 @@ TEST_F(VaultSecrecy, AByteChangedInTransitEndsTheLink) {
   EXPECT_EQ(must(read_file(disk() + "/jobs/job/job", 1 << 20)), "") << "nothing of the message is used";
 }
 
-TEST_F(VaultSecrecy, ManyUnknownConnectionsDoNotBlockAClient) {
+TEST_F(CheckpointStoreSecrecy, ManyUnknownConnectionsDoNotBlockAClient) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::list<UniqueFd> strangers;
@@ -148,4 +148,4 @@ TEST_F(VaultSecrecy, ManyUnknownConnectionsDoNotBlockAClient) {
 }
 
 }  // namespace
-}  // namespace ckpt::vault::test
+}  // namespace ckpt::checkpoint_store::test

@@ -6,12 +6,12 @@
 
 #include <functional>
 
+#include "libckpt/store/local/pack.h"
 #include "libckpt/store/peer/tiered_files.h"
-#include "libckpt/store/vault/pack.h"
-#include "tests/unit/libckpt/store/vault/power_cut_files.h"
-#include "tests/unit/libckpt/store/vault/support.h"
+#include "tests/unit/libckpt/store/local/power_cut_files.h"
+#include "tests/unit/libckpt/store/local/support.h"
 
-namespace ckpt::vault::test {
+namespace ckpt::checkpoint_store::test {
 namespace {
 
 constexpr const char* kDisk = "vault";
@@ -38,8 +38,8 @@ Tiers to_last() {
   return tiers;
 }
 
-VaultOptions options_for(Files& files) {
-  VaultOptions options;
+CheckpointStoreOptions options_for(Files& files) {
+  CheckpointStoreOptions options;
   options.files = &files;
   options.max_pack_bytes = 8 << 10;
   options.collect.small_pack_bytes = 4 << 10;
@@ -60,8 +60,8 @@ class Writer {
   Writer(PowerCutFiles& base, Told& told, Tiers tiers) : files_(std::move(tiers), base), told_(told) {}
 
   Result<void> run(int versions, bool collects) {
-    CKPT_TRY(vault, Vault::open(kDisk, options_for(files_)));
-    CKPT_TRYV(look(*vault));
+    CKPT_TRY(checkpoint_store, CheckpointStore::open(kDisk, options_for(files_)));
+    CKPT_TRYV(look(*checkpoint_store));
     Content content;
     content.regions[1] = random_bytes(60 * kTestChunk - 100, 1);
     content.regions[2] = random_bytes(5 * kTestChunk, 2);
@@ -70,38 +70,38 @@ class Writer {
     std::mt19937_64 random(told_.committed.size());
     for (int i = 0; i < versions; ++i) {
       change(content, random);
-      CKPT_TRYV(write(*vault, content, before ? &*before : nullptr));
+      CKPT_TRYV(write(*checkpoint_store, content, before ? &*before : nullptr));
       before = content;
-      CKPT_TRYV(look(*vault));
+      CKPT_TRYV(look(*checkpoint_store));
       if (!collects) continue;
-      CKPT_TRYV(remove_old(*vault));
-      CKPT_TRYV(vault->collect(kJob));
+      CKPT_TRYV(remove_old(*checkpoint_store));
+      CKPT_TRYV(checkpoint_store->collect(kJob));
     }
     return ok();
   }
 
  private:
-  Result<void> write(Vault& vault, const Content& content, const Content* before) {
+  Result<void> write(CheckpointStore& checkpoint_store, const Content& content, const Content* before) {
     VersionInput input;
     input.chunk_bytes = kTestChunk;
     if (before == nullptr) input.parent = 0;
-    CKPT_TRY(writer, vault.begin_version(kJob, input));
+    CKPT_TRY(writer, checkpoint_store.begin_version(kJob, input));
     CKPT_TRYV(put_content(*writer, content, before));
     told_.begun[writer->number()] = content;
     CKPT_TRYV(writer->commit({}));
     told_.committed[writer->number()] = content;
     return ok();
   }
-  Result<void> remove_old(Vault& vault) {
+  Result<void> remove_old(CheckpointStore& checkpoint_store) {
     constexpr std::size_t kKept = 2;
     while (told_.committed.size() > kKept) told_.committed.erase(told_.committed.begin());
-    CKPT_TRYV(vault.keep_newest(kJob, kKept));
+    CKPT_TRYV(checkpoint_store.keep_newest(kJob, kKept));
     return ok();
   }
-  Result<void> look(Vault& vault) {
+  Result<void> look(CheckpointStore& checkpoint_store) {
     if (told_.committed.empty()) return ok();
     CKPT_TRY(resident, files_.packs_in_memory(kJob));
-    CKPT_TRY(uses, vault.uses(kJob));
+    CKPT_TRY(uses, checkpoint_store.uses(kJob));
     for (const VersionUse& use : uses) {
       const bool in_memory = std::any_of(use.packs.begin(), use.packs.end(), [&](const auto& entry) {
         return resident.contains(pack_name(entry.first));
@@ -118,13 +118,13 @@ class Writer {
 // Everything in `must_restore` does, and nothing restores as what it is not. Empty, or what is wrong.
 std::string check(PowerCutFiles& base, Told& told, const std::set<std::uint64_t>& must_restore) {
   TieredFiles files(in_memory(kAllPacks), base);
-  VaultOptions options = options_for(files);
+  CheckpointStoreOptions options = options_for(files);
   options.writable = false;
-  auto opened = Vault::open(kDisk, options);
+  auto opened = CheckpointStore::open(kDisk, options);
   if (!opened) return must_restore.empty() ? "" : "does not open: " + opened.error().to_string();
-  Vault& vault = **opened;
+  CheckpointStore& checkpoint_store = **opened;
   for (const auto& [number, content] : told.begun) {
-    const auto restored = restore_exactly(vault, kJob, number);
+    const auto restored = restore_exactly(checkpoint_store, kJob, number);
     const std::string name = "version " + std::to_string(number);
     if (!restored && must_restore.contains(number)) return name + ": " + restored.error().to_string();
     if (restored && *restored != content) return name + " has other content";
@@ -132,7 +132,7 @@ std::string check(PowerCutFiles& base, Told& told, const std::set<std::uint64_t>
   }
   if (must_restore.empty()) return {};
   MemoryTarget target;
-  const auto newest = vault.restore(kJob, std::nullopt, target, {});
+  const auto newest = checkpoint_store.restore(kJob, std::nullopt, target, {});
   if (!newest) return "the newest does not restore: " + newest.error().to_string();
   const std::uint64_t number = newest->version->number;
   if (number < *must_restore.rbegin()) return "an older version than the newest was restored";
@@ -252,4 +252,4 @@ TEST(TierPowerCut, AKilledWriterLosesNoVersion) {
 }
 
 }  // namespace
-}  // namespace ckpt::vault::test
+}  // namespace ckpt::checkpoint_store::test

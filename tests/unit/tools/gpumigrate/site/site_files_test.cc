@@ -29,7 +29,7 @@ TEST(SiteFiles, AnAgentStartsWithTheSettingsWrittenByJoin) {
   EXPECT_EQ(config.coordinator, "10.0.0.1:7070");
   EXPECT_EQ(config.peer_listen, "10.0.0.2:7071");
   EXPECT_EQ(config.metrics_address, "10.0.0.2:9402");
-  EXPECT_EQ(config.vault_port, 7072);
+  EXPECT_EQ(config.checkpoint_store_port, 7072);
   EXPECT_EQ(config.mover_ports.first, 7100);
   EXPECT_EQ(config.mover_ports.last, 7199);
   EXPECT_EQ(config.tls, (tls::CertFiles{"/etc/gpumigrate/ca.pem", "/etc/gpumigrate/node.pem",

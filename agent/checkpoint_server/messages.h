@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages between the agent and gpumigrate-checkpoint-store. Each message is one packet of an inherited AF_UNIX
+// SOCK_SEQPACKET socketpair (descriptor 3 in the program). The program sends one CheckpointStoreAnswer with id 0 when
+// it listens, and then answers each CheckpointStoreOrder, in order. Both ends come from one build, but every received
+// packet is checked.
+// Threads: plain values. Errors: kProtocol from decoding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::agent::checkpoint_store_server {
+
+inline constexpr int kSocketFd = 3;
+inline constexpr std::size_t kMaxPacketBytes = 16384;
+
+struct CheckpointStoreOrder {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  std::uint64_t id = 0;
+  std::string job;
+  bool writes = false;
+  bool into_memory = false;
+  std::uint64_t lasts_ms = 0;
+  std::vector<std::byte> revoke;  // if not empty, this token is refused from now on, and nothing is granted
+  std::uint64_t limit_bytes = 0;  // limit for all bytes that the job has in the store; 0 means none
+  template <class A>
+  decltype(auto) fields(A& a) {
+    return a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);
+  }
+};
+
+struct CheckpointStoreAnswer {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  std::uint64_t id = 0;
+  std::uint8_t error_code = 0;  // error code; 0 means success
+  std::string text;             // the address for id 0, or else the reason for an error
+  std::vector<std::byte> token;
+  template <class A>
+  decltype(auto) fields(A& a) {
+    return a(id, error_code, text, token);
+  }
+};
+
+}  // namespace ckpt::agent::checkpoint_store_server

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 of the node that has the vault (its agent, its gpumigrate-checkpoint-store) at each step of a snapshot of
+another node's job, and the link between them cut while content is on its way."""
+import unittest
+
+from peer_crashing import PeerCrashingTest
+from fault_points import Point
+
+AGENT = [("agent.node-b", number) for number in (Point.VAULT_ASKED, Point.VAULT_GRANTED)]
+SERVER = [("vault.node-b", number) for number in (Point.VAULT_SERVER_GRANTED, Point.VAULT_SERVER_WRITTEN,
+                                                  Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_RENAMED,
+                                                  Point.VAULT_SERVER_SETTLED)]
+CUT = [("vault.node-b", number) for number in (Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED,
+                                               Point.VAULT_SERVER_SETTLED)]
+
+
+class PeerLosses(PeerCrashingTest):
+    def test_at_each_step(self):
+        self.crash_at_each(AGENT + SERVER)
+
+    def test_the_link_is_cut(self):
+        self.crash_at_each(CUT, cut=True)
