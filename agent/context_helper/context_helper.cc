@@ -125,7 +125,8 @@ void ContextHelper::on_packet(const Packet& packet) {
   if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
   if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
       queue_.front()->order.kind != message.kind) {
-    return on_gone(Error(ErrorCode::kProtocol, "The context helper sent an answer without an order"), true);
+    return on_gone(Error(ErrorCode::kProtocol, "The context helper sent an answer that matches no order"),
+                   true);
   }
   auto pending = queue_.front();
   queue_.pop_front();
@@ -153,7 +154,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   if (state_ == State::kStopped) return;
   ++run_;
   if (start_again) {
-    spdlog::error("context helper gone: reason {}", error.to_string());
+    spdlog::error("context helper ended: reason {}", error.to_string());
   } else {
     spdlog::info("no context helper: reason {}", error.to_string());
   }
@@ -178,7 +179,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
 
 void ContextHelper::fail_pending(const Error& error) {
   for (const auto& pending : std::exchange(queue_, {})) {
-    const std::string effect = pending->sent ? ": its effect is not known" : " was not begun";
+    const std::string effect = pending->sent ? ": its effect is not known" : " was not started";
     pending->outcome.emplace(Error(error.code(), subject(pending->order) + effect).caused_by(error));
     pending->changed.notify();
   }
@@ -310,7 +311,7 @@ void ContextHelper::stop() {
   state_ = State::kStopped;
   ++run_;
   restart_.cancel();
-  last_error_ = Error(ErrorCode::kAborted, "The agent is ending");
+  last_error_ = Error(ErrorCode::kAborted, "The agent is shutting down");
   if (link_) link_->close();
   link_.reset();
   fail_pending(last_error_);

@@ -44,7 +44,7 @@ Result<void> compute(const Device& device) {
   std::vector<unsigned char> read(kHalf);
   CKPT_CUDA_TRY(api, cuMemcpyDtoH_v2(read.data(), memory.address + kHalf, kHalf));
   if (std::all_of(read.begin(), read.end(), [](unsigned char byte) { return byte == kPattern; })) return ok();
-  return Error(ErrorCode::kCorrupt, "The GPU's memory does not read as it was written");
+  return Error(ErrorCode::kCorrupt, "The GPU's memory returned other data than was written");
 }
 
 // Checks whether an error is evidence against the GPU. A context that cannot be created is no evidence,

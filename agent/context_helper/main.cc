@@ -57,20 +57,20 @@ void log(const context::Order& order, const context::Answer& answer) {
 Result<void> serve(int socket) {
   const DriverApi* api = nullptr;
   const context::Answer ready = start_driver(api);
-  if (!send_answer(socket, ready)) return Error(ErrorCode::kUnavailable, "The agent is gone");
+  if (!send_answer(socket, ready)) return Error(ErrorCode::kUnavailable, "The agent has disconnected");
   if (api == nullptr) return context::error_of(ready);
   std::vector<std::byte> buffer(context::kMaxOrderBytes + 1);  // one byte larger than an order, so that a
                                                                // longer packet is detected and refused
   for (;;) {
     CKPT_TRY(got, receive(socket, buffer));
-    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
+    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent has disconnected");
     CKPT_TRY(order, context::parse_order(std::span(buffer).first(got)));
     set_fault_role(std::string("context.") + context::name_of(order.kind));
     fault_point(FaultPoint::kContextOrdered);
     const context::Answer answer = perform(*api, order);
     fault_point(FaultPoint::kContextPerformed);
     log(order, answer);
-    if (!send_answer(socket, answer)) return Error(ErrorCode::kUnavailable, "The agent is gone");
+    if (!send_answer(socket, answer)) return Error(ErrorCode::kUnavailable, "The agent has disconnected");
   }
 }
 
@@ -103,7 +103,7 @@ Result<void> save(pid_t pid) {
 int save_and_tell(pid_t pid) {
   const Result<void> saved = save(pid);
   if (saved) return 0;
-  spdlog::error("the context of process {} is not saved: {}", pid, saved.error().to_string());
+  spdlog::error("the context of process {} could not be saved: {}", pid, saved.error().to_string());
   return 1;
 }
 
@@ -126,14 +126,14 @@ int main(int argc, char** argv) {
   constexpr int kSocket = ckpt::agent::context::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-    spdlog::error("not started by an agent: descriptor {} is no socket", kSocket);
+    spdlog::error("this program must be started by an agent: descriptor {} is not a socket", kSocket);
     return 64;
   }
   ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
   const ckpt::UniqueFd socket(kSocket);
   const ckpt::Result<void> ended = ckpt::context_helper::serve(socket.get());
   if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
-    spdlog::info("the agent is gone: ending");
+    spdlog::info("the agent has disconnected: exiting");
     return 0;
   }
   spdlog::error("ending: {}", ended.error().to_string());

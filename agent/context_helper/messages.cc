@@ -40,7 +40,7 @@ const char* name_of(ProcessState state) noexcept {
 Result<Order> parse_order(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxOrderBytes) return Error(ErrorCode::kProtocol, "The order is too long");
   CKPT_TRY(order, wire::decode<Order>(bytes));
-  if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "The order is of no known kind");
+  if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "The order has an unknown kind");
   if (order.pairs.size() > kMaxPairs || order.pid <= 0)
     return Error(ErrorCode::kProtocol, "The order names too many GPUs, or no process");
   return order;
@@ -54,7 +54,7 @@ Result<Answer> parse_answer(std::span<const std::byte> bytes) {
   const bool known_state = answer.kind != Kind::kState || answer.code != 0 ||
                            (answer.value >= 0 && answer.value <= static_cast<int>(ProcessState::kFailed));
   if (!known_code || !known_state || answer.text.size() > kMaxText)
-    return Error(ErrorCode::kProtocol, "An answer of the context helper is out of range");
+    return Error(ErrorCode::kProtocol, "An answer of the context helper has a value out of range");
   return answer;
 }
 

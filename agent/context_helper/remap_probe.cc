@@ -100,7 +100,7 @@ Result<void> check_pattern(const Device& device, CUdeviceptr address) {
   std::uint32_t found = 0;
   CKPT_CUDA_TRY(device.api(), cuMemcpyDtoH_v2(&found, address, sizeof found));
   if (found == kWord) return ok();
-  return Error(ErrorCode::kCorrupt, "Memory that one process has written reads differently in the other");
+  return Error(ErrorCode::kCorrupt, "Memory that one process wrote has other contents in the other process");
 }
 
 Result<std::size_t> granularity(const Device& device) {
@@ -145,7 +145,7 @@ class Rank {
         return ok();
       }
       case Step::kCheck: {
-        if (!made_) return Error(ErrorCode::kProtocol, "There is nothing to check");
+        if (!made_) return Error(ErrorCode::kProtocol, "The probe has no memory to check");
         const Result<void> same = check_pattern(device_, made_->pointer());
         made_.reset();
         return same;
@@ -247,7 +247,7 @@ class Prober {
 
   Result<void> try_move(const Device& here, const Device& there) {
     if (!moves_ || name_of(here) != name_of(there)) {
-      note("There is no second GPU of the same model and a driver that moves a context to it");
+      note("There is no second GPU of the same model, or no driver that can move a context to it");
       return ok();
     }
     CUcheckpointGpuPair pair{};

@@ -64,10 +64,9 @@ Result<std::string> token_by_api_file(const std::string& path) {
   CKPT_TRY(token, read_owned(named, kMaxTokenBytes));
   const bool is_theirs = token.status.st_uid == api.status.st_uid && (token.status.st_mode & 0077) == 0;
   if (!is_theirs)
-    return Error(
-        ErrorCode::kRefused,
-        named + ", which " + path +
-            " names as the token, is not the same owner's alone: give it to that user, with mode 0600");
+    return Error(ErrorCode::kRefused, named + ", which " + path +
+                                          " names as the token, must belong to the same user and be readable "
+                                          "by that user only: change its owner, and its mode to 0600");
   return token_of(named, std::move(token.text));
 }
 

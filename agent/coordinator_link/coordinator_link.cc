@@ -136,8 +136,8 @@ Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::spa
     default: {
       const auto handler = handlers_.find(header.type);
       if (handler != handlers_.end()) return handler->second(body);
-      return Error(ErrorCode::kProtocol,
-                   "A coordinator does not send " + std::string(wire::to_string(header.type)));
+      return Error(ErrorCode::kProtocol, "The coordinator sent an unexpected message, " +
+                                             std::string(wire::to_string(header.type)));
     }
   }
 }

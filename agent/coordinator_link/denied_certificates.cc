@@ -61,7 +61,7 @@ control::Task<> DeniedCertificates::write() {
     for (const std::string& serial : denied_->all()) text += serial + "\n";
     const auto write = [text, file = file_] { return write_file_durably(file, text, kPrivate); };
     const auto done = co_await control::offload(pool_, write);
-    if (!done) spdlog::error("denied certificates not kept: reason {}", done.error().to_string());
+    if (!done) spdlog::error("denied certificates not saved: reason {}", done.error().to_string());
   }
   writing_ = false;
 }

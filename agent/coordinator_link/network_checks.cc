@@ -64,7 +64,8 @@ Task<Result<std::string>> NetworkChecks::begin_listening(Check& check, wire::Lis
   CKPT_CO_TRY(addresses, co_await check.session->listen());
   if (addresses.size() != 1)
     co_return Error(ErrorCode::kInternal,
-                    "The mover listens on " + std::to_string(addresses.size()) + " addresses");
+                    "The mover must listen on one address for the check, but it listens on " +
+                        std::to_string(addresses.size()) + " addresses");
   co_return addresses.front();
 }
 

@@ -100,7 +100,7 @@ Result<void> Agent::open() {
   CKPT_TRYV(open_peers());
   CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
   if (journal.torn_bytes() > 0) {
-    spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
+    spdlog::warn("journal: an incomplete record at the end was removed, bytes {}", journal.torn_bytes());
   }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this, identity_, denied_);
   const std::string context_program = programs_ + "/gpumigrate-context";
@@ -240,7 +240,7 @@ Result<void> Agent::open_metrics() {
   CKPT_TRY(server,
            MetricsServer::create(io_.get_executor(), config_, identity_, denied_, metrics_->registry()));
   metrics_server_ = std::move(server);
-  spdlog::info("metrics are shown at {}", metrics_server_->where());
+  spdlog::info("metrics are served at {}", metrics_server_->where());
   return ok();
 }
 
@@ -264,7 +264,7 @@ Result<void> Agent::run() {
     stop();
   });
   auto watch = control::LoopWatch::create(io_, control::settings_of_daemon());
-  if (!watch) spdlog::error("the event loop is not watched: reason {}", watch.error().to_string());
+  if (!watch) spdlog::error("the event loop is not monitored: reason {}", watch.error().to_string());
   io_.run();
   if (failure_) return *failure_;
   return ok();
@@ -282,9 +282,11 @@ Task<> Agent::start() {
   if (names)
     shared_names_.emplace(*std::move(names));
   else
-    spdlog::info("makers of files in /dev/shm are not noted: reason {}", names.error().to_string());
+    spdlog::info("processes that create files in /dev/shm are not recorded: reason {}",
+                 names.error().to_string());
   auto found = co_await jobs_->rediscover();
-  if (!found) spdlog::error("jobs not found again: reason {}", found.error().to_string());
+  if (!found)
+    spdlog::error("jobs of the previous agent process not found: reason {}", found.error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // a restore may have to place a job on its GPU again
   auto restored = co_await migrations_->driver().restore();
@@ -340,9 +342,9 @@ Task<> Agent::rehearse(std::string criu_version) {
   const auto facts = co_await ask_rehearsal(std::move(order));
   context_->pauses->keep(facts, of);
   if (facts) {
-    spdlog::info("moves of processes rehearsed: {}", to_json(*facts).dump());
+    spdlog::info("process moves rehearsed: {}", to_json(*facts).dump());
   } else {
-    spdlog::warn("moves of processes not rehearsed, first estimates are guesses: reason {}",
+    spdlog::warn("process moves not rehearsed, so the first estimates are guesses: reason {}",
                  facts.error().to_string());
   }
 }

@@ -46,11 +46,11 @@ int probe(const std::string& config_path) {
 int main(int argc, char** argv) {
   ckpt::CommandLine app("The gpumigrate agent of one node");
   std::string path;
-  app.add_option("--config", path, "Its settings (agent.toml)");
+  app.add_option("--config", path, "Settings file of the agent (agent.toml)");
   bool only_probe = false;
-  app.add_flag("--probe", only_probe, "Print as JSON which requirements of moves this node meets, and end");
+  app.add_flag("--probe", only_probe, "Print as JSON which requirements of moves this node meets, and exit");
   bool list_settings = false;
-  app.add_flag("--list-settings", list_settings, "Print every key of agent.toml with its default, and end");
+  app.add_flag("--list-settings", list_settings, "Print every key of agent.toml with its default, and exit");
   std::string home, criu;
   app.add_option("--rehearse", home).hidden();
   app.add_option("--criu", criu).hidden();

@@ -29,7 +29,7 @@ void Metrics::observe_node() {
                   "1 while the agent is connected to its coordinator.", {},
                   [this](Series& out) { out.add(sources_.connected() ? 1 : 0); });
   registry_.gauge("gpumigrate_agent_nvml_answers",
-                  "1 if NVML answered when it was last asked, 0 if it failed or did not answer in time.", {},
+                  "1 if NVML answered the last query, 0 if it failed or did not answer in time.", {},
                   [this](Series& out) { out.add(sources_.inventory.last().complaint.empty() ? 1 : 0); });
   registry_.gauge("gpumigrate_agent_instances", "Instances of jobs on the node, by phase.", {"phase"},
                   [this](Series& out) {
@@ -48,7 +48,7 @@ void Metrics::observe_movers() {
                       out.add({std::to_string(gpu)}, mover->serving() ? 1 : 0);
                   });
   registry_.observe(metrics::Kind::kCounter, "gpumigrate_agent_mover_starts_total",
-                    "Starts of the GPU's mover; more than one means that it has died.", {"gpu"},
+                    "Starts of the GPU's mover; more than one means that it was restarted.", {"gpu"},
                     [this](Series& out) {
                       for (const auto& [gpu, mover] : sources_.movers)
                         out.add({std::to_string(gpu)}, static_cast<double>(mover->starts()));
@@ -56,10 +56,10 @@ void Metrics::observe_movers() {
 }
 
 void Metrics::observe_transfers() {
-  registry_.observe(metrics::Kind::kCounter, "gpumigrate_agent_sent_bytes_total",
-                    "Bytes of chunks, before encoding, that the node's movers have sent, while it happens.",
-                    {},
-                    [this](Series& out) { out.add(static_cast<double>(sources_.transfers.sent_bytes())); });
+  registry_.observe(
+      metrics::Kind::kCounter, "gpumigrate_agent_sent_bytes_total",
+      "Bytes of chunks, before encoding, that the node's movers have sent; updated during a transfer.", {},
+      [this](Series& out) { out.add(static_cast<double>(sources_.transfers.sent_bytes())); });
   const auto sum = [this](const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field) {
     registry_.gauge(name, help, {}, [this, field](Series& out) {
       tidy();

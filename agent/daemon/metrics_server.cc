@@ -51,7 +51,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   const std::string file = config.home + "/metrics.address";
   const auto handle = [&registry,
                        tokens](control::HttpRequest request) -> control::Task<control::HttpResponse> {
-    if (!metrics::is_page(request)) co_return metrics::text_response(404, "This server has only /metrics");
+    if (!metrics::is_page(request)) co_return metrics::text_response(404, "This server serves only /metrics");
     co_return metrics::answer(registry, request, tokens);
   };
   const auto listen = [&](const std::string& address) {

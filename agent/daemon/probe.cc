@@ -171,7 +171,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   Json facts = merge_mover_output(said.has_value() ? *said : "");
   for (const char* part : {"driver", "ucx"}) {
     if (!facts.contains(part))
-      facts[part] = {{"problem", problem.empty() ? "The mover did not report it" : problem}};
+      facts[part] = {{"problem", problem.empty() ? "The mover did not report this fact" : problem}};
   }
   return facts;
 }

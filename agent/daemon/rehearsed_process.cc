@@ -244,7 +244,7 @@ class Rehearsal {
     auto tree = restored(host::Criu::pid_file(options));
     CKPT_CO_TRY(ended, std::move(status));
     if (ended != 0)
-      co_return Error(ErrorCode::kUnavailable, "CRIU cannot restore what it has dumped: " +
+      co_return Error(ErrorCode::kUnavailable, "CRIU cannot restore the process that it has dumped: " +
                                                    host::Criu::first_error(host::Criu::restore_log(options)));
     CKPT_CO_TRY(back, std::move(tree));
     CKPT_CO_TRYV(host::resume_source(back.root()));

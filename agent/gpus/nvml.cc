@@ -128,7 +128,7 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
     }
   }
   if (gpu.recovery_action != 0) {
-    gpu.complaint = "The driver asks for recovery action " + std::to_string(gpu.recovery_action);
+    gpu.complaint = "The driver requests recovery action " + std::to_string(gpu.recovery_action);
   }
   return gpu;
 }

@@ -59,7 +59,7 @@ Result<RemapFacts> read_answer(const std::string& path, const std::string& ended
     const Json line = Json::parse(text.substr(at, text.find('\n', at) - at), nullptr, false);
     if (line.is_object() && line.contains("remap")) return parse_remap_facts(line["remap"]);
   }
-  return Error(ErrorCode::kUnavailable, "The probe of how memory comes back after a restore " + ended);
+  return Error(ErrorCode::kUnavailable, "The probe of how memory is mapped after a restore " + ended);
 }
 
 }  // namespace
@@ -151,9 +151,9 @@ Task<Result<void>> RemapChoice::prepare() {
     CKPT_CO_TRYV(co_await find_out(driver));
   }
   if (!facts_ || facts_->imports() || facts_->makes()) co_return ok();
-  co_return Error(
-      ErrorCode::kRefused,
-      "This node's driver lets a restored process share no memory with another process: " + facts_->problem);
+  co_return Error(ErrorCode::kRefused,
+                  "This node's driver does not let a restored process share memory with another process: " +
+                      facts_->problem);
 }
 
 // Probes the driver. A probe without an answer is no reason to refuse a move.
@@ -173,7 +173,7 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
   if (!facts_->has_a_way()) co_return ok();  // the next migration probes again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
-    spdlog::warn("remap facts not kept: reason {}", saved.error().to_string());
+    spdlog::warn("remap facts not saved: reason {}", saved.error().to_string());
   co_return ok();
 }
 

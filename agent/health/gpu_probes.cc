@@ -93,8 +93,8 @@ Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
   if (!probe->status) {
     probe->process->signal(SIGKILL);
     ::unlink(probe->output.c_str());
-    co_return GpuProbeAnswer(GpuProbe::kHung,
-                             "no end within " + std::to_string(settings_.deadline.count()) + " ms");
+    co_return GpuProbeAnswer(GpuProbe::kHung, "the probe did not end within " +
+                                                  std::to_string(settings_.deadline.count()) + " ms");
   }
   probe->process.reset();
   const auto said = read_file(probe->output, kMaxOutput);

@@ -123,7 +123,7 @@ void HealthHelper::on_silence() {
 
 void HealthHelper::on_gone(const Error& error) {
   if (stopped_) return;
-  if (last_failure_.empty()) spdlog::warn("health helper gone: reason {}", error.to_string());
+  if (last_failure_.empty()) spdlog::warn("health helper ended: reason {}", error.to_string());
   drop_process();
   restart_later();
 }

@@ -26,12 +26,13 @@ std::vector<std::byte> encode_health(const HealthRecord& record) {
 }
 
 Result<HealthRecord> decode_health(std::span<const std::byte> bytes) {
-  if (bytes.size() < kCrcBytes) return Error(ErrorCode::kCorrupt, "It is cut off");
+  if (bytes.size() < kCrcBytes) return Error(ErrorCode::kCorrupt, "The health record is cut off");
   const auto body = bytes.first(bytes.size() - kCrcBytes);
   std::uint32_t crc = 0;
   for (std::size_t i = 0; i < kCrcBytes; ++i)
     crc |= static_cast<std::uint32_t>(bytes[body.size() + i]) << (8 * i);
-  if (crc != wire::crc32(body)) return Error(ErrorCode::kCorrupt, "Its checksum does not fit");
+  if (crc != wire::crc32(body))
+    return Error(ErrorCode::kCorrupt, "The health record's checksum does not match");
   return wire::decode<HealthRecord>(body);
 }
 
@@ -40,7 +41,7 @@ Result<HealthRecord> load_health(const std::string& path) {
   CKPT_TRY(text, read_file(path, kMaxHealthBytes));
   auto record = decode_health(std::as_bytes(std::span(text.data(), text.size())));
   if (record) return record;
-  spdlog::error("health record set aside: path {}.damaged reason {}", path, record.error().to_string());
+  spdlog::error("damaged health record renamed: path {}.damaged reason {}", path, record.error().to_string());
   if (::rename(path.c_str(), (path + ".damaged").c_str()) != 0)
     return Error::from_errno("Cannot set " + path + " aside");
   HealthRecord fresh;

@@ -65,7 +65,7 @@ void KernelChannel::take_event(const health::LogEvent& event, const std::string&
   const health::PciAddress address = xid != nullptr ? xid->gpu : std::get<health::LostLine>(event).gpu;
   const KnownGpu* gpu = gpus_.at(address);
   if (gpu == nullptr) {
-    spdlog::info("kernel log: gpu {} is not one of this node's", address.to_string());
+    spdlog::info("kernel log: gpu {} is not a GPU of this node", address.to_string());
     return;
   }
   SeenEvent seen;

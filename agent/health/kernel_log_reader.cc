@@ -96,7 +96,7 @@ bool KernelLogReader::read_available() {
     } else if (errno != EINTR && errno != EPIPE && errno != EINVAL) {
       // EPIPE means that the ring buffer has overwritten the next record. EINVAL means that a record is
       // longer than the limit. In both cases the reader continues after that record.
-      spdlog::error("kernel log is read no further: path {} reason {}", path_,
+      spdlog::error("kernel log is no longer read: path {} reason {}", path_,
                     Error::from_errno("read").to_string());
       return false;
     }

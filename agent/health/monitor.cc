@@ -140,7 +140,7 @@ void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answ
 void HealthMonitor::on_inventory(const InventorySnapshot& newest) {
   const KnownGpus::Changes changes = gpus_.follow(newest);
   for (const std::string& uuid : changes.gone) {
-    spdlog::error("gpu gone: uuid {}", uuid);
+    spdlog::error("gpu lost: uuid {}", uuid);
     SeenEvent event;
     event.gpu = uuid;
     event.source = "inventory";

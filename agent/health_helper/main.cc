@@ -153,7 +153,7 @@ int run(int socket, Settings settings) {
   }
   spdlog::info("watching: gpus {}", (*watch)->gpus().size());
   Watcher(socket, std::move(settings), *std::move(watch)).run();
-  spdlog::info("the agent is gone: ending");
+  spdlog::info("the agent has disconnected: exiting");
   return 0;
 }
 
@@ -168,8 +168,8 @@ int main(int argc, char** argv) {
   struct stat status {};
   if (!settings || ::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
     spdlog::error(
-        "gpumigrate-health --nvml LIBRARY [--poll-ms 10..60000], started by an agent with a socket as "
-        "descriptor {}",
+        "usage: gpumigrate-health --nvml LIBRARY [--poll-ms 10..60000]; an agent must start it with a socket "
+        "as descriptor {}",
         kSocket);
     return 64;
   }

@@ -17,7 +17,7 @@ Result<Report> parse_report(std::span<const std::byte> bytes) {
   CKPT_TRY(report, wire::decode<Report>(bytes));
   if (report.gpu >= kMaxGpus || report.xid > kMaxXid || (report.flags & ~kAllFlags) != 0 ||
       report.text.size() > kMaxText)
-    return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health is out of range");
+    return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health has a value out of range");
   return report;
 }
 

@@ -151,7 +151,7 @@ Result<void> NvmlWatch::register_events() {
   registered_ = 0;
   if (!table_->make_set || !table_->free_set || !table_->register_events || !table_->wait ||
       !table_->supported_events)
-    return Error(ErrorCode::kNotSupported, "This NVML has no events");
+    return Error(ErrorCode::kNotSupported, "This NVML library does not support events");
   if (set_ != nullptr) table_->free_set(set_);
   set_ = nullptr;
   if (const auto code = table_->make_set(&set_); code != nvml::kSuccess) {
@@ -167,7 +167,8 @@ Result<void> NvmlWatch::register_events() {
       ++registered_;
     } else {
       // The GPU cannot report events. This is no evidence about its health.
-      spdlog::warn("no events: gpu {} reason {}", i, error("nvmlDeviceRegisterEvents", code).to_string());
+      spdlog::warn("no NVML events: gpu {} reason {}", i,
+                   error("nvmlDeviceRegisterEvents", code).to_string());
     }
   }
   return ok();

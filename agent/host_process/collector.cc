@@ -146,7 +146,7 @@ void Collector::read_surroundings(pid_t pid) {
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
   if (names_process(folder) || !why_not_its_own(pid, folder).empty())
     return problem("the working directory of process " + std::to_string(pid) + " is " + folder +
-                   ", which describes this node: let the program leave it");
+                   ", which describes this node: let the program change to another folder");
   FileFact fact;
   fact.use = FileUse::kFolder;
   fact.path = std::move(folder);
@@ -177,7 +177,8 @@ void Collector::read_map(pid_t pid, const std::string& range, const std::string&
   if (path.starts_with("/SYSV")) {  // the inode of a System V segment is its id
     if (mapped_system_v_.insert(static_cast<int>(inode)).second)
       problem(name_of_process(pid) + " has System V shared memory " + std::to_string(inode) +
-              " mapped, which does not travel: let it use POSIX shared memory, or unmap it before the move");
+              " mapped, which cannot be moved: let the program use POSIX shared memory, or unmap it before "
+              "the move");
     return;
   }
   if (const bool nameless = path.ends_with(kDeleted) || path.starts_with("/dmabuf:"); nameless) {
@@ -290,7 +291,8 @@ void Collector::judge_unlinked(const std::string& path, const struct stat* facts
   // CRIU would link the file there again, and would expect that link at the target.
   if (facts->st_nlink > 0)
     return problem(path + " was deleted, is still " + where +
-                   ", and has another name: such a file travels only if it has one in " + kSharedFolder);
+                   ", and has another name: such a file can be moved only if one of its names is in " +
+                   kSharedFolder);
   FileFact folder;
   folder.use = FileUse::kFolder;
   folder.path = std::filesystem::path(path).parent_path().string();
@@ -439,7 +441,7 @@ Result<void> Collector::judge_sockets(pid_t root) {
     if (peer == peers.end() || !outside.contains(peer->second)) continue;
     const auto owner = owners.find(peer->second);
     if (owner == owners.end()) {
-      problem(where + " is a socket to a process outside");
+      problem(where + " is a socket to a process outside of the job");
     } else if (std::find(tree.begin(), tree.end(), owner->second.pid) != tree.end()) {
       continue;  // the peer was opened after the program's descriptors were read
     } else if (owner->second.pid != rules_.keeper &&

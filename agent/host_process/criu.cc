@@ -130,7 +130,8 @@ std::string log_of(const std::string& work, const char* name) {
 
 std::string explained(std::string error) {
   if (error.find("Connected TCP socket") == std::string::npos) return error;
-  return "the program has opened a TCP connection since it was checked, so move it again (" + error + ")";
+  return "the program has opened a TCP connection since it was checked, so move the job again (" + error +
+         ")";
 }
 
 constexpr const char* kDumpLog = "criu-dump.log";
@@ -241,7 +242,7 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
       co_return Criu(candidate, *version, std::move(answers));
     }
     tried += (tried.empty() ? " " : ", ") + candidate + " is " +
-             (version ? "version " + *version : "not a CRIU that starts");
+             (version ? "version " + *version : "not a CRIU that can be started");
   }
   const std::string where = configured.empty() ? "" : " at " + configured;
   co_return Error(ErrorCode::kNotSupported, "There is no CRIU of version 4 or newer" + where +
@@ -385,7 +386,9 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
   if (at == std::string::npos) return std::nullopt;
   std::string line = line_at(at);
   if (met_another_dump(log_path))
-    line += "; another dump is under way in this working folder, or left its folder proc.crtools: remove it";
+    line +=
+        "; another dump is running in this working folder, or has left its folder proc.crtools: remove that "
+        "folder";
   const std::size_t message = line.find("): ");
   return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
 }

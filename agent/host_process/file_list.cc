@@ -59,7 +59,7 @@ Result<void> check_sockets(const FileList& list, std::vector<std::string>& probl
       !list.network.empty()) {  // the program's sockets are in this network
     for (const BoundSocket& end : list.connected)
       problems.push_back("a connection within the program (" + end.protocol + " " + end.address +
-                         ") cannot be moved within one network: move the job to another machine");
+                         ") cannot be moved within one network namespace: move the job to another machine");
     return ok();
   }
   for (const auto* sockets : {&list.bound, &list.connected}) {
@@ -80,7 +80,7 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
   auto room = check_memory_left(2 * bytes);
   if (room) return ok();
   return Error(ErrorCode::kRefused,
-               "The target lacks memory for the program, which takes its memory twice while it is restored")
+               "The target lacks memory for the program, which needs twice its memory during the restore")
       .caused_by(std::move(room).error());
 }
 

@@ -82,7 +82,7 @@ Result<std::vector<PackEntry>> list_folder(const std::string& folder, const Plac
       return Error::from_errno("Cannot read " + item.path().string());
     if (S_ISLNK(facts.st_mode) && pages.file && name == pages.name) continue;
     if (!S_ISREG(facts.st_mode) || !is_good_name(name))
-      return Error(ErrorCode::kRefused, "A process's image must not hold " + item.path().string());
+      return Error(ErrorCode::kRefused, "A process's image must not contain " + item.path().string());
     entries.push_back(make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
   }
   if (error) return Error::from_errno(error.value(), "Cannot read " + folder);
@@ -109,7 +109,7 @@ Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   if (bytes < sizeof end) return corrupt("it is too short");
   std::uint64_t left = bytes - sizeof end;
   CKPT_TRYV(read_exactly(file, left, std::as_writable_bytes(std::span(&end, 1))));
-  if (end.magic != kMagic || end.version != kVersion) return corrupt("it is of another kind or version");
+  if (end.magic != kMagic || end.version != kVersion) return corrupt("it has an unknown kind or version");
   if (end.count > kMaxPackedFiles || end.count > left / sizeof(PackEntry))
     return corrupt("its table is too long");
   std::vector<PackEntry> entries(end.count);
@@ -117,17 +117,17 @@ Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   CKPT_TRYV(read_exactly(file, left, std::as_writable_bytes(std::span(entries))));
   for (const PackEntry& entry : entries) {
     if (entry.name.back() != '\0' || !is_good_name(entry.name.data()))
-      return corrupt("a file in it has no proper name");
-    if (entry.bytes > left) return corrupt("its files are longer than it");
+      return corrupt("a file in it has no valid name");
+    if (entry.bytes > left) return corrupt("its files are longer than the image");
     left -= entry.bytes;
   }
-  if (left != 0) return corrupt("something is in it beside its files");
+  if (left != 0) return corrupt("it contains other data in addition to its files");
   return entries;
 }
 
 Result<void> take_out(int file, std::uint64_t at, const PackEntry& entry, const std::string& path) {
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is in it twice");
+  if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is listed twice");
   if (!target) return Error::from_errno("Cannot create " + path);
   return copy(target.get(), file, at, entry.bytes, path);
 }

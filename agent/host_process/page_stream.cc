@@ -33,7 +33,7 @@ PageStream::~PageStream() {
 
 Result<void> PageStream::begin(const std::string& folder, std::size_t position,
                                std::function<void(std::uint64_t)> grew) {
-  if (thread_.joinable()) return Error(ErrorCode::kInternal, "The pages' stream has begun already");
+  if (thread_.joinable()) return Error(ErrorCode::kInternal, "The stream of pages has already been started");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe for a process's pages");
   read_end_.reset(ends[0]);

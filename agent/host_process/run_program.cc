@@ -34,7 +34,7 @@ Task<Result<int>> run_program(ProcessSpec spec, Milliseconds timeout) {
   process->signal(SIGKILL);
   co_await outcome->ended.wait(std::chrono::steady_clock::now() + kDying);
   co_return Error(ErrorCode::kTimedOut, name + " (process " + std::to_string(pid) +
-                                            ") was still at work after " + std::to_string(timeout.count()) +
+                                            ") was still running after " + std::to_string(timeout.count()) +
                                             " ms and has been killed");
 }
 

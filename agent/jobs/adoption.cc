@@ -63,9 +63,9 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
     return refused("The memory map of process " + std::to_string(pid) + " cannot be read");
   for (const char* library : {"/libckpt_shim.so", "/libckpt.so"}) {
     if (maps->find(library) != std::string::npos)
-      return refused(
-          label(pid) + " runs with " + (library + 1) +
-          " already: a program that `gpumigrate run` has started is a job, and can be moved as it is");
+      return refused(label(pid) + " runs with " + (library + 1) +
+                     " already: a program that `gpumigrate run` has started is a job, and can be moved "
+                     "without adoption");
   }
   return ok();
 }

@@ -272,12 +272,13 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   }
   const std::string loss = read_keeper_loss(folder_);
   if (!loss.empty()) spdlog::error("state lost: job {}; {}", wire::job_text(id()), loss);
-  end_reason_ = "the process ended" +
-                (wait_status == kUnknownStatus
-                     ? std::string("; only its own parent knows how (it was adopted and had not been moved)")
-                     : " with " + describe_wait_status(wait_status)) +
-                (ended_by_keeper ? ", as it was ordered to" : "") + (loss.empty() ? "" : ": " + loss) +
-                last_save_;
+  end_reason_ =
+      "the process ended" +
+      (wait_status == kUnknownStatus
+           ? std::string(
+                 "; its exit status is known only to its parent (it was adopted and had not been moved)")
+           : " with " + describe_wait_status(wait_status)) +
+      (ended_by_keeper ? ", as requested" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
   save_soon();
@@ -332,8 +333,8 @@ void Job::end_without_word(const Error& error) {
   record_.ended = true;
   record_.moved = leaving_;
   record_.exit_code = 128 + SIGKILL;  // the end of a keeper also kills its ranks
-  end_reason_ = "its keeper is gone (" + error.to_string() + ")";
-  spdlog::error("keeper gone: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
+  end_reason_ = "its keeper has exited (" + error.to_string() + ")";
+  spdlog::error("keeper lost: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
                 error.to_string());
   local::RankExited exited;
   exited.wait_status = SIGKILL;
@@ -498,8 +499,9 @@ Task<> Job::let_go_of_gpu() {
   auto saved = co_await environment_.owner.save_before_kill(self);
   letting_go_ = false;
   if (ended()) co_return;
-  last_save_ = saved ? "; its context was saved before"
-                     : "; its context was not saved before, so check its GPU: " + saved.error().to_string();
+  last_save_ =
+      saved ? "; its context was saved before the kill"
+            : "; its context was not saved before the kill, so check its GPU: " + saved.error().to_string();
   if (saved)
     spdlog::info("context saved before a kill: job {}", wire::job_text(id()));
   else
@@ -515,7 +517,8 @@ Task<> Job::leave() {
   if (keeper_ && !ended()) {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
-      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()), told.error().to_string());
+      spdlog::warn("rank not notified that it has moved: job {} reason {}", wire::job_text(id()),
+                   told.error().to_string());
       co_await let_go_of_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }
@@ -563,7 +566,7 @@ wire::JobInstance Job::instance() const {
   out.unknown = unknown_;
   if (unknown_)
     out.reason = "its keeper does not answer (" + why_unknown_ +
-                 "): the agent asks it until it answers or is proven to have ended";
+                 "): the agent retries until the keeper answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
   if (!record_.ended) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kDriver = "/libcuda.so";
 constexpr const char* kRemedy =
-    "cuInit fails there with error 304, and it cannot be moved. A script that sets LD_PRELOAD must keep "
-    "its value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
+    "cuInit fails in it with error 304, and the process cannot be moved. A script that sets LD_PRELOAD must "
+    "keep its value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
 
 // The libraries that a process has loaded: the driver's and ours.
 struct Loaded {
@@ -48,8 +48,9 @@ std::string find_without_shim(pid_t root, const std::string& shim) {
   for (const pid_t pid : *processes) {
     const Loaded loaded = loaded_by(pid, shim);
     if (loaded.driver && !loaded.shim)
-      return fmt::format("process {} ({}) has the GPU driver's library without gpumigrate's: {}", pid,
-                         name_of(pid), kRemedy);
+      return fmt::format(
+          "process {} ({}) has loaded the GPU driver's library without gpumigrate's library: {}", pid,
+          name_of(pid), kRemedy);
   }
   return {};
 }
@@ -72,7 +73,10 @@ Task<> Job::look_for_shim() {
     if (!found.empty() || spec.argv.empty()) return found;
     const std::string why = why_not_preloaded(spec.argv.front(), search_path_of(spec.env), spec.cwd,
                                               static_cast<uid_t>(spec.uid));
-    return why.empty() ? why : why + ", so gpumigrate's library is not in it: if it uses the GPU, " + kRemedy;
+    return why.empty()
+               ? why
+               : why + ", so gpumigrate's library is not loaded in it: if the process uses the GPU, " +
+                     kRemedy;
   };
   std::string found = co_await offload(environment_.records, look);
   if (found.empty() || found == without_shim_)

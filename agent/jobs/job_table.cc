@@ -38,7 +38,7 @@ Task<Result<void>> JobTable::rediscover() {
   for (const std::string& folder : *folders) {
     auto job = co_await Job::rediscover(environment_, folder);
     if (!job) {
-      spdlog::error("instance not taken up: folder {} reason {}", folder, job.error().to_string());
+      spdlog::error("instance not recovered: folder {} reason {}", folder, job.error().to_string());
       continue;
     }
     const auto& found = *job;
@@ -92,7 +92,7 @@ Result<void> JobTable::check_none_unknown(wire::JobId job) const {
       return Error(ErrorCode::kUnavailable,
                    "Job " + wire::job_text(job) + " may run on this node as incarnation " +
                        std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
-                       ". Nothing is started in its place; `stop` ends it");
+                       ". No other instance is started in its place; `stop` ends it");
   }
   return ok();
 }

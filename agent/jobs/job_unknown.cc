@@ -98,7 +98,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
       spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()), stopped.error().to_string());
     co_return;
   }
-  spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}",
+  spdlog::warn("keeper does not answer and is killed, since the job must end: job {} incarnation {}",
                wire::job_text(id()), record_.incarnation);
   kill_keeper(folder_);
   // An adopted process is no child of its keeper.
@@ -115,7 +115,7 @@ Task<> Job::kill_until_proven() {
   for (Milliseconds pause = kFirstRest; !ended() && keeper_may_live(folder_);
        pause = std::min(pause * 2, kMaxRest)) {
     if (steady_clock::now() >= until) {
-      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "It was killed and has not ended"));
+      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "The keeper was killed and has not ended"));
       co_return;
     }
     kill_keeper(folder_);

@@ -25,7 +25,7 @@ Error cannot_send(const local::Body& body, std::size_t descriptors) {
 }
 
 Error gone() {
-  return Error(ErrorCode::kUnavailable, "The keeper of this job is gone");
+  return Error(ErrorCode::kUnavailable, "The keeper of this job has exited");
 }
 
 }  // namespace
@@ -199,7 +199,8 @@ Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
   const auto* paused = std::get_if<local::Paused>(&message.message.body);
   if (!paused || message.descriptors.size() > 1 ||
       (paused->host_state_bytes > 0 && message.descriptors.empty())) {
-    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a pause is not Paused with the host state");
+    co_return Error(ErrorCode::kProtocol,
+                    "The keeper did not answer a pause with the message Paused and the host state");
   }
   PausedState state;
   state.paused = *paused;
@@ -225,7 +226,7 @@ Task<Result<RankGroups>> KeeperLink::ask_groups(const local::AskGroups& order, M
     CKPT_CO_TRY(answer, co_await exchange.next(timeout));
     auto* records = std::get_if<local::Groups>(&answer.message.body);
     if (records != nullptr && !groups.records.empty())
-      co_return Error(ErrorCode::kProtocol, "The rank names its groups twice");
+      co_return Error(ErrorCode::kProtocol, "The rank listed its groups twice");
     if (records != nullptr) {
       groups.records = std::move(records->records);
       continue;
@@ -325,7 +326,7 @@ Task<Result<std::vector<UniqueFd>>> KeeperLink::make(local::Make order, Millisec
   const bool same =
       made != nullptr && std::equal(made->records.begin(), made->records.end(), asked.begin(), asked.end(),
                                     [](const auto& record, const auto& key) { return record.id == key.id; });
-  if (!same) co_return Error(ErrorCode::kProtocol, "The rank has not made the memory that it was asked for");
+  if (!same) co_return Error(ErrorCode::kProtocol, "The rank has not created the memory that was requested");
   co_return std::move(answer.descriptors);
 }
 

@@ -163,7 +163,7 @@ Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> inst
     };
     const bool is_new = co_await offload(environment.records, note);
     if (!freed && std::exchange(has_limit, false))
-      spdlog::warn("the log of job {} has no limit: {}", wire::job_text(job->id()),
+      spdlog::warn("the log of job {} cannot be limited: {}", wire::job_text(job->id()),
                    freed.error().to_string());
     if (is_last) co_return;
     job->add_waiter(&signal);

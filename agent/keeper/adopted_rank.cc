@@ -32,9 +32,9 @@ bool AdoptedRank::handle(const local::Received& received) {
 }
 
 void AdoptedRank::refuse(std::uint64_t request, MessageType type) {
-  parts_.agent.refuse(
-      request, type, ErrorCode::kRefused,
-      "The adopted process cannot do this in phase " + std::string(to_string(parts_.state.phase)));
+  parts_.agent.refuse(request, type, ErrorCode::kRefused,
+                      "The adopted process cannot carry out this request in phase " +
+                          std::string(to_string(parts_.state.phase)));
 }
 
 void AdoptedRank::pause(std::uint64_t request) {

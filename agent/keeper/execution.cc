@@ -29,7 +29,7 @@ void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
     parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, why);
   };
   if (order.attempt < attempt_ || (order.attempt == attempt_ && is_attempt_over_))
-    return refuse("This attempt to stop the ranks at one barrier is over");
+    return refuse("This attempt to stop the ranks at one barrier has ended");
   attempt_ = order.attempt;
   is_attempt_over_ = order.barrier == 0;
   if (order.barrier == 0) {
@@ -97,7 +97,7 @@ void Execution::enter_gate(local::Received received) {
   }
   if (state.phase != Phase::kStandbyReady || received.descriptors.empty())
     return parts_.agent.refuse(request, MessageType::kResume, ErrorCode::kRefused,
-                               "The rank is not a standby that could wait behind its gate (phase " +
+                               "The rank is not a standby that can wait at its gate (phase " +
                                    std::string(to_string(state.phase)) + ")");
   resumes_as_ = resume.incarnation;
   resume_request_ = request;
@@ -124,14 +124,14 @@ void Execution::resume(local::Received received) {
   const bool with_state = !received.descriptors.empty();
   const bool fits = with_state == (state.phase == Phase::kStandbyReady);
   if (state.phase == Phase::kPaused && !(parts_.memory.is_mapped() && parts_.memory.is_idle()))
-    return refuse(ErrorCode::kRefused, "The rank cannot go on: its device memory is " +
+    return refuse(ErrorCode::kRefused, "The rank cannot resume: its device memory is " +
                                            std::string(to_string(parts_.memory.memory())));
   switch (state.phase) {
     case Phase::kStandbyReady:
     case Phase::kPaused:
       if (fits) break;
       return refuse(ErrorCode::kInvalidArgument,
-                    "A standby goes on with the source's host state, a paused rank without");
+                    "A standby resumes with the source's host state, and a paused rank resumes without it");
     case Phase::kPausing:
       withdraw_pause();
       [[fallthrough]];
@@ -149,7 +149,7 @@ void Execution::resume(local::Received received) {
       return;
     default:
       return refuse(ErrorCode::kRefused,
-                    "The rank cannot go on in phase " + std::string(to_string(state.phase)));
+                    "The rank cannot resume in phase " + std::string(to_string(state.phase)));
   }
   lift_stop();
   resumes_as_ = resume.incarnation;

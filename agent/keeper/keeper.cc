@@ -247,8 +247,9 @@ void Keeper::on_children() {
 // Ends the hold at its limit. The work may wait for a lock of a held thread.
 void Keeper::on_hold_limit() {
   if (!hold_.take_due() || !hold_.is_held()) return;
-  ::dprintf(
-      2, "The restored program goes on before its context and memory are back: the hold's limit is over\n");
+  ::dprintf(2,
+            "The restored program resumes before its context and memory are restored: the time limit for "
+            "holding it has passed\n");
   hold_.end(!lease_.is_over());
 }
 
@@ -359,7 +360,7 @@ void Keeper::on_agent_message(local::Received received) {
     case MessageType::kWithdrawRegions:
       return memory_.handle_request(std::move(received));
     default:
-      return agent_.refuse(request, type, ErrorCode::kProtocol, "An agent does not send this message");
+      return agent_.refuse(request, type, ErrorCode::kProtocol, "An agent must not send this message");
   }
 }
 
@@ -445,8 +446,8 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
     return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
   const bool awaited = state_.phase == Phase::kDumped;
   if (awaited != (hello.restored != 0))
-    return awaited ? "The job has been dumped: only its own process can come back"
-                   : "This process was not called back";
+    return awaited ? "The job has been dumped: only its own restored process may connect"
+                   : "This process was not asked to reconnect";
   const bool is_full = !awaited && rank_.is_open() && rank_.others().size() >= RankLink::kMaxOthers;
   return is_full ? "The job has too many processes that use a GPU" : std::string();
 }
@@ -534,7 +535,7 @@ void Keeper::on_rank_message(local::Received received) {
     case MessageType::kDumpReady:
       return memory_.handle_answer(std::move(received));
     default:
-      ::dprintf(2, "The rank sent a message that a rank does not send\n");
+      ::dprintf(2, "The rank sent an unexpected message\n");
       return rank_.drop();
   }
   agent_.send(message, std::move(received.descriptors));

@@ -76,7 +76,7 @@ void LastSave::on_child_ended(pid_t pid, int status) {
 
 void LastSave::on_limit() {
   if (saver_ != 0) ::kill(saver_, SIGKILL);
-  end("the driver or the program took over " + std::to_string(kMaxLastSave / kNanosPerMs) + " ms");
+  end("the driver or the program took more than " + std::to_string(kMaxLastSave / kNanosPerMs) + " ms");
 }
 
 void LastSave::on_rank_exited() {
@@ -86,8 +86,8 @@ void LastSave::on_rank_exited() {
 void LastSave::end(const std::string& why_not) {
   stage_ = Stage::kOver;
   parts_.limit.clear();
-  said_ = why_not.empty() ? "its context was saved before"
-                          : "its context was not saved before, so check its GPU: " + why_not;
+  said_ = why_not.empty() ? "its context was saved before the kill"
+                          : "its context was not saved before the kill, so check its GPU: " + why_not;
   ::dprintf(2, "The program is killed; %s\n", said_.c_str());
   parts_.owner.on_last_save_over();
 }

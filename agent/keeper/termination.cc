@@ -58,7 +58,7 @@ void Termination::moved(std::uint64_t request) {
   if (phase == Phase::kLeaving || phase == Phase::kExited) return parts_.agent.answer(request, local::Done{});
   if (phase != Phase::kPaused && phase != Phase::kDumped)
     return parts_.agent.refuse(request, MessageType::kMoved, ErrorCode::kRefused,
-                               "Only a paused rank can leave");
+                               "Only a paused rank can leave the source");
   parts_.state.phase = Phase::kLeaving;
   parts_.state.moved = true;
   parts_.state.ended_by_keeper = true;

@@ -26,16 +26,16 @@ bool is_port(std::string_view text) {
 Result<wire::CommitMessage> message_of(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type != wire::FrameType::kCommit) {
     return Error(ErrorCode::kProtocol,
-                 "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
+                 "Frame " + std::string(wire::to_string(header.type)) + " is not allowed on a peer link");
   }
   if (body.size() > wire::kMaxBetweenAgentsBytes)
     return Error(ErrorCode::kProtocol,
-                 "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
+                 "A message of " + std::to_string(body.size()) + " bytes is not allowed on a peer link");
   CKPT_TRY(message, wire::decode_commit(body));
   const bool is_of_coordinator = message.from == wire::Party() || message.to == wire::Party();
   const bool has_more = message.info || message.asks_for_info || message.times;
   if (message.kind == wire::CommitKind::kGang && (is_of_coordinator || has_more))
-    return Error(ErrorCode::kProtocol, "A message that is the coordinator's does not belong on a peer link");
+    return Error(ErrorCode::kProtocol, "A message of the coordinator is not allowed on a peer link");
   return message;
 }
 
@@ -59,7 +59,8 @@ PeerLinks::~PeerLinks() {
   if (listener_) listener_->close();
   for (auto& [key, dialer] : wanted_) dialer->stop();
   for (auto& [node, weak] : incoming_) {
-    if (auto connection = weak.lock()) connection->close(Error(ErrorCode::kAborted, "This agent ends"));
+    if (auto connection = weak.lock())
+      connection->close(Error(ErrorCode::kAborted, "This agent is shutting down"));
   }
 }
 
@@ -89,7 +90,7 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
       const bool is_taken = !*receive || (of_ranks && of_ranks(node, message));
       if (is_taken) return ok();
       if (const auto left_out = dropped->turn(now_ns()))
-        spdlog::warn("message of a peer dropped: node {} id {} from rank {} left out {}", node,
+        spdlog::warn("message of a peer dropped: node {} id {} from rank {} not_logged {}", node,
                      message.migration, message.from.rank, *left_out);
       return ok();
     }
@@ -98,7 +99,7 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
       const auto side = other_side(message.migration);
       if (!side || !speaks_for_itself(*side, node, message)) {
         if (const auto left_out = dropped->turn(now_ns()))
-          spdlog::warn("message of a peer dropped: node {} id {} {} from {} left out {}", node,
+          spdlog::warn("message of a peer dropped: node {} id {} {} from {} not_logged {}", node,
                        message.migration, wire::name_of(message.body), wire::to_string(message.from.role),
                        *left_out);
         return ok();
@@ -145,7 +146,7 @@ void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::s
   control::Connection::Handlers handlers;
   handlers.on_frame = taker(node);
   handlers.on_closed = [node](const Error& error) {
-    spdlog::debug("peer gone: node {} reason {}", node, error.to_string());
+    spdlog::debug("connection to a peer lost: node {} reason {}", node, error.to_string());
   };
   incoming_.emplace(node, connection);
   connection->start(std::move(handlers));

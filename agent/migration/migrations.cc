@@ -134,7 +134,7 @@ Task<> Migrations::settle_after_restart() {
   bool in_time = true;
   while (settling->open > 0 && in_time) in_time = co_await settling->done.wait(until);
   if (settling->open > 0)
-    spdlog::warn("jobs not settled yet: count {}; the node serves meanwhile", settling->open);
+    spdlog::warn("jobs not settled yet: count {}; the node accepts requests meanwhile", settling->open);
 }
 
 Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling) {
@@ -166,7 +166,7 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
       now.arrived_regions == 0)
     co_return;
   const auto withdrawn = co_await job->keeper()->withdraw(now.arrived_migration);
-  spdlog::info("memory of a former agent withdrawn: job {} id {} regions {} done {}",
+  spdlog::info("memory that a previous agent exported was withdrawn: job {} id {} regions {} done {}",
                wire::job_text(job->id()), wire::migration_text(now.arrived_migration), now.arrived_regions,
                withdrawn.has_value());
 }
@@ -196,7 +196,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     if (job->ended()) {
       const HandoverKey key{record.migration, Role::kTarget};
       driver_.on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
-                                ErrorCode::kAborted, "The instance ended while its agent was away"))));
+                                ErrorCode::kAborted, "The instance ended while its agent was not running"))));
     }
     co_return;
   }
@@ -215,7 +215,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     const auto mode = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
     auto back = co_await mode->go_back(job);
     if (!back)
-      spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
+      spdlog::error("paused process not resumed on its GPU: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());
     if (!job->keeper()) co_return;
   }
@@ -223,10 +223,10 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   resume.incarnation = job->incarnation();
   auto running = co_await job->keeper()->resume(resume, UniqueFd{});
   if (running) {
-    spdlog::info("paused job goes on: job {} incarnation {}", wire::job_text(job->id()), job->incarnation());
+    spdlog::info("paused job resumed: job {} incarnation {}", wire::job_text(job->id()), job->incarnation());
     job->runs_as(job->incarnation());
   } else {
-    spdlog::error("paused job does not go on: job {} reason {}", wire::job_text(job->id()),
+    spdlog::error("paused job not resumed: job {} reason {}", wire::job_text(job->id()),
                   running.error().to_string());
   }
 }

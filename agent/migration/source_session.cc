@@ -162,7 +162,7 @@ Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::M
 void SourceSession::start_precopy(const wire::Bytes& payload) {
   auto endpoint = wire::decode<EndpointPayload>(payload);
   if (!endpoint) return fail(endpoint.error());
-  if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
+  if (!session_) return fail(Error(ErrorCode::kInternal, "The mover has no session that could be started"));
   if (auto fits = mode_->check_target(*endpoint); !fits) return fail(fits.error());
   mover::StartSource start;
   budget_.estimate(endpoint->costs);
@@ -343,7 +343,7 @@ Task<> SourceSession::keep_limit() {
       co_return fail(Error(ErrorCode::kAborted,
                            "The pause has passed its limit of " +
                                std::to_string(budget_.limit() / kNanosPerMs) +
-                               " ms before the target had all data: the job goes on at the source"));
+                               " ms before the target had all data: the job continues at the source"));
     }
     AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() +
@@ -411,7 +411,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   // barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
-    spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
+    spdlog::error("job not resumed: job {} reason {}", wire::job_text(info_.job),
                   running.error().to_string());
     co_return;
   }
@@ -431,7 +431,7 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
     auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // the job's listener has reported the end
-    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
+    spdlog::error("job not resumed yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
                   pause.count(), back.error().to_string());
     AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
@@ -450,7 +450,7 @@ Task<> SourceSession::stop_copy() {
       local::Resume resume;
       resume.incarnation = info_.base;
       auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
-      if (!running) spdlog::warn("pause not taken back: reason {}", running.error().to_string());
+      if (!running) spdlog::warn("pause not cancelled: reason {}", running.error().to_string());
     }
   }
   if (stage_ != Stage::kAbandoned) co_await release_memory();

@@ -244,7 +244,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   state.paused_ns = verified.final_heard_ns;
   if (auto kept = mode_->keep(job_, std::move(state)); !kept) {
     return fail(
-        Error(ErrorCode::kRefused, "The host state cannot be kept").caused_by(std::move(kept).error()));
+        Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(kept).error()));
   }
   if (stage_ == Stage::kReceiving) stage_ = Stage::kVerified;
   report_.emplace();
@@ -306,7 +306,7 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceFinished(order.k));
       continue;
     }
-    spdlog::error("instance does not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
+    spdlog::error("instance could not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
                   order.k, ran.error().to_string());
     const bool gone = !job_ || job_->ended() || !job_->keeper() || ran.error().code() == ErrorCode::kAborted;
     if (gone) emit(migration::InstanceDied(wire::Reason(ran.error())));

@@ -28,17 +28,18 @@ int main(int argc, char** argv) {
   }
   struct stat status {};
   if (::fstat(ckpt::wire::mover::kSocketFd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-    spdlog::error("not started by an agent: descriptor {} is no socket", ckpt::wire::mover::kSocketFd);
+    spdlog::error("this program must be started by an agent: descriptor {} is not a socket",
+                  ckpt::wire::mover::kSocketFd);
     return 64;
   }
   ::fcntl(ckpt::wire::mover::kSocketFd, F_SETFD, FD_CLOEXEC);
   if (const auto guarded = ckpt::transport::check_ucx_guard(); !guarded)
-    spdlog::warn("{}: a lost connection may end this mover, and the migrations in it",
+    spdlog::warn("{}: a lost connection may crash this mover and end its migrations",
                  guarded.error().to_string());
   ckpt::mover::Mover mover{ckpt::UniqueFd(ckpt::wire::mover::kSocketFd)};
   const ckpt::Result<void> ended = mover.run();
   if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
-    spdlog::info("the agent is gone: ending");
+    spdlog::info("the agent has disconnected: exiting");
     return 0;
   }
   spdlog::error("ending: {}", ended.error().to_string());

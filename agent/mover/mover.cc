@@ -216,7 +216,7 @@ void Mover::to_session(messages::Packet& packet) {
   } else if (!session.handle(packet)) {
     session.fail(Error(ErrorCode::kProtocol, std::string("A ") +
                                                  std::string(messages::name_of(packet.message)) +
-                                                 " on the wrong side of a migration"));
+                                                 " was sent to the wrong side of a migration"));
   }
 }
 

@@ -66,7 +66,7 @@ Result<void> MoverProcess::launch() {
     Error end(ErrorCode::kUnavailable,
               "The mover ended with " + describe_wait_status(status) + "; see " + log);
     if (self->why_dropped_)
-      end = Error(ErrorCode::kUnavailable, "The mover was ended").caused_by(*self->why_dropped_);
+      end = Error(ErrorCode::kUnavailable, "The mover was stopped").caused_by(*self->why_dropped_);
     self->on_gone(end);
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
@@ -110,7 +110,7 @@ void MoverProcess::on_message(mover::Packet packet) {
 void MoverProcess::on_gone(const Error& error) {
   if (state_ == State::kStopped) return;
   ++run_;
-  spdlog::error("mover gone: gpu {} reason {}", settings_.configure.gpu, error.to_string());
+  spdlog::error("mover ended: gpu {} reason {}", settings_.configure.gpu, error.to_string());
   last_error_ = error;
   state_ = State::kWaiting;
   if (link_) link_->close();

@@ -254,14 +254,14 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
   PauseCosts costs;
   for (const SeenOnFile& entry : file.seen) {
     if (entry.term >= wire::kPauseTerms)
-      return Error(ErrorCode::kCorrupt, "It has a measurement of an unknown term");
+      return Error(ErrorCode::kCorrupt, "The file has a measurement of an unknown term");
     costs.learn(entry.kind, static_cast<PauseTerm>(entry.term), entry.bytes, entry.took, entry.items);
   }
   for (const AssumedOnFile& entry : file.assumed) {
     const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
     if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
         line.ns_per_mib > kMaxTook || line.items_permille > kMaxItemsPermille)
-      return Error(ErrorCode::kCorrupt, "It has an impossible line");
+      return Error(ErrorCode::kCorrupt, "The file has an impossible line");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }
   costs.memory_ = {file.memory_read, file.memory_write};

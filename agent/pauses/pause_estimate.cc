@@ -24,7 +24,8 @@ Advice advice_of(PauseTerm term) {
       return {"quiesce", "let the program reach its barrier sooner"};
     case PauseTerm::kContextSave:
     case PauseTerm::kContextRestore:
-      return {"context", "it is the driver's: move the job cooperatively, or keep fewer modules and streams"};
+      return {"context",
+              "the driver needs this time: move the job cooperatively, or use fewer modules and streams"};
     case PauseTerm::kDump:
     case PauseTerm::kHostRestore:
       return {"host", "free host memory in the program, move it within its node, or cooperatively"};
@@ -39,7 +40,7 @@ Advice advice_of(PauseTerm term) {
     case PauseTerm::kMap:
       return {"restore", "fewer, larger allocations"};
     case PauseTerm::kCommunicators:
-      return {"communicators", "make them ahead of the pause (--communicators overlap)"};
+      return {"communicators", "create the communicators ahead of the pause (--communicators overlap)"};
     case PauseTerm::kResume:
       break;
   }

@@ -19,11 +19,11 @@ void write_costs(const std::string& path, const std::vector<std::byte>& bytes) {
   {
     std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
     file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!file.flush()) return spdlog::warn("measurements of pauses not kept: file {}", fresh);
+    if (!file.flush()) return spdlog::warn("measurements of pauses not saved: file {}", fresh);
   }
   std::error_code error;
   std::filesystem::rename(fresh, path, error);
-  if (error) spdlog::warn("measurements of pauses not kept: file {} reason {}", path, error.message());
+  if (error) spdlog::warn("measurements of pauses not saved: file {} reason {}", path, error.message());
 }
 
 }  // namespace

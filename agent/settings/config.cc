@@ -41,9 +41,9 @@ void add_cluster(Settings& to, Config& c) {
         "The node's folder, an absolute path: journal, logs, output of jobs, images. The agent makes it.",
         kRequired},
        {"coordinator", &c.coordinator,
-        "Where to dial, like `10.0.0.1:7070`. TCP needs `[tls]`; without it `unix:/path`."},
+        "The coordinator's address, like `10.0.0.1:7070`. TCP needs `[tls]`; without it `unix:/path`."},
        {"token_file", &c.token_file,
-        "The token that agents show to the coordinator, mode 0600. Goes with `coordinator`."},
+        "The token that agents show to the coordinator, mode 0600. Used together with `coordinator`."},
        {"coordinator_file", &c.coordinator_file,
         "In place of both: the `api.json` that the coordinator writes at each start."},
        {"peer_listen", &c.peer_listen,
@@ -51,10 +51,10 @@ void add_cluster(Settings& to, Config& c) {
         "`peer.sock` in `home`, for agents of this machine."},
        {"metrics_address", &c.metrics_address,
         "Where Prometheus reads this node's metrics: `10.0.0.5:9402` with `[tls]`, or `unix:/path`. Empty: "
-        "nowhere."},
+        "metrics are not served."},
        {"metrics_token_file", &c.metrics_token_file,
         "The token that Prometheus must show ([metrics](../metrics.md)). Empty: none."},
-       {"rack", &c.rack, "Where the machine stands, at most 64 bytes. Placement prefers the source's."},
+       {"rack", &c.rack, "The rack of the machine, at most 64 bytes. Placement prefers the source's rack."},
        {"labels", &c.labels,
         "`KEY=VALUE` for people and scripts (`nodes -o json`), at most 64 of 128 bytes each; in KEY letters, "
         "digits and `_.-/`."},
@@ -68,8 +68,8 @@ void add_cluster(Settings& to, Config& c) {
 void add_programs(Settings& to, Config& c) {
   to.insert(
       to.end(),
-      {{"keeper_program", &c.keeper_program, "Empty: `gpumigrate-keeper` beside the agent's program."},
-       {"mover_program", &c.mover_program, "Empty: `gpumigrate-mover` beside the agent's program."},
+      {{"keeper_program", &c.keeper_program, "Empty: `gpumigrate-keeper` next to the agent's program."},
+       {"mover_program", &c.mover_program, "Empty: `gpumigrate-mover` next to the agent's program."},
        {"shim_library", &c.shim_library,
         "The library that is preloaded into transparent jobs. Empty: `libckpt_shim.so`, found from the "
         "agent's "
@@ -80,7 +80,7 @@ void add_programs(Settings& to, Config& c) {
         "installed."},
        {"nvml", &c.nvml, "The library that lists the GPUs."},
        {"job_environment", &c.job_environment,
-        "`KEY=VALUE` that every job on this node gets besides, or in place of, its own environment."},
+        "`KEY=VALUE` that every job on this node gets in addition to, or in place of, its own environment."},
        {"job_log_limit_mib", &c.job_log_limit_mib,
         "The newest bytes of a job's output that stay on this node; older ones are freed. 0: no limit.",
         kMib},
@@ -88,14 +88,14 @@ void add_programs(Settings& to, Config& c) {
         "Names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to "
         "them."},
        {"driver_files", &c.driver_files,
-        "Further files of the GPU driver than `/dev/nvidia*`, which its checkpoint closes: beginnings of "
-        "names. After `locks:` it is of files whose locks the checkpoint gives back."},
+        "Files of the GPU driver, in addition to `/dev/nvidia*`, that its checkpoint closes: beginnings of "
+        "names. After `locks:`: beginnings of names of files whose locks the checkpoint releases."},
        {"cache_folders", &c.cache_folders,
-        "Files of these folders that a program has mapped or open travel with it: beginnings of paths, or "
-        "with a "
-        "star parts of them."},
+        "Files in these folders that a program has mapped or open are moved with it: beginnings of paths, or "
+        "with a star parts of paths."},
        {"rehearsal", &c.rehearsal,
-        "Whether the agent tries once for each version what dumping and restoring a process takes here."},
+        "Whether the agent measures, once for each version, how long dumping and restoring a process takes "
+        "on this node."},
        {"remap",
         &c.remap,
         "How memory gets its addresses after a restore on another GPU.",
@@ -108,10 +108,10 @@ void add_images(Settings& to, Config& c) {
       {{"checkpoint_store_dir", &c.checkpoint_store_dir,
         "Where images of jobs are kept. Empty: `vault` in `home`."},
        {"checkpoint_store_limit_mib", &c.checkpoint_store_limit_mib,
-        "Limit of all files there, memory included; 0: none.", kMib},
+        "Limit of all files of the vault, memory included; 0: no limit.", kMib},
        {"checkpoint_store_memory", &c.checkpoint_store_memory,
-        "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send lie in memory, in its "
-        "folder NODE. Empty: all go to the disk."},
+        "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send are kept in memory, "
+        "in its folder NODE. Empty: all images are stored on disk."},
        {"checkpoint_store_memory_limit_mib", &c.checkpoint_store_memory_limit_mib,
         "Limit of those; beyond it, and with 0, they go to `checkpoint_store_dir`.", kMib},
        {"checkpoint_store_port",
@@ -121,8 +121,8 @@ void add_images(Settings& to, Config& c) {
         "chooses.",
         {.most = kMaxPort}},
        {"snapshot_staging_mib", &c.snapshot_staging_mib,
-        "Host memory for what changed, until it is in the checkpoint store; 0: half of what the node has "
-        "left.",
+        "Host memory for changed data until it is in the checkpoint store; 0: half of the node's free "
+        "memory.",
         kMib}});
 }
 
@@ -132,19 +132,20 @@ void add_health(Settings& to, Config& c) {
       {{"kernel_log", &c.kernel_log,
         "The kernel's log, second source of GPU events; `auto`: `/dev/kmsg` if it can be read; empty: not "
         "read."},
-       {"health_window_ms", &c.health_window, "How long after the first event of a GPU its case is decided.",
-        kTime},
+       {"health_window_ms", &c.health_window,
+        "How long after the first event of a GPU the agent decides what to do.", kTime},
        {"health_silence_ms", &c.health_silence,
-        "The driver counts as not answering so long after the last heartbeat of the process that asks NVML.",
+        "How long after the last heartbeat of the process that queries NVML the driver counts as not "
+        "answering.",
         kTime},
        {"health_repeats",
         &c.health_repeats,
-        "So many jobs with the same Xid on a GPU within a day make it suspect; 0: never.",
+        "How many jobs with the same Xid on a GPU within a day make the GPU suspect; 0: never.",
         {.most = 1000}},
        {"health_probe_deadline_ms", &c.health_probe_deadline,
-        "A probe of a GPU that is not done by then hangs; 0: there are no probes.", kTimeOrNever},
+        "How long a probe of a GPU may take before it counts as hung; 0: GPUs are not probed.", kTimeOrNever},
        {"health_probe_interval_ms", &c.health_probe_interval,
-        "GPUs are probed this often; 0: only when there is a reason to.", kTimeOrNever},
+        "How often GPUs are probed; 0: only when there is a reason.", kTimeOrNever},
        {"health_tables", &c.health_tables, "CSV files whose rows replace those of `libckpt/health/data`."}});
 }
 
@@ -160,16 +161,18 @@ void add_sections(Settings& to, Config& c) {
        {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
        {"lease.term_ms", &c.lease_term, "Lease of the running instance inside a switch.", kTime},
        {"timeouts.pause_ms", &c.pause_timeout,
-        "A job that has reached no barrier by then is left alone, and the migration fails.", kTime},
+        "How long a job may take to reach a barrier. After that, the job is left running and the migration "
+        "fails.",
+        kTime},
        {"timeouts.standby_ms", &c.standby_timeout,
-        "A standby that is not ready by then is ended, and the migration fails.", kTime},
+        "How long a standby may take to get ready. After that, it is ended and the migration fails.", kTime},
        {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
        {"timeouts.switch_ms", &c.handover_timeout,
-        "How long a paused source asks the coordinator only, before it asks the target, too.", kTime},
+        "How long a paused source asks only the coordinator before it also asks the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
-        "How long a call into the GPU library may take; later the GPUs count as not answering.", kTime},
+        "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},
        {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.least = 16, .most = 256}},
        {"mover.restart_ms", &c.mover_restart, "Pause before a mover is started again; doubles up to 30 s.",
         kTime},
@@ -190,21 +193,19 @@ struct NetworkText {
 
 Settings network_settings(NetworkText& n) {
   return {
-      {"network.name", &n.name, "Nodes that have one of the same name reach each other over it.", kRequired},
-      {"network.address", &n.address, "IP address of this node: listened on, and dialled from."},
+      {"network.name", &n.name,
+       "The network's name. Nodes that have a network of the same name reach each other over it.", kRequired},
+      {"network.address", &n.address, "IP address of this node, for incoming and outgoing connections."},
       {"network.device", &n.device, "In place of `address`: the first address that this device has."},
       {"network.addresses", &n.addresses,
-       "In place of `address`, at most 8: a move's lanes are spread over them, the first to the other node's "
-       "first "
-       "one and so on."},
+       "In place of `address`, at most 8 addresses: a move's lanes are spread over them. Each connects to "
+       "the other node's address at the same position."},
       {"network.devices", &n.devices, "In place of `addresses`: each device's first address."},
       {"network.transport",
        &n.transport,
-       "`tls`: TCP with TLS 1.3, its key new for each migration. `ucx-trusted`: UCX over TCP, neither "
-       "encrypted nor "
-       "authenticated. `rdma-trusted`: UCX over the RDMA device that stands on the network's device, IPv4 "
-       "alone, "
-       "open as well.",
+       "`tls`: TCP with TLS 1.3, with a new key for each migration. `ucx-trusted`: UCX over TCP, neither "
+       "encrypted nor authenticated. `rdma-trusted`: UCX over the RDMA device of the network's device, IPv4 "
+       "only, neither encrypted nor authenticated.",
        {.required = true, .words = {"tls", "ucx-trusted", "rdma-trusted"}}}};
 }
 
@@ -245,7 +246,7 @@ Result<void> read_networks(const toml::table& top, Config& c, const std::string&
     CKPT_TRY(network, read_network(*table, source));
     for (const NetworkSettings& other : c.networks)
       if (other.network.name == network.network.name)
-        return bad(source, "two [[network]] have the name \"" + network.network.name + "\"");
+        return bad(source, "two [[network]] tables have the name \"" + network.network.name + "\"");
     c.networks.push_back(network);
   }
   if (c.networks.size() > kMaxNetworks) return bad(source, "[[network]]: at most 8 are possible");

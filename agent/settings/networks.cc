@@ -98,8 +98,7 @@ bool is_ip_address(const std::string& text) {
 std::string why_unusable(wire::LaneTransport transport, const std::string& address) {
   if (transport == wire::LaneTransport::kTls || address.find(':') == std::string::npos) return {};
   if (transport == wire::LaneTransport::kRdmaTrusted)
-    return "rdma-trusted has not been tried with IPv6 (" + address +
-           "); give the IPv4 address of that device";
+    return "rdma-trusted was not tested with IPv6 (" + address + "); give the IPv4 address of that device";
   if (normal_form(address) == "::1")
     return "UCX cannot use IPv6 on loopback (::1); give 127.0.0.1, or transport = \"tls\"";
   return {};

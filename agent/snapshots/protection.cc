@@ -129,7 +129,8 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.gang.id != 0 && request.set == 0)
-    co_return Error(ErrorCode::kNotSupported, name + " is one of several ranks: they are stored together");
+    co_return Error(ErrorCode::kNotSupported,
+                    name + " is one of several ranks, which can only be stored together");
   if (job->record().spec.mode == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
@@ -139,7 +140,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   remembered_.emplace(id, job->gpu());
   auto taken = co_await session->run();
   if (session->is_holding()) {
-    control::spawn(parts_.context.executor, "rank held behind its image", hold(session, id));
+    control::spawn(parts_.context.executor, "rank waits behind its image", hold(session, id));
   } else {
     snapshot_is_over(id);
   }

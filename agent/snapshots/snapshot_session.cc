@@ -30,7 +30,7 @@ Error rank_is_over() {
 }
 
 Error given_up() {
-  return {ErrorCode::kAborted, "The snapshot was given up by order: the job runs on"};
+  return {ErrorCode::kAborted, "The snapshot was given up as requested: the job continues to run"};
 }
 
 }  // namespace
@@ -324,7 +324,7 @@ Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order)
     case wire::GatherAct::kInvalid:
       break;
   }
-  co_return Error(ErrorCode::kInvalidArgument, "A rank takes no such order");
+  co_return Error(ErrorCode::kInvalidArgument, "A rank does not accept this order");
 }
 
 Task<> SnapshotSession::hold() {
@@ -334,7 +334,7 @@ Task<> SnapshotSession::hold() {
   while (in_time && !is_released_ && !giving_way_ && !job_->ended()) in_time = co_await wait_for_order();
   job_->remove_waiter(&arrived_);
   if (!in_time)
-    spdlog::warn("rank goes on: job {} reason the coordinator has not said how the suspension ends",
+    spdlog::warn("rank resumes: job {} reason the coordinator has not decided how the suspension ends",
                  wire::job_text(request_.job));
   if (!job_->ended()) (void)co_await go_on();
   is_holding_ = false;
@@ -434,7 +434,7 @@ Task<Result<void>> SnapshotSession::go_on() {
       }
       back = std::move(running).error();
     }
-    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
+    spdlog::error("job not resumed yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
                   pause.count(), back.error().to_string());
     AsyncEvent nobody(context_.base.executor);
     co_await nobody.wait(Clock::now() + pause);
@@ -472,7 +472,7 @@ Task<Result<void>> SnapshotSession::cancel() {
   if (pausing_) pausing_->cancel();
   arrived_.notify();
   const AsyncMutex::Held over = co_await whole_turn_.take();
-  if (left_) co_return Error(ErrorCode::kRefused, "The job has left for its image already");
+  if (left_) co_return Error(ErrorCode::kRefused, "The job is already suspended to its image");
   co_return ok();
 }
 

@@ -17,7 +17,7 @@ Result<void> fsync_folder_of(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
   UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return Error::from_errno("Opening folder " + folder);
-  if (::fsync(fd.get()) != 0) return Error::from_errno("fsync of folder " + folder);
+  if (::fsync(fd.get()) != 0) return Error::from_errno("Cannot sync the folder " + folder);
   return ok();
 }
 
@@ -71,9 +71,10 @@ Result<void> write_file_durably(const std::string& path, std::string_view text, 
 Result<UniqueFd> make_memory_file(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return Error::from_errno("memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Error::from_errno("Sizing a memory file");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    return Error::from_errno("Cannot size a memory file");
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
-    return Error::from_errno("Sealing a memory file");
+    return Error::from_errno("Cannot seal a memory file");
   return fd;
 }
 

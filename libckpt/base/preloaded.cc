@@ -75,7 +75,7 @@ std::string why_not_preloaded(const std::string& program, const std::string& sea
       path = interpreter_of(begin);
       continue;
     }
-    if (takes_other_rights(file, user)) return path + " takes other rights than its user's (set-user-ID)";
+    if (takes_other_rights(file, user)) return path + " runs with other rights than its user's (set-user-ID)";
     if (std::memcmp(begin.data(), ELFMAG, SELFMAG) != 0) return {};
     if (begin[EI_CLASS] != ELFCLASS64) return path + " is a 32-bit program";
     Elf64_Ehdr header{};

@@ -166,7 +166,8 @@ Option Option::in_range(T least, T most) {
   facts_->range = plain(least) + " to " + plain(most);
   add_check(option_, [least, most, range = facts_->range](const std::string& text) {
     const auto number = number_in<T>(text);
-    return number && *number >= least && *number <= most ? "" : quoted(text) + " is no number from " + range;
+    return number && *number >= least && *number <= most ? ""
+                                                         : quoted(text) + " is not a number from " + range;
   });
   return *this;
 }
@@ -181,7 +182,7 @@ Option Option::one_of(const std::vector<std::string>& values) {
     if (std::find(values.begin(), values.end(), text) != values.end()) return std::string();
     std::string all;
     for (const std::string& value : values) all += (all.empty() ? "" : ", ") + value;
-    return quoted(text) + " is none of " + all + suggestion(text, values);
+    return quoted(text) + " is not one of " + all + suggestion(text, values);
   });
   return *this;
 }
@@ -245,7 +246,7 @@ Option Command::add_option(const std::string& name, T& variable, const std::stri
     if (!option->get_positional()) facts.value = "NUMBER";
     add_check(option, [](const std::string& text) {
       const bool good = number_in<Element>(text).has_value();
-      const char* kind = std::is_unsigned_v<Element> ? " is no number from 0" : " is no number";
+      const char* kind = std::is_unsigned_v<Element> ? " is not a number from 0" : " is not a number";
       return good ? std::string()
                   : quoted(text) + kind + (std::is_integral_v<Element> ? " or is too large" : "");
     });

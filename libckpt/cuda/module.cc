@@ -39,8 +39,9 @@ Result<Module> Module::load(const DriverApi& api, const std::string& name) {
       tried += " " + path;
     }
   }
-  if (last != CUDA_SUCCESS) return cuda_error(api, last, "Loading device code, tried" + tried + ";");
-  return Error(ErrorCode::kNotFound, "No device code named " + name + " (set CKPT_KERNEL_DIR to its folder)");
+  if (last != CUDA_SUCCESS) return cuda_error(api, last, "Cannot load device code, tried" + tried + ";");
+  return Error(ErrorCode::kNotFound,
+               "There is no device code named " + name + " (set CKPT_KERNEL_DIR to its folder)");
 }
 
 Module::Module(Module&& other) noexcept : api_(other.api_), module_(std::exchange(other.module_, nullptr)) {}

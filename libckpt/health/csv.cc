@@ -32,14 +32,14 @@ class LineReader {
     field.text = std::string(line_.substr(at_, end - at_));
     at_ = end;
     if (const auto quote = field.text.find('"'); quote != std::string::npos)
-      return error(field.column + quote - 1, "a quote inside of a field that does not begin with one");
+      return error(field.column + quote - 1, "a quote inside a field that does not begin with a quote");
     return field;
   }
 
   Result<CsvField> read_quoted(CsvField field) {
     const std::size_t begin = at_++;
     for (;;) {
-      if (at_ == line_.size()) return error(begin, "a quoted field does not end in its line");
+      if (at_ == line_.size()) return error(begin, "a quoted field does not end on its line");
       const char c = line_[at_++];
       if (c != '"') {
         field.text += c;
@@ -49,7 +49,7 @@ class LineReader {
         break;
       }
     }
-    if (at_ < line_.size() && line_[at_] != ',') return error(at_, "expected a comma behind a quoted field");
+    if (at_ < line_.size() && line_[at_] != ',') return error(at_, "expected a comma after a quoted field");
     return field;
   }
 
@@ -74,7 +74,7 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, std::string_view sou
   if (text.size() > kMaxCsvBytes)
     return Error(ErrorCode::kInvalidArgument, std::string(source) + ": more than " +
                                                   std::to_string(kMaxCsvBytes) +
-                                                  " bytes are no table of health");
+                                                  " bytes are too long for a health table");
   std::vector<CsvRow> rows;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());

@@ -100,13 +100,13 @@ class Decider {
     const RecoveryRow* row = table_.recovery(decision_.recovery);
     if (row == nullptr) {
       decision_.cordon = true;
-      everybody(Outcome::kNone,
-                "recovery action " + std::to_string(decision_.recovery) + ", which is not known here");
+      everybody(Outcome::kNone, "recovery action " + std::to_string(decision_.recovery) +
+                                    ", which is not known to this build");
       return false;
     }
     const std::string says = "recovery action " + std::to_string(row->value) + " (" + row->name + ")";
     if (row->evacuation == Outcome::kNone) {
-      everybody(Outcome::kNone, says + ": no fault of the GPU's memory");
+      everybody(Outcome::kNone, says + ": this is not a fault of the GPU's memory");
       return false;
     }
     take_first_xid();
@@ -138,8 +138,8 @@ class Decider {
     for (const SeenXid& seen : evidence_.xids) {
       const XidRow* row = table_.xid(seen.xid);
       if (row == nullptr) {
-        everybody(Outcome::kNone,
-                  "Xid " + std::to_string(seen.xid) + " is not known here: nothing is done on it alone");
+        everybody(Outcome::kNone, "Xid " + std::to_string(seen.xid) +
+                                      " is not known to this build, which does nothing on this Xid alone");
       } else {
         by_row(*row, &seen);
       }
@@ -166,7 +166,7 @@ class Decider {
     const std::string detail = gpu.probe_detail.empty() ? "" : " (" + gpu.probe_detail + ")";
     if (gpu.probe == GpuProbe::kHung) {
       everybody(Outcome::kRestore,
-                "a probe of the GPU hangs" + detail + ": reading its memory may hang, too");
+                "a probe of the GPU hangs" + detail + ": reading its memory may hang as well");
       grave(true);
     } else if (gpu.probe == GpuProbe::kFailed) {
       drain(Readable::kYes, "a probe of the GPU fails" + detail);
@@ -179,7 +179,7 @@ class Decider {
   // Decides by a row of the table. `seen` is null if the evidence is the GPU's state instead of an Xid.
   void by_row(const XidRow& row, const SeenXid* seen) {
     if (row.xid == kXidRecoveryChanged)
-      return everybody(Outcome::kNone, name(row) + ": no recovery action is asked for");
+      return everybody(Outcome::kNone, name(row) + ": no recovery action is requested");
     if (seen != nullptr && row.action == Remedy::kDecodeNvlink5 && seen->link)
       return by_link(row, seen->link->severity, *seen);
     if (seen != nullptr && seen->link && row.evacuation != Outcome::kNone)
@@ -195,7 +195,7 @@ class Decider {
 
   void left_to_the_job(const XidRow& row, const SeenXid* seen) {
     if (seen == nullptr || seen->suspicion.empty())
-      return everybody(Outcome::kNone, name(row) + ": the job's own matter");
+      return everybody(Outcome::kNone, name(row) + ": only this job is affected");
     took(row);
     decision_.urgent = true;
     unnamed_.add(Outcome::kLive, seen->suspicion + ": the GPU is suspect");
@@ -228,7 +228,7 @@ class Decider {
           opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
         else
           opinions_[i].add(Outcome::kNone,
-                           says + "; its context is lost for another reason: the job's own matter");
+                           says + "; its context is lost for another reason: only this job is affected");
       } else if (unless_p2p && process.uses_p2p.value_or(false)) {
         opinions_[i].add(Outcome::kRestore, says + ", and it uses peer to peer");
       } else {
@@ -247,7 +247,7 @@ class Decider {
     if (row.memory_readable != Readable::kOthers || !contained) {
       const std::string why = row.memory_readable == Readable::kUnknown ? ": reading its memory may hang"
                               : row.memory_readable == Readable::kOthers
-                                  ? ": this GPU does not keep memory errors to one process"
+                                  ? ": this GPU does not confine memory errors to one process"
                                   : ": its memory must not be read";
       return everybody(Outcome::kRestore, name(row) + why);
     }

@@ -32,7 +32,7 @@ std::string History::suspicion(const std::string& gpu, const XidRow& row, std::i
   }
   const std::uint32_t count = by_driver ? times : static_cast<std::uint32_t>(jobs.size());
   if (count < rule.jobs) return {};
-  return "Xid " + std::to_string(row.xid) + " came back on this GPU: " + std::to_string(count) +
+  return "Xid " + std::to_string(row.xid) + " occurred again on this GPU: " + std::to_string(count) +
          (by_driver ? " times" : " different jobs") + " within " + std::to_string(rule.within_ms / 3600000) +
          " h";
 }

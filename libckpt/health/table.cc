@@ -118,7 +118,7 @@ class RowReader {
   Result<void> bits(BitPattern& into) {
     const CsvField& field = next();
     if (field.text.size() != 32 || field.text.find_first_not_of("01-") != std::string::npos)
-      return bad(field, "must be 32 of 0, 1 and -");
+      return bad(field, "must be 32 characters of 0, 1 and -");
     BitPattern pattern;
     for (const char c : field.text) {
       pattern.mask = pattern.mask << 1 | (c == '-' ? 0U : 1U);
@@ -215,7 +215,7 @@ Result<std::map<std::uint32_t, Row>> read_rows(const std::vector<CsvRow>& rows, 
 Result<std::vector<Nvlink5Row>> read_nvlink5_table() {
   CKPT_TRY(rows, read_csv(nvlink5_csv(), "xid_nvlink5_decode.csv"));
   if (rows.empty() || !is_header(rows.front(), kNvlink5Header))
-    return csv_error("xid_nvlink5_decode.csv", 1, 1, "no such header");
+    return csv_error("xid_nvlink5_decode.csv", 1, 1, "the header is missing or unknown");
   std::vector<Nvlink5Row> out;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     CKPT_TRY(row, read_nvlink5(rows[i], "xid_nvlink5_decode.csv"));
@@ -226,7 +226,7 @@ Result<std::vector<Nvlink5Row>> read_nvlink5_table() {
 
 // Ends the process because a compiled-in table is wrong. Every build's test fails in that case.
 [[noreturn]] void built_wrongly(const Error& error) {
-  std::fprintf(stderr, "a table that is compiled in is wrong: %s\n", error.to_string().c_str());
+  std::fprintf(stderr, "a built-in table is wrong: %s\n", error.to_string().c_str());
   std::abort();
 }
 

@@ -18,7 +18,7 @@ void fail_type(const char* found, const char* wanted) {
 void fail_range(std::string found) {
   constexpr std::size_t kShown = 40;
   if (found.size() > kShown) found = found.substr(0, kShown) + "...";
-  throw DocumentError("is " + found + ", which is none of its values");
+  throw DocumentError("is " + found + ", which is not one of its values");
 }
 
 }  // namespace detail
@@ -29,8 +29,8 @@ std::string to_text(const json& document) {
 
 json parse_object(std::string_view text) {
   json document = json::parse(text, nullptr, false);
-  if (document.is_discarded()) throw DocumentError("the text is no JSON");
-  if (!document.is_object()) throw DocumentError("the text is no JSON object");
+  if (document.is_discarded()) throw DocumentError("the text is not JSON");
+  if (!document.is_object()) throw DocumentError("the text is not a JSON object");
   return document;
 }
 

@@ -92,9 +92,9 @@ consteval std::tuple<Field<T, M, kPresence>...> fields(Field<T, M, kPresence>...
   const std::string_view names[] = {list.name...};
   for (std::size_t i = 0; i < sizeof...(list); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (!names[i].empty() && names[i] == names[j]) throw "a name stands twice in the list of fields";
+      if (!names[i].empty() && names[i] == names[j]) throw "a name is listed twice in the list of fields";
   const auto times_listed = [&](auto member) { return (std::size_t{detail::is_member(member, list)} + ...); };
-  if (((times_listed(list.member) != 1) || ...)) throw "a member stands twice in the list of fields";
+  if (((times_listed(list.member) != 1) || ...)) throw "a member is listed twice in the list of fields";
   return {list...};
 }
 

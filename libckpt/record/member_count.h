@@ -45,7 +45,8 @@ constexpr void decompose([[maybe_unused]] T& value) {
 template <class T, std::size_t kListed>
 constexpr void check_member_count() {
   if constexpr (std::is_aggregate_v<T>)
-    static_assert(kListed == boost::pfr::tuple_size_v<T>, "the list has not as many entries as members");
+    static_assert(kListed == boost::pfr::tuple_size_v<T>,
+                  "the list must have as many entries as there are members");
   else
     static_cast<void>(&decompose<kListed, T>);
 }

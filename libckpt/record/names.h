@@ -29,7 +29,7 @@ consteval Names<E, kCount> names(const std::pair<E, std::string_view> (&list)[kC
   for (std::size_t i = 0; i < kCount; ++i) {
     for (std::size_t j = 0; j < i; ++j)
       if (list[i].first == list[j].first || list[i].second == list[j].second)
-        throw "a value or a text stands twice in the table of names";
+        throw "a value or a text is listed twice in the table of names";
     table[i] = list[i];
   }
   return table;

@@ -147,9 +147,9 @@ void MachineRunner<Types>::enqueue_remote(MigrationId migration, Event message) 
   if (verdict.loses_newest) drop_newest_of(*verdict.loses_newest);
   if (!verdict.is_accepted || verdict.loses_newest) {
     if (const auto left_out = dropped_.turn(now_ns()))
-      spdlog::warn("migration {}: {} messages wait for the machines, one was dropped, {} left out",
-                   wire::migration_text(verdict.loses_newest.value_or(migration)), remote_.in_all(),
-                   *left_out);
+      spdlog::warn(
+          "migration {}: {} messages wait for the machines, one was dropped, {} similar lines suppressed",
+          wire::migration_text(verdict.loses_newest.value_or(migration)), remote_.in_all(), *left_out);
   }
   if (verdict.is_accepted) enqueue_item({migration, std::move(message), {}, true});
 }
@@ -255,8 +255,8 @@ void MachineRunner<Types>::set_batches(Queue& queue, Result<Batches> batches) {
   }
   queue.outcome = batches.error();
   if (const auto left_out = impossible_.turn(now_ns()))
-    spdlog::warn("migration {}: {} ({} left out)", wire::migration_text(queue.current.migration),
-                 batches.error().to_string(), *left_out);
+    spdlog::warn("migration {}: {} ({} similar lines suppressed)",
+                 wire::migration_text(queue.current.migration), batches.error().to_string(), *left_out);
 }
 
 template <class Types>
@@ -307,7 +307,7 @@ void MachineRunner<Types>::written(std::uint64_t id, const Record& record, const
   const Error& error = outcome.error();
   if (error.code() != ErrorCode::kRefused)
     return fatal_(
-        Error(ErrorCode::kIo, "It is not known whether a journal's record was written").caused_by(error));
+        Error(ErrorCode::kIo, "It is unknown whether a record of the journal was written").caused_by(error));
   refused(queue, record, error);
   go_on(id);
 }

@@ -13,7 +13,7 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
   std::uint64_t last = 0;
   for (const ManifestExtent& extent : manifest.extents) {
     if (extent.id <= last || extent.generation == 0 || extent.bytes == 0)
-      return Error(ErrorCode::kProtocol, "A manifest whose extents are not in order");
+      return Error(ErrorCode::kProtocol, "The extents of a manifest are not in order");
     last = extent.id;
   }
   return manifest;
@@ -22,15 +22,15 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
 Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
                             const HostStateSum& host_state) {
   if (manifest.root_lo != root.lo || manifest.root_hi != root.hi)
-    return Error(ErrorCode::kCorrupt, "The manifest's root is not the one over the target's memory");
+    return Error(ErrorCode::kCorrupt, "The manifest's root differs from the root over the target's memory");
   if (manifest.host_state_bytes != host_state.bytes)
-    return Error(ErrorCode::kCorrupt, "Host state of " + std::to_string(host_state.bytes) +
-                                          " bytes arrived, the "
-                                          "manifest says " +
+    return Error(ErrorCode::kCorrupt, "The host state has " + std::to_string(host_state.bytes) +
+                                          " bytes at the target, but the manifest states " +
                                           std::to_string(manifest.host_state_bytes));
   const track::Fingerprint& own = host_state.fingerprint;
   if (manifest.host_state_lo != own.lo || manifest.host_state_hi != own.hi)
-    return Error(ErrorCode::kCorrupt, "The host state that arrived is not what was sent");
+    return Error(ErrorCode::kCorrupt,
+                 "The host state that arrived differs from the host state that was sent");
   return ok();
 }
 

@@ -77,7 +77,7 @@ Result<Plan> build_plan(std::span<const TensorInfo> tensors, std::uint64_t chunk
     if (tensor.offset % kAlignment != 0)
       return Error(ErrorCode::kRefused, quoted(tensor) + " starts " +
                                             std::to_string(tensor.offset % kAlignment) +
-                                            " bytes beside a multiple of 16: align it in its allocation");
+                                            " bytes after a multiple of 16: align it in its allocation");
     Extent extent;
     extent.id = first_extent++;
     extent.generation = generation;
@@ -95,23 +95,23 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
   if (plan.format != kFormatVersion)
     return Error(ErrorCode::kNotSupported, "Plan format " + std::to_string(plan.format) +
                                                "; this build reads " + std::to_string(kFormatVersion));
-  if (plan.tensors.size() > kMaxTensors) return Error(ErrorCode::kProtocol, "A plan with too many tensors");
+  if (plan.tensors.size() > kMaxTensors) return Error(ErrorCode::kProtocol, "The plan has too many tensors");
   CKPT_TRYV(check_names(plan.tensors));
   // build_plan makes the extents from the tensors. The extents can therefore be checked by making them again.
   const std::uint64_t first = plan.extents.empty() ? 1 : plan.extents.front().id;
   const std::uint64_t generation = plan.extents.empty() ? 1 : plan.extents.front().generation;
   if (first == 0 || generation == 0)
-    return Error(ErrorCode::kProtocol, "A plan with an extent or generation 0");
+    return Error(ErrorCode::kProtocol, "The plan has an extent or generation 0");
   CKPT_TRY(again, build_plan(plan.tensors, plan.chunk_bytes, generation, first));
   const auto key = [](const Extent& e) {
     return std::tuple(e.id, e.generation, e.region, e.offset, e.bytes, e.tensor);
   };
   if (!std::equal(plan.extents.begin(), plan.extents.end(), again.extents.begin(), again.extents.end(),
                   [&](const Extent& a, const Extent& b) { return key(a) == key(b); }))
-    return Error(ErrorCode::kProtocol, "A plan whose extents do not follow from its tensors");
+    return Error(ErrorCode::kProtocol, "The plan's extents do not match its tensors");
   for (std::size_t i = 0; i < plan.tensors.size(); ++i)
     if (plan.tensors[i].name != again.tensors[i].name)
-      return Error(ErrorCode::kProtocol, "A plan whose tensors are not in order");
+      return Error(ErrorCode::kProtocol, "The plan's tensors are not in order");
   return plan;
 }
 
@@ -212,7 +212,7 @@ Result<void> Matching::check_inside(const TensorInfo& tensor, const TensorInfo* 
   if (match == nullptr) return ok();
   if (outer.at_target == nullptr)
     return Error(ErrorCode::kRefused, quoted(tensor) + " lies within \"" + outer.at_source->name +
-                                          "\" at the source, which the target does not take");
+                                          "\" at the source, which the target does not have");
   if (match->region == outer.place.region &&
       match->offset - outer.place.offset == tensor.offset - outer.extent->offset)
     return ok();

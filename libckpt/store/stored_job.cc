@@ -14,7 +14,7 @@ Result<StoredJob> decode_stored_job(std::span<const std::byte> bytes) {
                  "The job was stored in format " + std::to_string(job.format) + " by a newer build");
   auto plan = decode_plan(wire::encode(job.plan));
   if (!plan)
-    return Error(ErrorCode::kCorrupt, "The version's plan does not fit together")
+    return Error(ErrorCode::kCorrupt, "The version's plan is inconsistent")
         .caused_by(std::move(plan).error());
   return job;
 }

@@ -144,7 +144,7 @@ Wrong header(const char* name, Arrival::At at, LaneMessage type, std::function<v
   return {name, at, type, [change](const Bytes& bytes) { return Headers{with_header(bytes, change)}; }, text};
 }
 
-constexpr const char* kNotSent = "An acknowledgement for a message that was not sent";
+constexpr const char* kNotSent = "The target acknowledged a message that was not sent";
 
 INSTANTIATE_TEST_SUITE_P(
     Target, MisbehavingPeer,
@@ -171,18 +171,18 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& ack) { return Headers{placed_as(made(ack, LaneMessage::kCalibrateAck), ack)}; },
               kNotSent},
         acknowledgement(
-            "chunk", [](AckRecord& r) { r.chunk ^= 1; }, "of other chunks than were sent"),
+            "chunk", [](AckRecord& r) { r.chunk ^= 1; }, "acknowledged other chunks than were sent"),
         acknowledgement(
-            "region", [](AckRecord& r) { ++r.region; }, "of other chunks than were sent"),
+            "region", [](AckRecord& r) { ++r.region; }, "acknowledged other chunks than were sent"),
         acknowledgement(
-            "generation", [](AckRecord& r) { ++r.generation; }, "of other chunks than were sent"),
+            "generation", [](AckRecord& r) { ++r.generation; }, "acknowledged other chunks than were sent"),
         acknowledgement(
             "gone", [](AckRecord& r) { r.gone = 1; }, "does not know extent 1 any more"),
         Wrong{"pong", kSource, LaneMessage::kAck,
               [](const Bytes& ack) {
                 return Headers{made(ack, LaneMessage::kPong, ClockRecord{1}), ack};
               },
-              "A pong without a ping"},
+              "a pong without a ping"},
         Wrong{"role", kSource, LaneMessage::kAck,
               [](const Bytes& ack) { return Headers{made(ack, LaneMessage::kFinal)}; },
               "that only a source sends"},
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
             "magic", kSource, LaneMessage::kAck, [](LaneHeader& h) { h.magic ^= 1; }, "different builds"),
         Wrong{"cut", kSource, LaneMessage::kAck,
               [](const Bytes& ack) { return Headers{Bytes(ack.begin(), ack.end() - 1)}; },
-              "length does not fit"},
+              "length that does not match"},
         Wrong{"stale", kSource, LaneMessage::kScanDone,
               [](const Bytes& done) {
                 AckRecord far;
@@ -211,32 +211,32 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& verdict) {
                 return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { ++r.root.lo; })};
               },
-              "verified another root than was sent"},
+              "verified another root than the source sent"},
         Wrong{"no", kSource, LaneMessage::kVerdict,
               [](const Bytes& verdict) {
                 return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { r.code = 1; })};
               },
-              "The target did not verify"}),
+              "The target could not verify"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Source, MisbehavingPeer,
     testing::Values(
         chunk(
-            "chunk", [](ChunkRecord& r) { r.chunk = kFarChunk; }, "A chunk beyond its extent"),
+            "chunk", [](ChunkRecord& r) { r.chunk = kFarChunk; }, "A chunk lies beyond its extent"),
         chunk(
-            "encoding", [](ChunkRecord& r) { r.encoding = 200; }, "A chunk in encoding 200"),
+            "encoding", [](ChunkRecord& r) { r.encoding = 200; }, "A chunk has encoding 200"),
         chunk(
-            "longer", [](ChunkRecord& r) { r.bytes = 1U << 30; }, "does not fit its message"),
+            "longer", [](ChunkRecord& r) { r.bytes = 1U << 30; }, "does not match its message"),
         chunk(
-            "shorter", [](ChunkRecord& r) { --r.bytes; }, "not as long as its place"),
+            "shorter", [](ChunkRecord& r) { --r.bytes; }, "length does not match its place"),
         chunk(
-            "zero", [](ChunkRecord& r) { r.encoding = kZero; }, "does not fit its message"),
+            "zero", [](ChunkRecord& r) { r.encoding = kZero; }, "does not match its message"),
         chunk(
             "nothing", [](ChunkRecord& r) { r = {r.region, r.generation, r.chunk, 0, kZero, {}}; },
             "that belong to no chunk"),
         chunk(
-            "region", [](ChunkRecord& r) { ++r.region; }, "An acknowledgement of other chunks"),
+            "region", [](ChunkRecord& r) { ++r.region; }, "acknowledged other chunks"),
         Wrong{"early", kTarget, LaneMessage::kPlan,
               [](const Bytes& plan) {
                 ChunkRecord record;
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
                 record.bytes = static_cast<std::uint32_t>(record_at<BlobRecord>(plan).total);
                 return Headers{made(plan, LaneMessage::kChunks, record)};
               },
-              "Chunks before a plan"},
+              "chunks before a plan"},
         Wrong{"role", kTarget, LaneMessage::kChunks,
               [](const Bytes& chunks) {
                 return Headers{chunks, made(chunks, LaneMessage::kScanDone, ClockRecord{})};
@@ -254,24 +254,24 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& plan) {
                 return Headers{with_record<BlobRecord>(plan, [](BlobRecord& r) { r.offset = 8; })};
               },
-              "The connection to the target's mover is gone"},
+              "The connection to the target's mover is lost"},
         Wrong{"finals", kTarget, LaneMessage::kFinal,
               [](const Bytes& last) {
                 return Headers{last, last};
               },
-              "or a second one"},
+              "or for a second time"},
         Wrong{"unverified", kTarget, LaneMessage::kVerify, [](const Bytes&) { return Headers{}; },
-              "A final round before a verification"},
+              "A final round began before a verification"},
         Wrong{"verify", kTarget, LaneMessage::kVerify,
               [](const Bytes& verify) {
                 return Headers{verify, with_header(verify, [](LaneHeader& h) { h.round = 0; })};
               },
-              "or inside of another one"},
+              "or during another verification"},
         Wrong{"manifest", kTarget, LaneMessage::kVerify,
               [](const Bytes& verify) {
                 return Headers{made(verify, LaneMessage::kManifest, BlobRecord{}), verify};
               },
-              "A manifest before the final round has ended"},
+              "A manifest arrived before the final round ended"},
         Wrong{"root", kTarget, LaneMessage::kManifest,
               [](const Bytes& manifest) {
                 return Headers{with_record<BlobRecord>(manifest, [](BlobRecord& r) { ++r.root.hi; })};
@@ -281,14 +281,14 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& last) {
                 return Headers{last, made(last, LaneMessage::kPlan, BlobRecord{})};
               },
-              "A plan after the final round began"},
+              "A plan arrived after the final round began"},
         Wrong{"reservation", kTarget, LaneMessage::kVerify,
               [](const Bytes& verify) {
                 return Headers{
                     made(verify, LaneMessage::kHostMemory, HostMemoryRecord{std::uint64_t{1} << 60, 0}),
                     verify};
               },
-              "too long, or announced twice"}),
+              "too long, or was announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Returns the error of a move; "none" if it succeeds. The move's first three chunks, the last of them short,
@@ -329,7 +329,7 @@ TEST(MisbehavingPeer, MessagesOtherThanChunksInPeerMemoryAreRefused) {
       record.total = 164 * kKiB;
       return Headers{made(chunks, type, record)};
     };
-    EXPECT_THAT(error_of_near_move(blob), HasSubstr("what are no chunks"));
+    EXPECT_THAT(error_of_near_move(blob), HasSubstr("that contains no chunks"));
   }
 }
 
@@ -375,7 +375,8 @@ TEST(MisbehavingPeer, ControlMessagesOnADataLaneEndTheSession) {
   EnginePair pair({.transport = &transport});
   const auto moved = move(pair);
   ASSERT_FALSE(moved.has_value());
-  EXPECT_THAT(moved.error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
+  EXPECT_THAT(moved.error().to_string(),
+              HasSubstr("sent a message on another lane that belongs on the first lane"));
 }
 
 TEST(MisbehavingPeer, AMissingPieceOfTheHostStateIsRefused) {

@@ -79,7 +79,7 @@ std::vector<std::string> section_names() {
 int run(int argc, char** argv) {
   Arguments arguments;
   std::string bytes = "1GiB";
-  CommandLine app("Measures the parts of a move and the whole, beside plain tools on the same machine");
+  CommandLine app("Measures a move and its parts, compared with plain tools on the same machine");
   app.add_option("section", arguments.sections, "Sections to measure (all)").one_of(section_names());
   app.add_option("--pairs", arguments.options.pairs, "Interleaved runs of each pair")
       .in_range(1, 1000)

@@ -104,7 +104,8 @@ class Program {
     if (as_json()) {
       out_ << nlohmann::json{{"clean", true}, {"job", options_.job}, {"version", *number()}}.dump(2) << "\n";
     } else {
-      out_ << "Version " << *number() << " of job " << options_.job << " restores: nothing is damaged\n";
+      out_ << "Version " << *number() << " of job " << options_.job
+           << " can be restored: nothing is damaged\n";
     }
     return kDone;
   }
@@ -155,7 +156,7 @@ Command add_command(Command& app, Options& options, const char* name, const char
 
 int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Options options;
-  CommandLine app("Looks into a vault: images of jobs at rest.", "ckpt-image");
+  CommandLine app("Inspects a vault, which holds images of jobs.", "ckpt-image");
   app.require_subcommand();
   const Command list = add_command(app, options, "list", "Jobs, or a job's versions", false);
   Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);

@@ -36,7 +36,7 @@ Result<Json> last_object(const std::string& text) {
     }
     end = newline == std::string::npos ? 0 : newline;
   }
-  return Error(ErrorCode::kCorrupt, "No JSON object in the program's output");
+  return Error(ErrorCode::kCorrupt, "There is no JSON object in the program's output");
 }
 
 Result<Json> read_json(const std::string& path) {

@@ -95,7 +95,7 @@ Result<void> start_again_with(const std::string& library, char** argv) {
   if (now != nullptr && library == now) return ok();
   ::setenv("LD_LIBRARY_PATH", library.c_str(), 1);
   ::execv("/proc/self/exe", argv);
-  return Error::from_errno("Starting /proc/self/exe again");
+  return Error::from_errno("Cannot start /proc/self/exe again");
 }
 
 bool wanted(const Options& options, const Item& item) {
@@ -154,7 +154,7 @@ Result<int> check(const Options& options, char** argv) {
   // The path must be short, because it contains Unix sockets.
   setting.work = "/tmp/gc-XXXXXX";
   if (::mkdtemp(setting.work.data()) == nullptr)
-    return Error::from_errno("Making a folder like " + setting.work);
+    return Error::from_errno("Cannot create a folder like " + setting.work);
   setting.software = options.software;
   setting.quick = options.quick;
   ::setenv("GPUMIGRATE_KEEP", "1", 1);  // a cluster's logs are kept until the whole folder is removed
@@ -198,12 +198,12 @@ int run(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
   for (const Item& item : kItems) names.emplace_back(item.name);
-  CommandLine app("Checks what of gpumigrate works on this machine's GPU");
-  app.add_flag("--software", options.software, "On the software GPU instead");
+  CommandLine app("Checks which functions of gpumigrate work on this machine's GPU");
+  app.add_flag("--software", options.software, "Run on the software GPU instead");
   app.add_flag("--quick", options.quick, "Small sizes");
   app.add_flag("--keep", options.keep, "Keep the folder with logs");
   app.add_option("--only", options.only,
-                 "These items alone; nccl, move_torchlike and those of pytorch run only where they are named")
+                 "Run only these items; nccl, move_torchlike and those of pytorch run only if they are named")
       .separated_by(',')
       .one_of(names);
   app.add_option("--budget", options.budget, "Seconds for all items").in_range(10, 3600).shows_default();

@@ -146,7 +146,8 @@ Outcome read_outcome(const Setting& setting, int status) {
 Result<Supervisor> Supervisor::create() {
   const sigset_t signals = awaited_signals();
   if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) return Error::from_errno("Blocking signals");
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return Error::from_errno("Adopting what items leave behind");
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return Error::from_errno("Cannot adopt processes that items leave behind");
   return Supervisor();
 }
 
@@ -177,7 +178,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   const pid_t pid = ::fork();
   if (pid == 0) be_item(item, setting);
   if (pid < 0) {
-    ended.outcome = failed("no process for it: " + std::string(std::strerror(errno)));
+    ended.outcome = failed("cannot start a process for it: " + std::string(std::strerror(errno)));
     return ended;
   }
   const auto status = wait_for(pid, begin + time);
@@ -188,7 +189,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
                                         : "not done after " + std::to_string(time / kSecond) + " s; killed");
   }
   ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
-  if (!end_all()) ended.outcome.why += "; a process of it does not end when killed";
+  if (!end_all()) ended.outcome.why += "; one of its processes does not end when killed";
   if (ended.outcome.status == Status::kFailed) ended.output = collect_output(setting);
   return ended;
 }

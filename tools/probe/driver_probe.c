@@ -238,7 +238,7 @@ static void create(int exportable) {
   size_t unit = 0;
   TRY(cuMemGetAllocationGranularity(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   if (unit == 0 || options.region_bytes % unit != 0) {
-    say(kImpossible, "--region-mib is no multiple of the driver's granularity");
+    say(kImpossible, "--region-mib is not a multiple of the driver's granularity");
     return;
   }
   while (side.handles < options.regions) {
@@ -275,7 +275,7 @@ static void verify(int seed) {
 // Runs a kernel that was loaded before the checkpoint on the memory that is mapped now.
 static void run_kernel(int seed) {
   if (side.add_one == NULL) {
-    say(kImpossible, "the driver did not take the kernel");
+    say(kImpossible, "the driver did not load the kernel");
     return;
   }
   uint32_t count = (uint32_t)(total_bytes() / 4);
@@ -369,7 +369,7 @@ static void receive_descriptors(int unused) {
     const struct cmsghdr* item = NULL;
     if (recvmsg(side.peer, &message, MSG_CMSG_CLOEXEC) == 1) item = CMSG_FIRSTHDR(&message);
     if (item == NULL || item->cmsg_type != SCM_RIGHTS) {
-      say(kFailed, "no descriptor came");
+      say(kFailed, "no descriptor arrived");
       return;
     }
     memcpy(&side.fd[i], CMSG_DATA(item), sizeof(int));
@@ -487,7 +487,7 @@ static const struct Step kSteps[] = {
     {kStart, kAgent, "load driver, cuInit", open_driver, 0},
     {kStart, kAgent, "make context", make_context, 0},
     {kStart, kJob, "load kernel", try_module, 0, .optional = true},
-    {kStart, kJob, "plain memory for the driver to carry", make_canary, 0},
+    {kStart, kJob, "plain memory for the driver to save and restore", make_canary, 0},
 
     {kMemory, kJob, "reserve", reserve, 0},
     {kMemory, kJob, "create, exportable", create, 1, .forbid = kPrivate},
@@ -723,9 +723,9 @@ struct Variant {
 
 // Less risky variants come first. Variants that may hang a driver come late.
 static const struct Variant kVariants[] = {
-    {"kept", "memory kept mapped, never exported: the driver carries it", kKeeps | kPrivate},
+    {"kept", "memory kept mapped, never exported: the driver saves and restores it", kKeeps | kPrivate},
     {"closed", "released; descriptors closed, nothing mapped elsewhere", 0},
-    {"kept-once-exported", "memory kept mapped; it was exported, all is closed again", kKeeps},
+    {"kept-once-exported", "memory kept mapped; it was exported, and all exports are closed again", kKeeps},
     {"fd", "released; descriptors open elsewhere, not mapped", kFd},
     {"mapped", "released; mapped elsewhere, descriptors closed", kMap},
     {"fd-mapped", "released; descriptors open and mapped elsewhere", kFd | kMap},
@@ -836,7 +836,7 @@ static void run_variant(const struct Variant* variant, struct Result* result) {
 static const char* obstacle(const struct Variant* variant, const struct Facts* facts) {
   if ((variant->flags & kTwoUsers) && geteuid() != 0) return "two users need root";
   if ((variant->flags & kOtherGpu) && facts->gpus < 2) return "there is one GPU";
-  if (options.only != NULL && strcmp(options.only, variant->name) != 0) return "not asked for";
+  if (options.only != NULL && strcmp(options.only, variant->name) != 0) return "not requested";
   if (seconds_left() < options.step_seconds / 2) return "the time for all variants is over";
   return NULL;
 }
@@ -921,7 +921,7 @@ static struct Facts ask_facts(void) {
   const int command = kShowGpus;
   if (process.pid < 0 || send(process.socket, &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
     facts.outcome = kFailed;
-    snprintf(facts.reason, sizeof facts.reason, "no process for it");
+    snprintf(facts.reason, sizeof facts.reason, "cannot start a process for it");
   } else {
     const enum Outcome outcome = hear(&process, &facts, sizeof facts);
     if (outcome != kPassed) {
@@ -945,9 +945,8 @@ static double number(const char* text, double low, double high) {
 
 static const char kUsage[] =
     "driver_probe [--json FILE] [--regions 4] [--region-mib 16] [--uid 65534] [--step-seconds 20] "
-    "[--budget-seconds 120] [--only VARIANT]\n"
-    "Asks the CUDA driver what a transparent move rests on; one line per step. --uid: the job's user where "
-    "there are two (as root).\n";
+    "[--budget-seconds 120] [--only VARIANT]\nChecks what a transparent move requires of the CUDA driver; "
+    "one line per step. --uid: the job's user in variants with two users (needs root).\n";
 
 static void read_options(int argc, char** argv) {
   static const struct option kOptions[] = {

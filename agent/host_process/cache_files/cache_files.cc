@@ -87,7 +87,7 @@ Result<void> save_one(const CacheFile& file, const std::string& to) {
   struct stat facts {};
   if (::fstat(source.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != file.uid ||
       static_cast<std::uint64_t>(facts.st_size) != file.bytes)
-    return Error(ErrorCode::kAborted, file.path + " has changed while the program was saved: try again");
+    return Error(ErrorCode::kAborted, file.path + " changed while the program was saved: try again");
   const UniqueFd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!target) return Error::from_errno("Cannot create " + to);
   return copy_all(target.get(), source.get(), file.path);
@@ -98,7 +98,7 @@ Result<CacheFiles> read_cache_index(const std::string& path) {
   CKPT_TRY(text, read_file(path, kMaxCacheIndexBytes));
   CKPT_TRY(files, wire::decode<CacheFiles>(std::as_bytes(std::span(text))));
   if (is_proper(files)) return files;
-  return Error(ErrorCode::kCorrupt, "The image's list of files of caches is malformed");
+  return Error(ErrorCode::kCorrupt, "The image's list of cache files is malformed");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxFilesBytes = 64u << 20;
 
 Result<std::string> with_changed_records(const std::string& files, const ChangeRecord& change) {
   if (word_at(files, 0) != kImageMagic || word_at(files, 4) != kFilesMagic)
-    return strange_image("files.img has another magic");
+    return strange_image("files.img has a wrong magic number");
   CKPT_TRY(records, records_of(files, 8));
   std::string changed = files.substr(0, 8);
   for (const std::string& record : records) {

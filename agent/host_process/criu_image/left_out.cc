@@ -60,7 +60,7 @@ Result<void> add_left_out_pages(const std::string& images, std::uint32_t process
   for (std::size_t i = 1; i < pagemap.entries.size(); ++i) {
     const criu::pagemap_entry& before = pagemap.entries[i - 1];
     if (before.vaddr() + bytes_of_entry(before) > pagemap.entries[i].vaddr())
-      return strange_image("a pagemap has a page twice");
+      return strange_image("a pagemap lists a page twice");
   }
   return write_pagemap(pagemap);
 }

@@ -114,7 +114,7 @@ Result<MemoryIndex> MemoryIndex::parse(const std::string& text, std::uint64_t lo
   std::memcpy(&head, text.data(), sizeof head);
   if (head.magic != kMagic || head.version != kVersion ||
       text.size() - sizeof head != head.count * sizeof(IndexedRange))
-    return strange_image("the index of a memory log is of another kind or version");
+    return strange_image("the index of a memory log has an unknown kind or version");
   std::vector<IndexedRange> ranges(head.count);
   if (!ranges.empty()) std::memcpy(ranges.data(), text.data() + sizeof head, text.size() - sizeof head);
   std::uint64_t after = 0;

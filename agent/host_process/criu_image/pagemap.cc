@@ -58,7 +58,7 @@ bool is_present(const criu::pagemap_entry& entry) {
 
 Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image) {
   if (word_at(mm_image, 0) != kImageMagic || word_at(mm_image, 4) != kMmMagic)
-    return strange_image("a list of mappings has another magic");
+    return strange_image("a list of mappings has a wrong magic number");
   CKPT_TRY(records, records_of(mm_image, kPagemapMagicBytes));
   CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
   std::vector<criu::vma_entry> mappings(mm.vmas().begin(), mm.vmas().end());
@@ -78,7 +78,7 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
   if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kPagemapMagic)
-    return strange_image("a pagemap has another magic");
+    return strange_image("a pagemap has a wrong magic number");
   CKPT_TRY(records, records_of(text, kPagemapMagicBytes));
   Pagemap pagemap;
   pagemap.process = process;
@@ -126,7 +126,7 @@ Result<void> mark_lazy_pages(Pagemap& pagemap, const std::vector<criu::vma_entry
   std::vector<criu::pagemap_entry> marked;
   std::uint64_t after = 0;
   for (const criu::pagemap_entry& entry : pagemap.entries) {
-    if (entry.vaddr() < after) return strange_image("a pagemap has a page twice");
+    if (entry.vaddr() < after) return strange_image("a pagemap lists a page twice");
     after = entry.vaddr() + bytes_of_entry(entry);
     if (!is_present(entry)) {
       marked.push_back(entry);

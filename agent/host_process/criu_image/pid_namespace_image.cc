@@ -53,7 +53,7 @@ Result<std::vector<std::string>> namespace_dump_options(pid_t root) {
 
 Result<std::string> with_own_session(const std::string& pstree) {
   if (word_at(pstree, 0) != kImageMagic || word_at(pstree, 4) != kTreeMagic)
-    return strange_image("pstree.img has another magic");
+    return strange_image("pstree.img has a wrong magic number");
   CKPT_TRY(records, records_of(pstree, 8));
   std::string changed = pstree.substr(0, 8);
   std::optional<criu::pstree_entry> root;
@@ -68,7 +68,8 @@ Result<std::string> with_own_session(const std::string& pstree) {
 }
 
 Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
-  if (word_at(inventory, 0) != kInventoryMagic) return strange_image("inventory.img has another magic");
+  if (word_at(inventory, 0) != kInventoryMagic)
+    return strange_image("inventory.img has a wrong magic number");
   CKPT_TRY(records, records_of(inventory, 4));
   CKPT_TRY(entry, parse_record<criu::inventory_entry>(records.front(), "inventory.img"));
   DetachedInventory out;

@@ -87,7 +87,7 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
   CKPT_TRY(estimate, estimate_dump(root));
   std::vector<std::unique_ptr<Followed>> processes;
   std::uint64_t bytes = 0;
-  Error none(ErrorCode::kNotFound, "No process of the job has memory that can be followed");
+  Error none(ErrorCode::kNotFound, "No process of the job has memory whose writes can be tracked");
   for (const DumpEstimate::Process& process : estimate.processes) {
     if (process.bytes < least || bytes + process.bytes + more > most || may_be_written_unseen(process.pid))
       continue;
@@ -328,8 +328,8 @@ Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& 
     }
     if (!is_known)
       return Error(ErrorCode::kAborted,
-                   "The job's processes changed while they were dumped, and CRIU put shared "
-                   "memory where pages of one of them were expected: try again");
+                   "The job's processes changed while they were dumped, and CRIU stored shared memory where "
+                   "pages of one process were expected: try again");
     // If CRIU used a number for the process other than the expected one, the file contains the pages that
     // CRIU found.
     if (!is_thrown_away) ::unlink((folder + "/" + pages_name(dumped.pages_file - 1)).c_str());

@@ -63,8 +63,8 @@ class Batch {
   [[nodiscard]] Error differs(std::uint64_t address) const {
     return {ErrorCode::kCorrupt,
             fmt::format("The page at {:#x} of process {} differs from its copy, which was made before the "
-                        "pause, though no write was seen: move the job with --stop-copy, which reads "
-                        "all memory in the pause, and report this",
+                        "pause, though no write was detected: move the job with --stop-copy, which reads all "
+                        "memory during the pause, and report this as a bug",
                         address, pid_)};
   }
 

@@ -16,7 +16,7 @@ std::string left_out_pages_library() {
   const std::string path = (self.parent_path() / "../lib/libckpt_criu_pages.so").lexically_normal().string();
   auto trusted = check_trusted_program(path);
   if (trusted) return path;
-  spdlog::warn("CRIU dumps pages that were copied ahead, too: reason {}", trusted.error().to_string());
+  spdlog::warn("CRIU also dumps pages that were copied ahead: reason {}", trusted.error().to_string());
   return "";
 }
 

@@ -132,7 +132,7 @@ Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
   CKPT_TRY(faults, userfaultfd_of(pid));
   if (!set_up(faults))
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-                 "This kernel does not watch memory without a handler (Linux 6.7 does)");
+                 "This kernel cannot track memory writes asynchronously: Linux 6.7 or newer is needed");
   return MemoryWatch(pid, std::move(faults));
 }
 
@@ -198,7 +198,7 @@ Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   for (std::uint64_t at = range.begin; at < range.end;) {
     PresentPages found;
     CKPT_TRY(next, scan(range, at, question, found));
-    if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
+    if (next <= at) return Error(ErrorCode::kInternal, "The scan of a process's memory makes no progress");
     for (const MemoryRange& watched : found.present) unwatched.remove(watched);
     at = next;
   }
@@ -254,10 +254,11 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   order.return_mask = question.returned;
   const int count = ::ioctl(pagemap_.get(), kPagemapScan, &order);
   if (count < 0 && errno == EPERM)
-    return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM, "Memory of a process has lost its watch");
+    return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM,
+                 "The kernel no longer tracks writes to the memory of a process");
   if (count < 0 && errno == ESRCH)
     return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, ESRCH,
-                 "Process " + std::to_string(pid_) + " has other memory now, or has ended");
+                 "Process " + std::to_string(pid_) + " has replaced its memory (exec), or has ended");
   if (count < 0) return Error::from_errno("Cannot find the written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];
@@ -283,7 +284,7 @@ Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::u
   auto next = scan(range, from, question, found);
   written = std::move(found.written);
   if (next && *next <= from)
-    return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
+    return Error(ErrorCode::kInternal, "The scan of a process's memory makes no progress");
   return next;
 }
 
@@ -294,7 +295,7 @@ Result<void> MemoryWatch::find_present(const MemoryRange& range, PresentPages& f
                           .returned = kPageWritten};
   for (std::uint64_t at = range.begin; at < range.end;) {
     CKPT_TRY(next, scan(range, at, question, found));
-    if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
+    if (next <= at) return Error(ErrorCode::kInternal, "The scan of a process's memory makes no progress");
     at = next;
   }
   return ok();
@@ -314,7 +315,8 @@ Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std:
     iovec here{to, bytes};
     const ssize_t got = ::process_vm_readv(pid, &here, 1, there.data(), count, 0);
     if (got != static_cast<ssize_t>(bytes)) {
-      if (!stopped) return Error(ErrorCode::kRefused, "Pages of a process went away while they were read");
+      if (!stopped)
+        return Error(ErrorCode::kRefused, "Pages of a process were unmapped while they were read");
       if (!memory) memory.reset(::open(proc_path(pid, "/mem").c_str(), O_RDONLY | O_CLOEXEC));
       if (!memory) return Error::from_errno("Cannot open the memory of process " + std::to_string(pid));
       std::byte* at = to;

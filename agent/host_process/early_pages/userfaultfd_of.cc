@@ -291,7 +291,7 @@ Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
 #else
 
 Result<UniqueFd> userfaultfd_of(pid_t, const TraceOptions&) {
-  return Error(ErrorCode::kNotSupported, "Memory of a process is followed on x86-64 only");
+  return Error(ErrorCode::kNotSupported, "Memory writes of a process can be tracked on x86-64 only");
 }
 
 #endif

@@ -50,7 +50,7 @@ bool FileComparison::is_same(const FolderFact& folder) {
 std::string FileComparison::difference(const FileFact& fact, bool& is_same) {
   struct stat facts {};
   if (::stat(fact.path.c_str(), &facts) != 0) return fact.path + " does not exist at the target";
-  if (!has_kind(facts, fact.use)) return fact.path + " is of another kind at the target";
+  if (!has_kind(facts, fact.use)) return fact.path + " has another file type at the target";
   if (fact.use == FileUse::kDevice)
     return facts.st_rdev == fact.device ? "" : fact.path + " is another device at the target";
   if (!has_content(fact.use)) return {};
@@ -95,13 +95,13 @@ std::string FileComparison::difference_of_content(const FileFact& fact, const st
   const bool is_written = fact.use == FileUse::kWritten;
   if (fact.digest.empty() || (is_written && fact.sampled))
     return fact.path + " is another file at the target, and its content cannot be compared (" +
-           (is_written && fact.bytes > kMaxWholeBytes ? "it is long and open for writing)"
+           (is_written && fact.bytes > kMaxWholeBytes ? "it is large and open for writing)"
                                                       : "it was changed or not read)") +
            kShareIt;
   if (fact.sampled && systems_.identity_of(fact.path, facts).written_ns != fact.identity.written_ns)
     return fact.path +
-           " has another time at the target, and is too long to be compared whole: copy it with its time "
-           "(cp -p, rsync -a), or put it on a file system that both nodes mount";
+           " has another modification time at the target, and is too large to be compared in full: copy it "
+           "with its time (cp -p, rsync -a), or put it on a file system that both nodes mount";
   const std::string digest =
       fact.sampled ? reader_.sampled(fact.path, fact.bytes) : reader_.whole(fact.path, fact.bytes);
   if (digest == fact.digest) return {};

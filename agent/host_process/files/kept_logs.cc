@@ -72,7 +72,7 @@ std::optional<std::string> keep_log(const std::string& folder, const std::string
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return std::nullopt;
   const std::string kept = folder + "/" + name + "-" + std::to_string(wall_clock_ms()) + kLogSuffix;
   if (auto written = write_text(kept, *text); !written) {
-    spdlog::warn("CRIU's log not kept: path {} reason {}", path, written.error().to_string());
+    spdlog::warn("CRIU's log not saved: path {} reason {}", path, written.error().to_string());
     return std::nullopt;
   }
   remove_old_logs(folder);

@@ -44,12 +44,12 @@ std::string why_not_its_own(pid_t pid, const std::string& path) {
   // Files in the root control group describe the node, like /proc/meminfo.
   if (path.starts_with(kGroups) && path.find('/', kGroups.size()) != std::string::npos)
     return path +
-           ", which describes a control group of this node: let the program close it when it has read it";
+           ", which describes a control group of this node: let the program close the file after reading it";
   const ProcPath parsed = parse_proc_path(path);
   if (parsed.pid == 0 || (parsed.pid == pid && !is_of_thread(parsed))) return {};
   return path + ", which describes " +
          (parsed.pid == pid ? "one of its threads" : "process " + std::to_string(parsed.pid)) +
-         " by its number on this node: let the program close it when it has read it";
+         " by its number on this node: let the program close the file after reading it";
 }
 
 std::string by_self(const std::string& path, const std::set<pid_t>& tree) {

@@ -69,10 +69,9 @@ std::vector<std::string> message_queues_of(const NameOwner& owner) {
   std::map<QueueId, std::string> queues = queue_candidates(owner);
   if (!queues.empty()) remove_open_ones(queues);
   for (const auto& [id, name] : queues)
-    found.push_back(
-        "POSIX message queue /" + name +
-        " of the job (made since it started, and open nowhere) would be lost: let the program remove it "
-        "before the move (mq_unlink)");
+    found.push_back("POSIX message queue /" + name +
+                    " of the job (made since it started, and not open in any process) would be lost: let the "
+                    "program remove it before the move (mq_unlink)");
   return found;
 }
 

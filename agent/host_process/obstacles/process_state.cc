@@ -141,7 +141,8 @@ void ProcessLook::look_at_user() {
         std::find_if(ids.begin(), ids.end(), [&](const std::string& id) { return id != wanted.front(); });
     if (other == ids.end()) continue;
     add(std::string("runs with ") + (name[0] == 'U' ? "user id " : "group id ") + *other +
-        ", and the job with " + wanted.front() + ": only processes of the job's own user can be restored");
+        ", while the job runs with " + wanted.front() +
+        ": only processes of the job's own user can be restored");
   }
 }
 
@@ -190,7 +191,7 @@ bool ProcessLook::look_at_thread(pid_t thread) {
   for (const char* space : {"mnt", "net", "ipc", "uts", "cgroup", "user", "pid_for_children"}) {
     const std::string other = link_at(folder + "/ns/" + space);
     if (other.empty() || other == link_at(proc_path(pid_, "/ns/") + space)) continue;
-    add(text + "another " + space + " namespace than its first: start it without unshare");
+    add(text + "another " + space + " namespace than its first thread: start it without unshare");
     return true;
   }
   const bool files = differs_from(thread, pid_, KCMP_FILES);
@@ -247,10 +248,11 @@ void ProcessLook::look_at_descriptors() {
   if (::prlimit(pid_, RLIMIT_NOFILE, nullptr, &limit) == 0 && count + kSpareDescriptors > limit.rlim_cur)
     add("has " + std::to_string(count) + " of at most " + std::to_string(limit.rlim_cur) +
         " descriptors open, and CRIU needs " + std::to_string(kSpareDescriptors) +
-        " more in it: close some, or raise its limit (prlimit --pid " + std::to_string(pid_) + " --nofile)");
+        " more in this process: close some, or raise its limit (prlimit --pid " + std::to_string(pid_) +
+        " --nofile)");
   const std::uint64_t most = limit_of_criu() / kDescriptorStep * kDescriptorStep;
   if (count > 0 && highest + kCriuDescriptors > most)
-    add("has descriptor " + std::to_string(highest) + ", too near to this agent's limit of " +
+    add("has descriptor " + std::to_string(highest) + ", too close to this agent's limit of " +
         std::to_string(most) + " for CRIU: raise the agent's limit (LimitNOFILE)");
 }
 

@@ -63,11 +63,10 @@ std::string why_not_internet(int socket, int type, int protocol) {
   const bool is_datagram = type == SOCK_DGRAM && (protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE);
   if (!is_datagram) {
     const bool multipath = protocol == 262;  // value of IPPROTO_MPTCP
-    return socket_not_saved(multipath ? "Multipath TCP"
-                                      : "the internet's protocol " + std::to_string(protocol));
+    return socket_not_saved(multipath ? "Multipath TCP" : "IP protocol " + std::to_string(protocol));
   }
   if (socket_option(socket, protocol, UDP_CORK).value_or(0) == 0) return {};
-  return "is a corked UDP socket (UDP_CORK), which CRIU cannot save: let the program send what it holds";
+  return "is a corked UDP socket (UDP_CORK), which CRIU cannot save: let the program send its queued data";
 }
 
 // Returns the reason why CRIU cannot save a netlink socket. CRIU knows the first 32 groups only.

@@ -80,7 +80,7 @@ Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, c
 
 Result<UniqueFd> ask_for_unix_sockets() {
   UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!socket) return Error::from_errno("Cannot ask the kernel for Unix sockets");
+  if (!socket) return Error::from_errno("Cannot query the kernel for Unix sockets");
   struct {
     nlmsghdr header;
     unix_diag_req request;
@@ -92,7 +92,7 @@ Result<UniqueFd> ask_for_unix_sockets() {
   message.request.udiag_states = ~0U;
   message.request.udiag_show = UDIAG_SHOW_PEER;
   if (::send(socket.get(), &message, sizeof message, 0) != static_cast<ssize_t>(sizeof message))
-    return Error::from_errno("Cannot ask the kernel for Unix sockets");
+    return Error::from_errno("Cannot query the kernel for Unix sockets");
   return socket;
 }
 

@@ -14,7 +14,7 @@ constexpr int kEventShift = 16;  // position of the event number in a wait statu
 
 Result<LazyPages> LazyPages::create(pid_t server) {
   if (::ptrace(PTRACE_SEIZE, server, nullptr, PTRACE_O_TRACEEXIT) != 0)
-    return Error::from_errno("Cannot watch the process that brings a program's memory");
+    return Error::from_errno("Cannot watch the process that supplies a program's memory");
   return LazyPages(server);
 }
 

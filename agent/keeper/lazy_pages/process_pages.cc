@@ -123,7 +123,7 @@ Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& p
       has_ended_ = true;
       return Outcome::kEnded;
     default:
-      return Error::from_errno(error, "Cannot bring missing memory of a process");
+      return Error::from_errno(error, "Cannot supply missing memory to a process");
   }
 }
 
@@ -143,7 +143,7 @@ Result<ProcessPages::Outcome> ProcessPages::zero(std::uint64_t address) {
       has_ended_ = true;
       return Outcome::kEnded;
     default:
-      return Error::from_errno("Cannot bring an empty page to a process");
+      return Error::from_errno("Cannot supply an empty page to a process");
   }
 }
 

@@ -47,7 +47,7 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
     return end_wait();
   }
   loss_ =
-      "the host memory that followed its move was lost: the process that brings it (gpumigrate-lazy-pages, "
+      "the host memory that followed its move was lost: the process that supplies it (gpumigrate-lazy-pages, "
       "pid " +
       std::to_string(child) + ") ended with " + how_it_ends(pages_->end_status());
   why_never_ = "The program was killed: " + loss_;

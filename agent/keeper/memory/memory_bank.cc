@@ -23,7 +23,7 @@ Result<void> check_room(std::uint64_t wanted) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return Error::from_errno("Cannot read the descriptor limit");
   if (wanted + kReserve <= limit.rlim_cur) return ok();
-  return Error(ErrorCode::kRefused, "The keeper may have " + std::to_string(limit.rlim_cur) +
+  return Error(ErrorCode::kRefused, "The keeper may open at most " + std::to_string(limit.rlim_cur) +
                                         " descriptors, too few for " + std::to_string(wanted) +
                                         " regions: raise the hard limit of RLIMIT_NOFILE for the agent");
 }

@@ -29,7 +29,7 @@ Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pi
         return std::pair(pid, thread);
     }
   }
-  return Error(ErrorCode::kNotFound, "No process of the job waits to be called back");
+  return Error(ErrorCode::kNotFound, "No process of the job waits for a request to reconnect");
 }
 
 Result<void> call_back(std::pair<pid_t, pid_t> thread, std::uint64_t token) {
@@ -40,7 +40,7 @@ Result<void> call_back(std::pair<pid_t, pid_t> thread, std::uint64_t token) {
   info.si_uid = ::getuid();
   info.si_value.sival_ptr = reinterpret_cast<void*>(token);
   if (::syscall(SYS_rt_tgsigqueueinfo, thread.first, thread.second, info.si_signo, &info) != 0)
-    return Error::from_errno("Cannot call the job's process back");
+    return Error::from_errno("Cannot signal the job's process to reconnect");
   return ok();
 }
 
@@ -104,7 +104,8 @@ bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
   }
   if (parts_.state.phase != wanted) {
     parts_.agent.refuse(request, type, ErrorCode::kRefused,
-                        "Only a " + std::string(to_string(wanted)) + " rank can be asked for this (phase " +
+                        "Only a " + std::string(to_string(wanted)) +
+                            " rank can carry out this request (phase " +
                             std::string(to_string(parts_.state.phase)) + ")");
     return false;
   }
@@ -123,7 +124,7 @@ void MemoryExchange::deposit(local::Received received) {
   const bool in_use = pending_.type == MessageType::kMap && mapping_.map.set == MemorySet::kArrived;
   if (in_use)
     return parts_.agent.refuse(request, MessageType::kDeposit, ErrorCode::kRefused,
-                               "The set that has arrived is being mapped");
+                               "The memory set that has arrived is being mapped");
   if (Result<void> added = sets_.deposit(received); !added.has_value())
     return parts_.agent.answer(request, to_failed(MessageType::kDeposit, added.error()));
   parts_.agent.answer(request, local::Done{});
@@ -141,7 +142,7 @@ void MemoryExchange::replace(local::Received received) {
   const std::uint64_t request = received.message.request;
   if (memory_ != MemoryState::kMapping || !is_idle())
     return parts_.agent.refuse(request, MessageType::kReplace, ErrorCode::kRefused,
-                               "Only memory that the rank has made can take the place of a set's");
+                               "Only memory that the rank has created can replace the memory of a set");
   if (const Result<void> replaced = sets_.replace(received); !replaced.has_value())
     return parts_.agent.answer(request, to_failed(MessageType::kReplace, replaced.error()));
   parts_.agent.answer(request, local::Done{});

@@ -25,7 +25,7 @@ Result<void> stay_in_own_pid_namespace() {
   if (!own) return Error::from_errno("Cannot open this keeper's PID namespace");
   if (::setns(own.get(), CLONE_NEWPID) == 0) return ok();
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-               "A keeper that is not root cannot start a program beside its job's PID namespace");
+               "A keeper that is not root cannot start a program outside its job's PID namespace");
 }
 
 bool children_are_elsewhere() {

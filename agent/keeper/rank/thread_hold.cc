@@ -59,7 +59,7 @@ Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nano
     if (::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_EXITKILL) == 0) {
       threads_.push_back(thread);
     } else if (errno != ESRCH) {
-      const Error error = Error::from_errno("Cannot hold thread " + std::to_string(thread));
+      const Error error = Error::from_errno("Cannot stop thread " + std::to_string(thread));
       detach_all();
       return error;
     }

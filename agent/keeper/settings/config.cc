@@ -22,7 +22,7 @@ bool is_text(const Json& value) {
 Result<std::string> text_of(const Json& document, const char* field) {
   const auto found = document.find(field);
   if (found == document.end() || !is_text(*found) || found->get_ref<const std::string&>().empty()) {
-    return bad(std::string("'") + field + "' must be a text that is not empty");
+    return bad(std::string("'") + field + "' must be a non-empty string");
   }
   return found->get<std::string>();
 }
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> words_of(const Json& list, const char* field) {
     return bad(std::string("'") + field + "' must be a list with at least the program");
   std::vector<std::string> words;
   for (const Json& word : list) {
-    if (!is_text(word)) return bad(std::string("'") + field + "' must hold texts");
+    if (!is_text(word)) return bad(std::string("'") + field + "' must contain strings");
     words.push_back(word.get<std::string>());
   }
   return words;
@@ -51,11 +51,12 @@ Result<void> read_command(const Json& document, Config& config) {
   CKPT_TRY(argv, words_of(document.value("argv", Json()), "argv"));
   config.argv = std::move(argv);
   const Json env = document.value("env", Json::object());
-  if (!env.is_object()) return bad("'env' must be an object of texts");
+  if (!env.is_object()) return bad("'env' must be an object of strings");
   for (const auto& [key, value] : env.items()) {
     const bool key_ok =
         !key.empty() && key.find('=') == std::string::npos && key.find('\0') == std::string::npos;
-    if (!key_ok || !is_text(value)) return bad("'env' must be an object of texts without '=' in their names");
+    if (!key_ok || !is_text(value))
+      return bad("'env' must be an object of strings without '=' in their names");
     config.env.emplace(key, value.get<std::string>());
   }
   return ok();
@@ -119,7 +120,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(init, optional_path(document, "init"));
   CKPT_TRY(context_program, optional_path(document, "context_program"));
   if (preload.find_first_of(": ") != std::string::npos)
-    return bad("'preload' must not hold ':' or a space: the loader would take it for several files");
+    return bad("'preload' must not contain ':' or a space: the loader would treat it as several files");
   config.preload = preload;
   config.init = init;
   config.context_program = context_program;

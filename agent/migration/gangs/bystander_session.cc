@@ -63,7 +63,7 @@ void BystanderSession::attach() {
 }
 
 void BystanderSession::admit() {
-  control::spawn(context_.executor, "a rank that stays", admit_rank());
+  control::spawn(context_.executor, "rank that does not move", admit_rank());
 }
 
 Task<> BystanderSession::admit_rank() {
@@ -134,7 +134,7 @@ Task<> BystanderSession::pause(std::uint64_t barrier) {
 void BystanderSession::go_on(bool with_new) {
   attach();
   if (pausing_) pausing_->cancel();
-  control::spawn(context_.executor, "rank goes on", resume(++orders_, with_new ? epoch_ : 0));
+  control::spawn(context_.executor, "rank resumes", resume(++orders_, with_new ? epoch_ : 0));
 }
 
 Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
@@ -155,7 +155,7 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
       if (epoch != 0 && since != 0) measured_(since, running->resumed_ns, groups_took_);
       co_return;
     }
-    spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),
+    spdlog::error("rank not resumed yet: job {} reason {}", wire::job_text(rank_.job),
                   running.error().to_string());
     AsyncEvent nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);

@@ -295,7 +295,7 @@ Task<> GangMoves::enter_gate(PartyKey key, std::shared_ptr<TargetSession> sessio
     fault_point(FaultPoint::kTargetInGate);
     co_return emit(key, gang::TargetEvent(gang::RankInGate(k)));
   }
-  spdlog::error("rank does not enter its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
+  spdlog::error("rank could not enter its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
                 key.party.rank, entered.error().to_string());
   if (entered.error().code() == ErrorCode::kAborted)
     emit(key, gang::TargetEvent(gang::InstanceDied(reason_of(entered.error()))));
@@ -307,7 +307,7 @@ Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session
   auto opened =
       co_await session->open_gate(own(*known, order.k), order.deadline.value_or(local::kNoDeadline));
   if (opened) co_return emit(key, gang::TargetEvent(gang::InstanceRuns(order.k)));
-  spdlog::error("rank does not pass its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
+  spdlog::error("rank could not pass its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
                 key.party.rank, opened.error().to_string());
 }
 
@@ -401,7 +401,7 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
   if (!asked && asked.error().code() == ErrorCode::kTimedOut)
     co_return Error(ErrorCode::kTimedOut, "The process of the rank has not answered within " +
                                               std::to_string(limit) +
-                                              " ms: the process or a callback of its groups hangs");
+                                              " ms: the process or a callback of one of its groups hangs");
   CKPT_CO_TRY(groups, std::move(asked));
   gang::RankGroups answer;
   answer.knows_gang = groups.knows_gang;

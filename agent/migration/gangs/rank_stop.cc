@@ -9,7 +9,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kForOrders{60};
 
 Error is_over() {
-  return {ErrorCode::kAborted, "This rank has left the move"};
+  return {ErrorCode::kAborted, "This rank no longer takes part in the move"};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
     case wire::GatherAct::kInvalid:
       break;
   }
-  co_return Error(ErrorCode::kInvalidArgument, "A rank that is to move takes no such order");
+  co_return Error(ErrorCode::kInvalidArgument, "A rank that will be moved does not accept this order");
 }
 
 Task<Result<wire::RankGathered>> RankStop::wait_until_wanted() {
@@ -71,7 +71,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
   if (is_over_ || !is_wanted_ || barrier_ != 0 || !keeper) co_return is_over();
   if (std::exchange(attempt_, attempt) != attempt) told_at_ = now_ns();
   if (!std::exchange(is_watching_, true))
-    control::spawn(executor_, "rank that waits for others", watch_orders());
+    control::spawn(executor_, "rank waits for other ranks", watch_orders());
   CKPT_CO_TRY(counted, co_await keeper->stop_at(attempt, barrier));
   wire::RankGathered answer;
   answer.stop_at = counted.stop_at;

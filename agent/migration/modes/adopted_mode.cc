@@ -144,7 +144,7 @@ Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedStat
 
 Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint64_t device_bytes) {
   CKPT_CO_TRY(keeper, keeper_of(*job));
-  if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU to dump the process with");
+  if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU with which to dump the process");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
@@ -272,7 +272,7 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
 
 Task<Result<void>> AdoptedTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
                                               std::vector<UniqueFd>) {
-  co_return Error(ErrorCode::kProtocol, "An adopted process has no memory that a mover makes");
+  co_return Error(ErrorCode::kProtocol, "A mover does not create memory for an adopted process");
 }
 
 Result<void> AdoptedTarget::keep(std::shared_ptr<Job>, HostState state) {
@@ -357,11 +357,11 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (order.has_run || !is_held) co_return co_await keeper->set_deadline(order.deadline);
   auto placed = co_await place(job, order, report);
   if (!placed)
-    co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+    co_return Error(ErrorCode::kAborted, "The job cannot continue at the target")
         .caused_by(std::move(placed).error());
   const AdoptedPlace& at = *placed;
   if (!at.runs)
-    co_return Error(ErrorCode::kUnavailable, "The agent does not know whether the job goes on")
+    co_return Error(ErrorCode::kUnavailable, "The agent does not know whether the job continues")
         .caused_by(at.runs.error());
   local::Resume resume;
   resume.incarnation = order.k;

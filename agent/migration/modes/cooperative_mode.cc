@@ -77,7 +77,7 @@ Task<Result<void>> CooperativeTarget::ready(std::shared_ptr<Job> job) {
 
 Task<Result<void>> CooperativeTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
                                                   std::vector<UniqueFd>) {
-  co_return Error(ErrorCode::kProtocol, "The mover made memory for a standby, which has its own");
+  co_return Error(ErrorCode::kProtocol, "The mover created memory for a standby, which has its own");
 }
 
 Result<void> CooperativeTarget::keep(std::shared_ptr<Job> job, HostState state) {

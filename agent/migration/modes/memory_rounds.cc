@@ -72,7 +72,7 @@ Task<bool> MemoryRounds::run_round() {
   const auto run = [this] { return pages_->run_round(growth()); };
   auto round = co_await offload(context_.images, run);
   if (!round) {
-    spdlog::warn("host memory is copied ahead no further: reason {}", round.error().to_string());
+    spdlog::warn("host memory is no longer copied ahead: reason {}", round.error().to_string());
     is_over_ = true;
     co_return false;
   }

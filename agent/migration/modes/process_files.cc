@@ -70,7 +70,7 @@ Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const 
   auto checked = co_await offload(context.images, check);
   if (checked) co_return checked;
   co_return Error(ErrorCode::kRefused,
-                  "Node " + context.config.node + " lacks what the job's process has open")
+                  "Node " + context.config.node + " lacks files or sockets that the job's process has open")
       .caused_by(std::move(checked).error());
 }
 

@@ -185,11 +185,10 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
       target.max_mappings == 0 || (needs.most_mappings < target.max_mappings &&
                                    target.max_mappings - needs.most_mappings >= kMappingsOfRestore);
   if (!has_room)
-    return Error(
-        ErrorCode::kRefused,
-        fmt::format("A process of the job has {} mappings of memory, and the target allows a process {} "
-                    "while it is restored: raise vm.max_map_count there",
-                    needs.most_mappings, target.max_mappings));
+    return Error(ErrorCode::kRefused,
+                 fmt::format("A process of the job has {} memory mappings, and the target allows a process "
+                             "{} during the restore: raise vm.max_map_count there",
+                             needs.most_mappings, target.max_mappings));
   if (!needs.has_connections || target.restores_connections) return ok();
   return Error(
       ErrorCode::kRefused,

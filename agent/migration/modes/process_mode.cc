@@ -134,10 +134,9 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
         .caused_by(std::move(whole).error());
   }
   if (status.session_pid == status.rank_pid)
-    co_return Error(
-        ErrorCode::kRefused,
-        "The job was started while its node could not move processes, so it has no PID namespace of its "
-        "own: it can change its GPU on this node only");
+    co_return Error(ErrorCode::kRefused,
+                    "The job was started while its node could not move processes, so it has no PID namespace "
+                    "of its own. It can change its GPU on this node only");
   const auto root = static_cast<pid_t>(status.rank_pid);
   rules_ = rules_of_transparent(context_, *job, status, *criu_);
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;

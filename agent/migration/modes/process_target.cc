@@ -205,7 +205,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
     control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
     co_return ok();
   }
-  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+  co_return Error(ErrorCode::kAborted, "The job cannot continue at the target")
       .caused_by(std::move(resumed).error());
 }
 

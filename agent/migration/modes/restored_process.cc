@@ -35,9 +35,9 @@ Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
 Result<void> check_pause(const JobOperation& operation, Nanos paused_ns) {
   const auto limit = operation.pause_limit();
   if (!limit || paused_ns == 0 || now_ns() - paused_ns < *limit) return ok();
-  return Error(ErrorCode::kAborted, "The pause has passed its limit of " +
-                                        std::to_string(*limit / kNanosPerMs) +
-                                        " ms before the job went on at the target: it goes on at the source");
+  return Error(ErrorCode::kAborted,
+               "The pause has passed its limit of " + std::to_string(*limit / kNanosPerMs) +
+                   " ms before the job resumed at the target: it continues at the source");
 }
 
 Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,

@@ -113,7 +113,7 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
   auto resumed = co_await resume(job, order, report);
   if (resumed) co_return ok();
   // The source still has all memory, so the job continues there.
-  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target GPU")
+  co_return Error(ErrorCode::kAborted, "The job cannot continue at the target GPU")
       .caused_by(std::move(resumed).error());
 }
 

@@ -153,7 +153,8 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
     const bool may_make =
         rank.was_restored() && (context.remap.is_free() || memory.set == local::MemorySet::kExported);
     if (mapped || !may_make || mapped.error().code() == ErrorCode::kUnavailable) co_return mapped;
-    spdlog::warn("memory not imported, the process makes its own: reason {}", mapped.error().to_string());
+    spdlog::warn("memory not imported, so the process creates its own: reason {}",
+                 mapped.error().to_string());
   }
   CKPT_CO_TRYV(co_await rank.fill(gpu.uuid, memory));
   placed.filled_ns = now_ns();

@@ -12,7 +12,7 @@ Result<void> SourceHostState::open_file(const wire::mover::HostStateFile& reques
 }
 
 Result<void> SourceHostState::grew(const wire::mover::HostGrew& request, engine::Sender* sender) {
-  if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state grows, and has no file");
+  if (!stream_) return Error(ErrorCode::kInvalidArgument, "The host state grows, but has no file");
   CKPT_TRYV(stream_->grew(request.filled, request.whole));
   if (sender != nullptr) sender->host_state_grew(request.filled, request.whole);
   return ok();

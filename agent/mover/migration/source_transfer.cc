@@ -22,7 +22,8 @@ std::uint64_t allowed_shadow_memory(std::uint64_t asked) {
   const auto meminfo = read_file("/proc/meminfo", kMaxMeminfoBytes);
   const std::uint64_t given = shadow_memory(asked, meminfo ? *meminfo : std::string());
   if (given < asked)
-    spdlog::warn("shadow memory: {} bytes asked for, {} given: half of what the node has left", asked, given);
+    spdlog::warn("shadow memory: {} bytes requested, {} granted: half of the node's free memory", asked,
+                 given);
   return given;
 }
 

@@ -20,7 +20,7 @@ class NetworkCheck::End : public transport::LaneHandler {
   }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte>, std::span<const std::byte>) override {
-    check_.fail(Error(ErrorCode::kProtocol, "A lane for a check carried a message"));
+    check_.fail(Error(ErrorCode::kProtocol, "The lane of a network check carried an unexpected message"));
   }
   void on_sent(std::uint64_t) override {}
   // Reports the end of the lane. The listening side stays until its peer has left, because its last message

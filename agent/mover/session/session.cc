@@ -109,7 +109,7 @@ void Session::fail(const Error& error) {
   messages::MoverFailed lost;
   lost.failure = messages::Failure(error);
   agent_.send(lost);
-  spdlog::error("ending: the GPU's context is lost");
+  spdlog::error("exiting: the GPU's context is lost");
   std::_Exit(3);
 }
 

@@ -102,11 +102,11 @@ Result<void> RestoreTransfer::begin(const checkpoint_store::Version& version) {
   if (ending_.load()) return was_ended();
   CKPT_TRY(stored, image::decode_stored_job(version.job_record));
   if (version.regions.size() != stored.plan.extents.size())
-    return Error(ErrorCode::kCorrupt, "The version's memory is not that of its plan");
+    return Error(ErrorCode::kCorrupt, "The version's memory does not match its plan");
   for (std::size_t i = 0; i < version.regions.size(); ++i)
     if (version.regions[i].list.bytes != stored.plan.extents[i].bytes)
       return Error(ErrorCode::kCorrupt,
-                   "Region " + std::to_string(i) + " of the version is not as in its plan");
+                   "Region " + std::to_string(i) + " of the version does not match its plan");
   if (makes_memory_) {
     CKPT_TRYV(make_memory(stored.plan));
   }
@@ -229,9 +229,10 @@ Result<void> RestoreTransfer::compare() {
     for (std::size_t chunk = 0; chunk < places_[i].written.size(); ++chunk, ++now) {
       if (*now == places_[i].written[chunk]) continue;
       // The code is not kCorrupt, because an older version would fail as well.
-      return Error(ErrorCode::kIo, "The GPU's memory does not hold what was written to it: region " +
-                                       std::to_string(i) + ", chunk " + std::to_string(chunk) +
-                                       "; the image is whole, restore it on another GPU");
+      return Error(ErrorCode::kIo,
+                   "The GPU's memory does not contain the data that was written to it: region " +
+                       std::to_string(i) + ", chunk " + std::to_string(chunk) +
+                       "; the image is intact, so restore it on another GPU");
     }
   }
   return ok();

@@ -163,7 +163,8 @@ Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
     if (chunk.extent != extent) found = source_.find(chunk.extent->place.region);
     extent = chunk.extent;
     if (!found || found->generation != chunk.extent->place.generation)
-      return Error(ErrorCode::kAborted, "Tensor \"" + chunk.extent->name + "\" went while it was copied");
+      return Error(ErrorCode::kAborted,
+                   "Tensor \"" + chunk.extent->name + "\" was freed while it was copied");
     ranges_.push_back(
         {found->address + chunk.extent->place.offset + chunk.index * options_.chunk_bytes, bytes_of(chunk)});
   }
@@ -243,7 +244,8 @@ Result<void> SnapshotMemory::copy(std::span<const Chunk> chunks) {
       bytes += bytes_of(chunks[to++]);
     }
     const auto found = source_.find(extent.place.region);
-    if (!found) return Error(ErrorCode::kAborted, "Tensor \"" + extent.name + "\" went while it was copied");
+    if (!found)
+      return Error(ErrorCode::kAborted, "Tensor \"" + extent.name + "\" was freed while it was copied");
     const CUdeviceptr address =
         found->address + extent.place.offset + chunks[from].index * options_.chunk_bytes;
     CKPT_CUDA_TRY(device_.api(), cuMemcpyDtoHAsync_v2(arena_.memory(extent.slots[chunks[from].index]),
@@ -286,9 +288,9 @@ std::span<const std::byte> SnapshotMemory::bytes(const Chunk& chunk) const {
 Result<void> SnapshotMemory::check(const Chunk& chunk) const {
   if (!has_memory(chunk.extent->slots[chunk.index])) return ok();
   if (track::fingerprint(*last_.params, bytes(chunk)) == chunk.extent->scanned[chunk.index]) return ok();
-  return Error(ErrorCode::kCorrupt, "Chunk " + std::to_string(chunk.index) + " of tensor \"" +
-                                        chunk.extent->name +
-                                        "\" was copied wrongly: its fingerprint is not that of the memory");
+  return Error(ErrorCode::kCorrupt,
+               "Chunk " + std::to_string(chunk.index) + " of tensor \"" + chunk.extent->name +
+                   "\" was copied wrongly: its fingerprint differs from that of the memory");
 }
 
 std::uint64_t SnapshotMemory::state_bytes() const noexcept {

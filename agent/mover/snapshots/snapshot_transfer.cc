@@ -276,7 +276,8 @@ Result<void> SnapshotTransfer::write() {
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
   if (auto kept = checkpoint_store_->keep_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
-    spdlog::warn("older versions stay: job {} reason {}", request_.image_job, kept.error().to_string());
+    spdlog::warn("older versions not removed: job {} reason {}", request_.image_job,
+                 kept.error().to_string());
   messages::SnapshotDone done;
   done.session = key_;
   done.version = version->number;
@@ -398,7 +399,7 @@ void SnapshotTransfer::collect() {
   writer_.reset();
   auto collected = checkpoint_store_->collect(request_.image_job);
   if (!collected)
-    spdlog::warn("space of removed versions stays: job {} reason {}", request_.image_job,
+    spdlog::warn("space of removed versions not freed: job {} reason {}", request_.image_job,
                  collected.error().to_string());
   checkpoint_store_.reset();
   files_.reset();

@@ -39,7 +39,7 @@ bool StagingArena::grow() {
   const ContextScope scope(device_);
   void* memory = nullptr;
   if (device_.api().cuMemHostAlloc(&memory, slots_per_segment_ * chunk_bytes_, 0) != CUDA_SUCCESS) {
-    spdlog::warn("staging memory ends at {} bytes: the driver has no more",
+    spdlog::warn("staging memory is limited to {} bytes: the driver provides no more",
                  segments_.size() * slots_per_segment_ * chunk_bytes_);
     return false;
   }

@@ -35,7 +35,7 @@ bool is_zero_scalar(const std::byte* data, std::size_t bytes) noexcept {
 }
 
 Error wrong_length(Encoding encoding, std::size_t in, std::size_t out) {
-  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot come from " +
+  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot be decoded from " +
                                         std::to_string(in) + " bytes in encoding " +
                                         std::string(to_string(encoding)));
 }

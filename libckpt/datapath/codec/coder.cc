@@ -67,7 +67,7 @@ double ratio_of(std::size_t width, const PlaneEntropy& entropy, std::size_t byte
 }
 
 Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_view why) {
-  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot come from " +
+  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot be decoded from " +
                                         std::to_string(in) + " bytes in encoding " +
                                         std::string(to_string(encoding)) + ": " + std::string(why));
 }
@@ -126,11 +126,11 @@ Result<std::unique_ptr<Coder>> Coder::create(std::size_t max_chunk_bytes) {
   // Lengths have 30 bits on the wire.
   if (max_chunk_bytes == 0 || max_chunk_bytes > kLengthMask) {
     return Error(ErrorCode::kInvalidArgument,
-                 "No coder for chunks of " + std::to_string(max_chunk_bytes) + " bytes");
+                 "There is no coder for chunks of " + std::to_string(max_chunk_bytes) + " bytes");
   }
   CKPT_TRY(packer, PlanePacker::create(max_chunk_bytes / 2 + 1));
   std::unique_ptr<std::byte[]> scratch(new (std::nothrow) std::byte[max_chunk_bytes]);
-  if (!scratch) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's scratch");
+  if (!scratch) return Error(ErrorCode::kOutOfMemory, "There is no memory for a codec's scratch buffer");
   return std::unique_ptr<Coder>(
       new Coder(std::make_unique<State>(std::move(packer), max_chunk_bytes, std::move(scratch))));
 }
@@ -253,10 +253,10 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   const auto refuse = [&](std::string_view why) {
     return corrupt(encoding, encoded.size(), out.size(), why);
   };
-  if (width == 0) return refuse("no coder's encoding");
-  if (out.size() > state_->max_chunk_bytes) return refuse("longer than any chunk");
+  if (width == 0) return refuse("the encoding is unknown");
+  if (out.size() > state_->max_chunk_bytes) return refuse("it is longer than any chunk");
   if (needs_previous(encoding) && previous.size() != out.size()) {
-    return refuse("the version it was encoded against is not here");
+    return refuse("the target does not have the version that it was encoded against");
   }
   const std::size_t elements = out.size() / width;
   const std::size_t left_over = out.size() % width;
@@ -269,7 +269,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   const std::size_t end = encoded.size() - left_over;
   for (std::size_t p = 0; p < width; ++p) {
     if ((lengths[p] & ~kLengthMask) != 0) continue;
-    if (lengths[p] != elements || elements > end - used) return refuse("a stored plane of another length");
+    if (lengths[p] != elements || elements > end - used) return refuse("a stored plane has a wrong length");
     planes[p] = encoded.data() + used;
     used += elements;
   }
@@ -277,16 +277,16 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   for (std::size_t p = 0; p < width; ++p) {
     if ((lengths[p] & ~kLengthMask) == 0) continue;
     const std::size_t length = lengths[p] & kLengthMask;
-    if (length > end - used) return refuse("a packed plane longer than the message");
+    if (length > end - used) return refuse("a packed plane is longer than the message");
     std::byte* const plane = state_->scratch.get() + scratched;
     if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements})) {
-      return refuse("a plane does not unpack");
+      return refuse("a plane cannot be unpacked");
     }
     planes[p] = plane;
     scratched += elements;
     used += length;
   }
-  if (used != end) return refuse("bytes left over");
+  if (used != end) return refuse("bytes are left over");
   const PlaneKernels& kernels = plane_kernels();
   (width == 2 ? kernels.merge2 : kernels.merge4)(planes, needs_previous(encoding) ? previous.data() : nullptr,
                                                  elements, out.data());

@@ -52,7 +52,7 @@ Error refused(std::string_view what, std::size_t code) {
 Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t most,
                                 std::unique_ptr<std::byte[]>& memory) {
   const Parameters parameters(ZSTD_createCCtxParams());
-  if (!parameters) return Error(ErrorCode::kOutOfMemory, "No memory for zstd's parameters");
+  if (!parameters) return Error(ErrorCode::kOutOfMemory, "There is no memory for zstd's parameters");
   const auto set_all = [&](auto&& set) -> Result<void> {
     for (const Setting& setting : settings) {
       const std::size_t code = set(setting.parameter, setting.value);
@@ -67,9 +67,9 @@ Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t m
     return ZSTD_CCtxParams_setParameter(parameters.get(), parameter, value);
   }));
   const std::size_t bytes = ZSTD_estimateCCtxSize_usingCCtxParams(parameters.get());
-  if (ZSTD_isError(bytes) != 0) return refused("to say a context's size", bytes);
+  if (ZSTD_isError(bytes) != 0) return refused("to report a context's size", bytes);
   memory.reset(new (std::nothrow) std::byte[bytes]);
-  if (!memory) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's zstd context");
+  if (!memory) return Error(ErrorCode::kOutOfMemory, "There is no memory for a codec's zstd context");
   ZSTD_CCtx* context = ZSTD_initStaticCCtx(memory.get(), bytes);
   if (context == nullptr) return Error(ErrorCode::kInternal, "zstd refused the memory for a context");
   CKPT_TRYV(set_all([&](ZSTD_cParameter parameter, int value) {
@@ -88,7 +88,8 @@ Result<PlanePacker> PlanePacker::create(std::size_t max_plane_bytes) {
   packer.match_ = match;
   const std::size_t bytes = ZSTD_estimateDCtxSize();
   packer.unpack_memory_.reset(new (std::nothrow) std::byte[bytes]);
-  if (!packer.unpack_memory_) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's zstd context");
+  if (!packer.unpack_memory_)
+    return Error(ErrorCode::kOutOfMemory, "There is no memory for a codec's zstd context");
   packer.unpack_ = ZSTD_initStaticDCtx(packer.unpack_memory_.get(), bytes);
   if (packer.unpack_ == nullptr) return Error(ErrorCode::kInternal, "zstd refused the memory for a context");
   const std::size_t code = ZSTD_DCtx_setParameter(packer.unpack_, ZSTD_d_format, ZSTD_f_zstd1_magicless);

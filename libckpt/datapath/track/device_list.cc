@@ -62,7 +62,7 @@ Result<bool> DeviceList::ready() {
   ContextScope scope(*device_);
   const CUresult result = api.cuEventQuery(done_);
   if (result == CUDA_ERROR_NOT_READY) return false;
-  if (result != CUDA_SUCCESS) return cuda_error(api, result, "Waiting for a chunk list");
+  if (result != CUDA_SUCCESS) return cuda_error(api, result, "Cannot wait for a chunk list");
   busy_ = false;
   return true;
 }

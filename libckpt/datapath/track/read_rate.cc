@@ -24,7 +24,7 @@ Result<std::vector<ChunkRange>> cut(std::span<const ChunkRange> ranges, std::uin
     budget_bytes -= bytes;
   }
   if (pieces.empty())
-    return Error(ErrorCode::kInvalidArgument, "There is no memory to measure a read rate on");
+    return Error(ErrorCode::kInvalidArgument, "There is no memory on which to measure a read rate");
   return pieces;
 }
 

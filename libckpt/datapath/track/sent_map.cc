@@ -36,7 +36,7 @@ Result<void> SentMap::add_region(std::uint64_t region, std::uint64_t generation,
   if (present != regions_.end()) {
     if (present->second.generation >= generation)
       return Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(region) +
-                                                    " is there already in generation " +
+                                                    " exists already in generation " +
                                                     std::to_string(present->second.generation));
     drop_region(region, present->second.generation);
   }

@@ -29,7 +29,7 @@ Result<void> check_list(std::size_t count, std::uint32_t capacity, bool busy) {
   if (count > capacity)
     return Error(ErrorCode::kInvalidArgument, "A list of " + std::to_string(count) +
                                                   " entries is longer than " + std::to_string(capacity));
-  if (busy) return Error(ErrorCode::kRefused, "The list's former launch has not been waited for");
+  if (busy) return Error(ErrorCode::kRefused, "The list's previous launch has not been waited for");
   return ok();
 }
 

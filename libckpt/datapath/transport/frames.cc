@@ -11,7 +11,7 @@ Result<Frame> parse_frame_start(const void* bytes) {
   std::memcpy(&frame, bytes, sizeof frame);
   if (frame.magic != Frame::kMagic || frame.header_bytes > kMaxHeaderBytes ||
       frame.payload_bytes > kMaxPayloadBytes)
-    return Error(ErrorCode::kProtocol, "The peer sent a message that is no frame of this protocol");
+    return Error(ErrorCode::kProtocol, "The peer sent a message that is not a frame of this protocol");
   return frame;
 }
 
@@ -21,7 +21,7 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
                  "The peer sent a message whose header has " + std::to_string(header_bytes) + " bytes");
   CKPT_TRY(frame, parse_frame_start(header));
   if (frame.header_bytes != header_bytes - sizeof(Frame) || payload_bytes != frame.bytes_behind())
-    return Error(ErrorCode::kProtocol, "The peer sent a message that is no frame of this protocol");
+    return Error(ErrorCode::kProtocol, "The peer sent a message that is not a frame of this protocol");
   return FrameView{frame, {static_cast<const std::byte*>(header) + sizeof(Frame), frame.header_bytes}};
 }
 

@@ -72,7 +72,7 @@ std::string format_address(std::string_view scheme, const LaneAddress& address) 
 Result<LaneAddress> parse_ip(const std::string& ip) {
   LaneAddress address;
   if (ip.find('\0') != std::string::npos)
-    return Error(ErrorCode::kInvalidArgument, "An IP address has no zero byte");
+    return Error(ErrorCode::kInvalidArgument, "An IP address must not contain a zero byte");
   if (::inet_pton(AF_INET, ip.c_str(), &v4(address).sin_addr) == 1) {
     address.storage.ss_family = AF_INET;
     address.length = sizeof(sockaddr_in);
@@ -81,12 +81,13 @@ Result<LaneAddress> parse_ip(const std::string& ip) {
     address.length = sizeof(sockaddr_in6);
   }
   if (address.length == 0 || !stands_for_an_interface(address))
-    return Error(ErrorCode::kInvalidArgument, "Not the IP address of an interface: " + ip);
+    return Error(ErrorCode::kInvalidArgument, "This is not the IP address of an interface: " + ip);
   return address;
 }
 
 Result<LaneAddress> parse_address(std::string_view scheme, const std::string& text) {
-  const Error bad(ErrorCode::kInvalidArgument, "Not the address of a lane of this network's transport");
+  const Error bad(ErrorCode::kInvalidArgument,
+                  "This is not the address of a lane of this network's transport");
   const std::size_t colon = text.rfind(':');
   if (text.size() > 256 || !text.starts_with(scheme) || colon < scheme.size()) return bad;
   std::string ip = text.substr(scheme.size(), colon - scheme.size());

@@ -10,7 +10,7 @@ namespace ckpt::transport {
 
 Result<std::unique_ptr<LaneWaker>> LaneWaker::create() {
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) return Error::from_errno("Making a lane's event descriptor");
+  if (!event) return Error::from_errno("Cannot create a lane's event descriptor");
   return std::unique_ptr<LaneWaker>(new LaneWaker(std::move(event)));
 }
 

@@ -66,7 +66,7 @@ class LoopbackLane final : public Lane {
   LoopbackLane(std::shared_ptr<Link> link, int end, std::string address, LaneHandler& handler)
       : link_(std::move(link)), end_(end), address_(std::move(address)), handler_(handler) {}
   ~LoopbackLane() override {
-    if (!closed_) detach(Error(ErrorCode::kAborted, "The lane was closed here"));
+    if (!closed_) detach(Error(ErrorCode::kAborted, "The lane was closed on this side"));
   }
 
   [[nodiscard]] std::string address() const override { return address_; }
@@ -110,7 +110,7 @@ Result<void> LoopbackLane::send(std::span<const std::byte> header, std::span<con
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (in_flight_ == kMaxInFlight)
-    return Error(ErrorCode::kRefused, "The lane has no room for another message");
+    return Error(ErrorCode::kRefused, "The lane has no space for another message");
   {
     const std::lock_guard lock(link_->mutex);
     Message& message = theirs().messages[theirs().end_message++ % kMaxInFlight];
@@ -132,7 +132,7 @@ bool LoopbackLane::progress() {
   for (std::size_t i = 0; i < kMaxInFlight && !close_requested_ && take_message(); ++i) any = true;
   in_callback_ = false;
   if (close_requested_) {
-    finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+    finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
     return true;
   }
   return take_closed() || any;
@@ -258,7 +258,7 @@ void LoopbackLane::close() {
     close_requested_ = true;
     return;
   }
-  finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+  finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
 }
 
 // Leaves the link. Afterwards the other end reads no payload of this end.
@@ -291,7 +291,7 @@ class LoopbackTransport final : public Transport {
   Result<std::unique_ptr<Lane>> connect(const std::string& address, const SessionToken& token,
                                         LaneHandler& handler) override {
     if (!address.starts_with("loopback:"))
-      return Error(ErrorCode::kInvalidArgument, "Not the address of a loopback lane");
+      return Error(ErrorCode::kInvalidArgument, "This is not the address of a loopback lane");
     std::shared_ptr<Link> link = find(address);
     if (link != nullptr) {
       const std::lock_guard lock(link->mutex);

@@ -66,8 +66,8 @@ Result<void> SameHostReader::read(std::uint64_t address, std::span<std::byte> to
     const iovec remote{reinterpret_cast<void*>(address), to.size()};  // NOLINT(performance-no-int-to-ptr)
     const ssize_t got = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading a payload out of the peer's memory");
-    if (got == 0) return Error(ErrorCode::kIo, "Nothing can be read out of the peer's memory any more");
+    if (got < 0) return Error::from_errno("Cannot read a payload from the peer's memory");
+    if (got == 0) return Error(ErrorCode::kIo, "The peer's memory can no longer be read");
     address += static_cast<std::uint64_t>(got);
     to = to.subspan(static_cast<std::size_t>(got));
   }

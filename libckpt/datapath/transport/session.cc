@@ -22,12 +22,12 @@ bool tokens_equal(const SessionToken& a, const SessionToken& b) noexcept {
 
 Error refused_payload(std::size_t payload_bytes) {
   return Error(ErrorCode::kProtocol, "The peer sent a payload of " + std::to_string(payload_bytes) +
-                                         " bytes that has no place here");
+                                         " bytes for which there is no buffer");
 }
 
 Error never_opened() {
   return Error(ErrorCode::kUnavailable,
-               "The lane was not opened: nobody listens there, or not for this session token");
+               "The lane was not opened: no process listens at that address, or not for this session token");
 }
 
 }  // namespace ckpt::transport

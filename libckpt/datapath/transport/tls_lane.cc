@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kRoundBytes = std::size_t{2} << 20;
 
 Error out_of_place() {
-  return {ErrorCode::kProtocol, "The peer sent a frame that has no place now"};
+  return {ErrorCode::kProtocol, "The peer sent a frame that is not allowed now"};
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ Result<void> TlsLane::send(std::span<const std::byte> header, std::span<const st
   if (closed_reason_) return *closed_reason_;
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
-  if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
+  if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no space for another message");
   sends_.prepare(header, payload, token, count_.tell(), payload_access_ != PayloadAccess::kSent);
   sends_.commit();
   return ok();
@@ -73,7 +73,7 @@ bool TlsLane::progress() {
   }
   in_callback_ = false;
   if (close_requested_) {
-    finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+    finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
   } else if (failed_) {
     finish(std::move(*failed_));
   } else {
@@ -178,7 +178,8 @@ Result<void> TlsLane::begin_message(const FrameView& view) {
   arrived_ = 0;
   if (view.frame.kind == FrameKind::kSameHost) {
     if (!same_host_.reader)
-      return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
+      return Error(ErrorCode::kProtocol,
+                   "The peer requested that its memory be read, which was not agreed on");
     payload_ = std::as_writable_bytes(std::span(&same_host_address_, 1));
     return ok();
   }
@@ -318,7 +319,7 @@ void TlsLane::close() {
     close_requested_ = true;
     return;
   }
-  finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+  finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
 }
 
 void TlsLane::fail(Error error) {
@@ -326,7 +327,7 @@ void TlsLane::fail(Error error) {
   if (!open_) {
     failed_ = never_opened().caused_by(std::move(error));
   } else if (error.code() == ErrorCode::kUnavailable && !peer_left_) {
-    failed_ = Error(ErrorCode::kUnavailable, "The peer is gone").caused_by(std::move(error));
+    failed_ = Error(ErrorCode::kUnavailable, "The peer has disconnected").caused_by(std::move(error));
   } else {
     failed_ = std::move(error);
   }

@@ -35,13 +35,13 @@ Result<void> set_up(int socket, bool within_host) {
       !set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs) ||
       (within_host && (!set(socket, SOL_SOCKET, SO_SNDBUF, kSameHostBuffer) ||
                        !set(socket, SOL_SOCKET, SO_RCVBUF, kSameHostBuffer))))
-    return Error::from_errno("Setting up a lane's socket");
+    return Error::from_errno("Cannot set up a lane's socket");
   return ok();
 }
 
 Result<UniqueFd> make_socket(int family) {
   UniqueFd made(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made) return Error::from_errno("Making a lane's socket");
+  if (!made) return Error::from_errno("Cannot create a lane's socket");
   return made;
 }
 
@@ -61,7 +61,7 @@ Result<UniqueFd> listen_tls(const LaneAddress& local, PortRange ports) {
     const LaneAddress at = with_port(local, port);
     // A port on which only connections of a former lane remain counts as free.
     if (port != 0 && !set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1))
-      return Error::from_errno("Setting up a lane's socket");
+      return Error::from_errno("Cannot set up a lane's socket");
     if (::bind(listener.get(), at.get(), at.length) == 0 && ::listen(listener.get(), kBacklog) == 0)
       return std::move(listener);
     if (port == 0 || errno != EADDRINUSE) return Error::from_errno("Listening on " + format_tls_address(at));
@@ -80,13 +80,14 @@ Result<LaneAddress> local_address_of(int socket) {
   LaneAddress address;
   address.length = sizeof address.storage;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0)
-    return Error::from_errno("Asking for a socket's address");
+    return Error::from_errno("Cannot get a socket's address");
   return address;
 }
 
 Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address) {
   if (local.family() != address.family())
-    return Error(ErrorCode::kInvalidArgument, "The lane's address is not of the family of this side's");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The lane's address has another address family than this side's address");
   CKPT_TRY(socket, make_socket(local.family()));
   CKPT_TRYV(set_up(socket.get(), ip_text(local) == ip_text(address)));
   // The port is chosen at connect time, because many connections may share one address.
@@ -102,7 +103,7 @@ Result<void> set_up_tls_socket(int socket) {
   LaneAddress peer;
   peer.length = sizeof peer.storage;
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0)
-    return Error::from_errno("Asking for a peer's address");
+    return Error::from_errno("Cannot get a peer's address");
   return set_up(socket, ip_text(local) == ip_text(peer));
 }
 

@@ -34,7 +34,7 @@ struct NetDevice {
 // Returns the network device that has the address.
 Result<NetDevice> device_of(const LaneAddress& address) {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
+  if (::getifaddrs(&list) != 0) return Error::from_errno("Cannot list the network devices");
   NetDevice device;
   for (const ifaddrs* entry = list; entry != nullptr && device.name.empty(); entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != address.family()) continue;
@@ -77,7 +77,7 @@ Result<std::string> rdma_port_of(const std::string& device) {
     for (const auto& rdma : entries_of(card / "device" / "infiniband"))
       return rdma.filename().string() + ":" + std::to_string(port + 1);
   }
-  return Error(ErrorCode::kNotSupported, "No RDMA device stands on the network device " + device);
+  return Error(ErrorCode::kNotSupported, "There is no RDMA device for the network device " + device);
 }
 
 Result<void> set(ucp_config_t* config, const std::string& name, const std::string& value) {
@@ -121,7 +121,7 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   CKPT_TRY(device, device_of(local));
   ucp_config_t* read = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &read);
-  if (status != UCS_OK) return ucx_error(status, "Reading UCX's configuration");
+  if (status != UCS_OK) return ucx_error(status, "Cannot read UCX's configuration");
   const UniqueHandle<ConfigTraits> config(read);
   const std::string transports = options.rdma ? "rc_verbs" : "tcp";
   std::string used = device.name;

@@ -74,7 +74,7 @@ Result<void> check_ucx_guard() {
       is_taken(ucs_socket_sendv_nb, "ucs_socket_sendv_nb") && is_taken(ucs_close_fd, "ucs_close_fd"))
     return ok();
   return Error(ErrorCode::kNotSupported,
-               "This build of UCX cannot be kept from ending the process with a connection");
+               "This build of UCX cannot be prevented from ending the process when a connection is lost");
 }
 
 }  // namespace ckpt::transport

@@ -41,7 +41,8 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
   const LaneAddress& local = lane->context_->local();
   if (local.family() != address.family())
-    return Error(ErrorCode::kInvalidArgument, "The lane's address is not of the family of this side's");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The lane's address has another address family than this side's address");
   params.sockaddr = {address.get(), address.length};
   params.local_sockaddr = {local.get(), local.length};
   CKPT_TRY(connection, lane->make_connection(params));
@@ -61,7 +62,7 @@ Result<void> UcxLane::start() {
   CKPT_TRY(worker, context_->make_worker());
   worker_ = std::move(worker);
   ucs_status_t status = ucp_worker_get_efd(worker_.get(), &worker_fd_);
-  if (status != UCS_OK) return ucx_error(status, "Getting a UCX worker's descriptor");
+  if (status != UCS_OK) return ucx_error(status, "Cannot get a UCX worker's descriptor");
   ucp_am_handler_param_t param{};
   param.field_mask =
       UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -69,7 +70,7 @@ Result<void> UcxLane::start() {
   param.cb = &UcxLane::on_active_message;
   param.arg = this;
   status = ucp_worker_set_am_recv_handler(worker_.get(), &param);
-  if (status != UCS_OK) return ucx_error(status, "Setting up a UCX worker");
+  if (status != UCS_OK) return ucx_error(status, "Cannot set up a UCX worker");
   return ok();
 }
 
@@ -93,7 +94,7 @@ Result<void> UcxLane::start_listener() {
   ucp_listener_attr_t attributes{};
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   status = ucp_listener_query(listener, &attributes);
-  if (status != UCS_OK) return ucx_error(status, "Asking for a listener's port");
+  if (status != UCS_OK) return ucx_error(status, "Cannot get a listener's port");
   address_ = format_ucx_address({attributes.sockaddr, local.length});
   return ok();
 }
@@ -131,7 +132,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   param.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, control_frame_.data(), bytes, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Greeting the peer");
+  if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Cannot greet the peer");
   if (request != nullptr) {
     ++outstanding_;
     control_busy_ = true;
@@ -179,7 +180,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kSameHost;
   if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
-    return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
+    return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that is not allowed now"));
   const auto credited = sends_.take_credit(view.frame.delivered);
   if (!credited.has_value()) return fail(credited.error());
   if (!has_message) return;
@@ -249,7 +250,7 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   if (closed_reason_) return *closed_reason_;
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
-  if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
+  if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no space for another message");
   return sends_.send(peer_->endpoint, header, payload, token, receives_.count().tell(),
                      payload_access_ != PayloadAccess::kSent, outstanding_);
 }
@@ -270,7 +271,7 @@ bool UcxLane::progress() {
   any |= deliver();
   in_callback_ = false;
   if (close_requested_) {
-    finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+    finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
   } else if (auto error = failure()) {
     finish(std::move(*error));
   } else {
@@ -318,7 +319,7 @@ std::optional<Error> UcxLane::failure() const {
   if (peer_ != nullptr && peer_->failed) {
     if (!open_ && !listening_) return never_opened().caused_by(ucx_error(*peer_->failed, "Connecting"));
     return Error(ErrorCode::kUnavailable, ErrorDomain::kUcs, *peer_->failed,
-                 std::string("The peer is gone: ") + ucs_status_string(*peer_->failed));
+                 std::string("The peer has disconnected: ") + ucs_status_string(*peer_->failed));
   }
   if (receives_.failure()) return ucx_error(*receives_.failure(), "Receiving a payload");
   return std::nullopt;
@@ -346,7 +347,7 @@ void UcxLane::close() {
     close_requested_ = true;
     return;
   }
-  finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+  finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
 }
 
 // Sends BYE. If BYE cannot be sent at once, the peer finds that the connection has ended.

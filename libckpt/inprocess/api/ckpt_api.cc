@@ -61,7 +61,7 @@ ckpt_status guarded(Body body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    std::snprintf(last_error, sizeof last_error, "Out of host memory");
+    std::snprintf(last_error, sizeof last_error, "The process is out of host memory");
     return CKPT_ERROR_MEMORY;
   } catch (const std::exception& error) {
     std::snprintf(last_error, sizeof last_error, "%s", error.what());
@@ -72,7 +72,7 @@ ckpt_status guarded(Body body) noexcept {
 template <class Body>
 ckpt_status with_session(ckpt_session* session, Body body) noexcept {
   return guarded([&] {
-    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
+    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "There is no session: call ckpt_init first");
     const Result<void> done = body(*session->session);
     return done.has_value() ? CKPT_OK : fail(done.error());
   });
@@ -82,11 +82,12 @@ ckpt_status with_session(ckpt_session* session, Body body) noexcept {
 Result<std::string> checked_name(const char* name) {
   const std::size_t length = name == nullptr ? 0 : ::strnlen(name, CKPT_MAX_NAME + 1);
   if (length == 0 || length > CKPT_MAX_NAME) {
-    return Error(ErrorCode::kInvalidArgument, "A name has 1 to " + std::to_string(CKPT_MAX_NAME) + " bytes");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A name must have 1 to " + std::to_string(CKPT_MAX_NAME) + " bytes");
   }
   for (const char* at = name; *at != '\0'; ++at) {
     if (static_cast<unsigned char>(*at) < 0x20 || *at == 0x7f) {
-      return Error(ErrorCode::kInvalidArgument, "A name has no control characters");
+      return Error(ErrorCode::kInvalidArgument, "A name must not contain control characters");
     }
   }
   return std::string(name, length);
@@ -97,19 +98,20 @@ Result<ckpt::job::Tensor> checked_tensor(const char* name, ckpt_devptr pointer, 
                                          ckpt_kind kind) {
   CKPT_TRY(checked, checked_name(name));
   if (dims > CKPT_MAX_DIMS || (dims != 0 && shape == nullptr)) {
-    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': a shape has at most 8 dimensions");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Tensor '" + checked + "': a shape can have at most 8 dimensions");
   }
   if (kind < CKPT_PARAMETER || kind > CKPT_SCRATCH) {
-    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': no such kind");
+    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': its kind is unknown");
   }
   if (ckpt::local::dtype_bytes(dtype) == 0) {
-    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': no such dtype");
+    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': its dtype is unknown");
   }
   ckpt::job::Tensor tensor;
   tensor.shape.assign(shape, shape + dims);
   std::uint64_t expected = 0;
   if (!ckpt::local::shape_bytes(dtype, tensor.shape, expected) || expected != bytes) {
-    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': its shape and dtype make " +
+    return Error(ErrorCode::kInvalidArgument, "Tensor '" + checked + "': its shape and dtype result in " +
                                                   std::to_string(expected) + " bytes, not " +
                                                   std::to_string(bytes));
   }
@@ -147,7 +149,8 @@ const char* ckpt_last_error(void) {
 
 ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_role* role) {
   return guarded([&] {
-    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "ckpt_init needs a place for the session");
+    if (session == nullptr)
+      return fail(CKPT_ERROR_INVALID, "ckpt_init needs a pointer to store the session in");
     *session = nullptr;
     if (options != nullptr && (options->abi_version == 0 || options->abi_version > CKPT_ABI_VERSION)) {
       return fail(CKPT_ERROR_INVALID,
@@ -156,7 +159,7 @@ ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_
     }
     const std::uint32_t flags = options != nullptr ? options->flags : 0;
     if ((flags & ~static_cast<std::uint32_t>(CKPT_OPTION_RETURN_MOVED)) != 0) {
-      return fail(CKPT_ERROR_INVALID, "Unknown flags in ckpt_options");
+      return fail(CKPT_ERROR_INVALID, "ckpt_options has unknown flags");
     }
     if (session_exists.exchange(true)) return fail(CKPT_ERROR_INVALID, "This process has a session already");
     const char* path = std::getenv("CKPT_SOCKET");
@@ -179,7 +182,7 @@ ckpt_status ckpt_alloc(ckpt_session* session, size_t bytes, ckpt_devptr* pointer
   return with_session(session, [&](ckpt::job::Session& runtime) -> Result<void> {
     if (bytes == 0 || pointer == nullptr) {
       return Error(ErrorCode::kInvalidArgument,
-                   "ckpt_alloc needs a size above 0 and a place for the pointer");
+                   "ckpt_alloc needs a size above 0 and a pointer to store the address in");
     }
     CKPT_TRY(allocated, runtime.allocate(bytes));
     *pointer = allocated;
@@ -231,7 +234,7 @@ ckpt_status ckpt_host_callbacks(ckpt_session* session, const char* name, ckpt_sa
 ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t bytes) {
   return guarded([&] {
     if (writer == nullptr || (data == nullptr && bytes != 0))
-      return fail(CKPT_ERROR_INVALID, "ckpt_write needs data");
+      return fail(CKPT_ERROR_INVALID, "ckpt_write needs a pointer to data");
     if (bytes > kMaxCallbackBytes - writer->bytes.size()) {
       return fail(CKPT_ERROR_LIMIT, "One host state can have at most 1 GiB");
     }
@@ -243,7 +246,7 @@ ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t bytes) {
 
 ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start) {
   return guarded([&] {
-    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
+    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "There is no session: call ckpt_init first");
     const Result<ckpt_start> started = session->session->ready();
     if (!started.has_value()) return fail(started.error(), CKPT_ERROR_MISMATCH);
     if (start != nullptr) *start = *started;
@@ -253,7 +256,7 @@ ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start) {
 
 ckpt_status ckpt_barrier(ckpt_session* session) {
   if (__builtin_expect(session == nullptr, 0))
-    return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
+    return fail(CKPT_ERROR_INVALID, "There is no session: call ckpt_init first");
   if (__builtin_expect(session->request_word->load(std::memory_order_relaxed) == 0, 1)) return CKPT_OK;
   return slow_barrier(session);
 }
@@ -279,7 +282,7 @@ ckpt_status ckpt_group_callbacks(ckpt_session* session, const char* name, const 
 
 ckpt_status ckpt_shutdown(ckpt_session* session) {
   return guarded([&] {
-    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
+    if (session == nullptr) return fail(CKPT_ERROR_INVALID, "There is no session: call ckpt_init first");
     delete session;
     session_exists = false;
     return CKPT_OK;

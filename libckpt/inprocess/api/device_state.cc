@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMaxTensors = 65536;
 
 Error mismatch(const std::string& name, const std::string& why) {
-  return Error(ErrorCode::kRefused, "Tensor '" + name + "' does not fit: " + why);
+  return Error(ErrorCode::kRefused, "Tensor '" + name + "' does not match: " + why);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ Result<DeviceState::Named> DeviceState::name(Tensor tensor) {
 
 Result<std::optional<Region>> DeviceState::drop(const std::string& name) {
   const Tensor* tensor = tensors_.find(name);
-  if (tensor == nullptr) return Error(ErrorCode::kInvalidArgument, "No tensor is named '" + name + "'");
+  if (tensor == nullptr) return Error(ErrorCode::kInvalidArgument, "There is no tensor named '" + name + "'");
   const std::uint64_t id = tensor->region;
   tensors_.remove(name);
   if (!foreign_.contains(id) || tensors_.any_in_region(id) != nullptr) return std::optional<Region>();
@@ -170,7 +170,7 @@ local::StateSummary DeviceState::summary() const {
     summary.reason.assign(
         mib + " MiB of named memory cannot be exported, at most " +
         std::to_string(local::kMaxUnexportableBytes >> 20) +
-        " MiB can move with the host state: allocate it with ckpt_alloc, or with cuMemCreate and "
+        " MiB can be moved with the host state: allocate it with ckpt_alloc, or with cuMemCreate and "
         "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; the largest is tensor '" +
         largest->name + "'");
   }
@@ -182,7 +182,7 @@ Result<UniqueFd> DeviceState::export_region(std::uint64_t id) const {
   if (const auto own = own_.find(id); own != own_.end()) return own->second.export_fd();
   if (const auto other = foreign_.find(id); other != foreign_.end())
     return export_allocation(*api_, other->second.handle());
-  return Error(ErrorCode::kInternal, "Region " + std::to_string(id) + " is not known");
+  return Error(ErrorCode::kInternal, "Region " + std::to_string(id) + " is unknown");
 }
 
 Result<void> DeviceState::synchronize() const {

@@ -35,7 +35,7 @@ const char* name_of(ckpt_status status) {
     case CKPT_ERROR_LIMIT:
       return "CKPT_ERROR_LIMIT";
     default:
-      return "a status that is no error of ckpt.h";
+      return "a status that is not an error of ckpt.h";
   }
 }
 
@@ -82,7 +82,8 @@ Result<void> Groups::add(std::string name, std::vector<std::uint32_t> members, c
   const bool is_twice = std::adjacent_find(members.begin(), members.end()) != members.end();
   if (!is_own || is_twice || members.back() >= ranks_)
     return Error(ErrorCode::kInvalidArgument,
-                 "Group '" + name + "': its members are different ranks of the job, this one among them");
+                 "Group '" + name +
+                     "': its members must be different ranks of the job, and this rank must be one of them");
   if (ops.begin == nullptr)
     return Error(ErrorCode::kInvalidArgument, "Group '" + name + "' needs the callback begin");
   const std::lock_guard lock(mutex_);
@@ -90,7 +91,7 @@ Result<void> Groups::add(std::string name, std::vector<std::uint32_t> members, c
     return Error(ErrorCode::kRefused, "A rank has at most " + std::to_string(CKPT_MAX_GROUPS) + " groups");
   Group group{name, std::move(members), ops, user};
   if (!groups_.emplace(std::move(name), std::move(group)).second)
-    return Error(ErrorCode::kInvalidArgument, "There is a group of that name already");
+    return Error(ErrorCode::kInvalidArgument, "A group of that name exists already");
   knows_gang_ = true;
   return ok();
 }

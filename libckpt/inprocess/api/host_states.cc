@@ -23,7 +23,7 @@ class CallbackScope {
 };
 
 Error mismatch(const std::string& name, const std::string& why) {
-  return Error(ErrorCode::kRefused, "Host state '" + name + "' does not fit: " + why);
+  return Error(ErrorCode::kRefused, "Host state '" + name + "' does not match: " + why);
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ Result<void> HostStates::check_new(const std::string& name) const {
 Result<void> HostStates::add_memory(std::string name, void* pointer, std::uint64_t bytes) {
   CKPT_TRYV(check_new(name));
   if (bytes > local::kMaxHostStateBytes / 2 - fixed_bytes_) {
-    return Error(ErrorCode::kRefused, "Host state '" + name + "' makes more than " +
-                                          std::to_string(local::kMaxHostStateBytes / 2) + " bytes in all");
+    return Error(ErrorCode::kRefused, "Host state '" + name + "' would make more than " +
+                                          std::to_string(local::kMaxHostStateBytes / 2) + " bytes in total");
   }
   fixed_bytes_ += bytes;
   memory_.emplace(std::move(name), Memory{pointer, bytes});

@@ -38,7 +38,7 @@ Result<ckpt_start> Session::wait_as_standby() {
   CKPT_TRYV(send(0, local::StandbyReady{}));
   fault_point(FaultPoint::kRankStandbyReady);
   const std::optional<ResumeOrder> order = wait_for_order();
-  if (!order) return Error(ErrorCode::kAborted, "The standby was told to end");
+  if (!order) return Error(ErrorCode::kAborted, "The standby was ordered to end");
   Result<void> applied = take_over(*order);
   if (!applied.has_value()) {
     CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.error())));
@@ -59,7 +59,8 @@ Result<void> Session::take_over(const ResumeOrder& order) {
 
 Result<void> Session::apply(const ResumeOrder& order) {
   if (!order.host_state) {
-    return Error(ErrorCode::kInvalidArgument, "A standby was told to go on without the source's host state");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A standby was ordered to resume without the source's host state");
   }
   CKPT_TRY(image, StateImage::read(order.host_state.get(), order.resume.host_state_bytes));
   const AllowedDifferences allowed = AllowedDifferences::from_environment();

@@ -30,7 +30,7 @@ void Session::serve() {
 }
 
 void Session::die_without_keeper(const std::string& why) {
-  std::fprintf(stderr, "ckpt: lost the keeper of this job (%s); ending\n", why.c_str());
+  std::fprintf(stderr, "ckpt: lost the keeper of this job (%s); exiting\n", why.c_str());
   ::kill(::getpid(), SIGKILL);
   std::abort();
 }

@@ -20,7 +20,7 @@ const std::atomic<std::uint32_t> kAlways{1};  // a nonzero word, because each ba
 
 Error inside_callback() {
   return Error(ErrorCode::kInvalidArgument,
-               "A save or load callback must not call the session; it may only call ckpt_write");
+               "A save or load callback must not use the session; it may only call ckpt_write");
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ Result<StateFile> write_state(std::span<const PlannedEntry> entries) {
   }
   CKPT_TRY(fd, make_memory_file("ckpt-host-state", total));
   FileMapping mapping(fd.get(), total);
-  if (!mapping.valid()) return Error::from_errno("Mapping the host state's memory file");
+  if (!mapping.valid()) return Error::from_errno("Cannot map the host state's memory file");
   std::size_t at = sizeof(FileHeader);
   for (const PlannedEntry& entry : entries) {
     const EntryHeader head{static_cast<std::uint32_t>(entry.kind),
@@ -111,7 +111,7 @@ Result<StateImage> StateImage::read(int fd, std::uint64_t bytes) {
   for (std::uint64_t at = 0; at < bytes;) {
     const ssize_t got = ::pread(fd, image.bytes_.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading the moved host state");
+    if (got < 0) return Error::from_errno("Cannot read the moved host state");
     if (got == 0) return corrupt("it is shorter than announced");
     at += static_cast<std::uint64_t>(got);
   }
@@ -120,28 +120,28 @@ Result<StateImage> StateImage::read(int fd, std::uint64_t bytes) {
   std::span<const std::byte> rest = std::span(image.bytes_).subspan(sizeof header);
   if (header.magic != kStateMagic || header.bytes != bytes || header.reserved != 0)
     return corrupt("its header");
-  if (header.entries > kMaxEntries) return corrupt("the number of its entries");
+  if (header.entries > kMaxEntries) return corrupt("the number of its entries is too large");
   if (header.checksum != checksum_of(rest)) return corrupt("its checksum");
   for (std::uint32_t i = 0; i < header.entries; ++i) {
     EntryHeader head;
-    if (rest.size() < sizeof head) return corrupt("an entry's header");
+    if (rest.size() < sizeof head) return corrupt("the header of an entry is cut off");
     std::memcpy(&head, rest.data(), sizeof head);
     rest = rest.subspan(sizeof head);
     if (head.kind < 1 || head.kind > 4 || head.name_bytes == 0 || head.name_bytes >= local::kNameBytes ||
         align(head.name_bytes) > rest.size() || head.data_bytes > rest.size() - align(head.name_bytes) ||
         align(head.data_bytes) > rest.size() - align(head.name_bytes)) {
-      return corrupt("an entry's size");
+      return corrupt("the size of an entry is wrong");
     }
     StateEntry entry{static_cast<EntryKind>(head.kind),
                      std::string(reinterpret_cast<const char*>(rest.data()), head.name_bytes),
                      rest.subspan(align(head.name_bytes), head.data_bytes)};
     if (!image.index_.emplace(std::pair(entry.kind, entry.name), image.entries_.size()).second) {
-      return corrupt("an entry that is there twice");
+      return corrupt("an entry exists twice");
     }
     rest = rest.subspan(align(head.name_bytes) + align(head.data_bytes));
     image.entries_.push_back(std::move(entry));
   }
-  if (!rest.empty()) return corrupt("bytes behind the last entry");
+  if (!rest.empty()) return corrupt("there are bytes after the last entry");
   return image;
 }
 

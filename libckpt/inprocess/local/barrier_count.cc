@@ -17,7 +17,7 @@ constexpr std::size_t kCountBytes = 4096;
 
 Result<BarrierCount> BarrierCount::map(UniqueFd fd) {
   void* address = ::mmap(nullptr, kCountBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return Error::from_errno("Mapping the page of barriers");
+  if (address == MAP_FAILED) return Error::from_errno("Cannot map the page of barriers");
   return BarrierCount(std::move(fd), std::launder(static_cast<Word*>(address)));
 }
 
@@ -28,7 +28,7 @@ Result<BarrierCount> BarrierCount::create() {
 
 Result<BarrierCount> BarrierCount::open(UniqueFd fd) {
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Error::from_errno("Looking at the page of barriers");
+  if (::fstat(fd.get(), &info) != 0) return Error::from_errno("Cannot inspect the page of barriers");
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (!S_ISREG(info.st_mode) || info.st_size != static_cast<off_t>(kCountBytes) || seals < 0 ||
       !(seals & F_SEAL_SHRINK)) {

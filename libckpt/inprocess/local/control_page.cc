@@ -33,30 +33,30 @@ void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t seen)
 Result<ControlPageMapping> ControlPageMapping::create() {
   CKPT_TRY(fd, make_memory_file("ckpt-control", kPageBytes));
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
+  if (address == MAP_FAILED) return Error::from_errno("Cannot map the control page");
   ControlPageMapping mapping(std::move(fd),
                              new (address) ControlPage{kPageMagic, kPageVersion, {}, 0, {}, {}, {}});
   // A holder of the descriptor can only read: only the keeper writes the words.
   if (::fcntl(mapping.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
-    return Error::from_errno("Sealing the control page");
+    return Error::from_errno("Cannot seal the control page");
   }
   return mapping;
 }
 
 Result<ControlPageMapping> ControlPageMapping::open(UniqueFd fd) {
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Error::from_errno("Looking at the control page");
+  if (::fstat(fd.get(), &info) != 0) return Error::from_errno("Cannot inspect the control page");
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (!S_ISREG(info.st_mode) || info.st_size != static_cast<off_t>(kPageBytes) || seals < 0 ||
       !(seals & F_SEAL_SHRINK)) {
     return Error(ErrorCode::kProtocol, "The control page is not a sealed memory file of one page");
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
+  if (address == MAP_FAILED) return Error::from_errno("Cannot map the control page");
   ControlPageMapping mapping({}, std::launder(static_cast<ControlPage*>(address)));
   if (mapping.page_->magic != kPageMagic || mapping.page_->version != kPageVersion) {
     return Error(ErrorCode::kProtocol,
-                 "The control page is of another version: install the same release for all parts");
+                 "The control page has another version: install the same release for all parts");
   }
   return mapping;
 }

@@ -21,7 +21,7 @@ Result<std::unique_ptr<KeeperLink>> KeeperLink::connect(const std::string& path,
   if (const auto* failed = std::get_if<Failed>(&answer.message.body)) return to_error(*failed);
   const auto* welcome = std::get_if<Welcome>(&answer.message.body);
   if (welcome == nullptr)
-    return Error(ErrorCode::kProtocol, "The keeper at " + path + " did not welcome this process");
+    return Error(ErrorCode::kProtocol, "The keeper at " + path + " did not accept this process");
   CKPT_TRY(page, ControlPageMapping::open(std::move(answer.descriptors.front())));
   std::optional<BarrierCount> barriers;
   if (welcome->counts_barriers != 0) {

@@ -438,9 +438,9 @@ Result<Message> parse(std::span<const std::byte> bytes, std::size_t descriptors)
   }
   std::memcpy(static_cast<void*>(&header), bytes.data(), sizeof header);
   if (header.magic != kMagic)
-    return Error(ErrorCode::kProtocol, "Not a message of the local protocol (wrong magic)");
+    return Error(ErrorCode::kProtocol, "This is not a message of the local protocol (wrong magic number)");
   if (header.version != kProtocolVersion) {
-    return Error(ErrorCode::kProtocol, "The peer speaks version " + std::to_string(header.version) +
+    return Error(ErrorCode::kProtocol, "The peer uses version " + std::to_string(header.version) +
                                            " of the local protocol, this program version " +
                                            std::to_string(kProtocolVersion) +
                                            ": install the same release for both");

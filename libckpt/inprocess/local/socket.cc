@@ -45,7 +45,7 @@ Result<Address> make_address(const std::string& path) {
   }
   std::string name = path;
   if (path.empty() || path.size() > kMaxPathBytes) {
-    return Error(ErrorCode::kInvalidArgument, "A socket's path has 1 to 4096 bytes");
+    return Error(ErrorCode::kInvalidArgument, "A socket's path must have 1 to 4096 bytes");
   }
   if (path.size() >= sizeof address.bytes.sun_path) {
     const auto slash = path.rfind('/');
@@ -65,7 +65,7 @@ Result<Address> make_address(const std::string& path) {
 
 Result<UniqueFd> make_socket(int flags) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  if (!fd) return Error::from_errno("Making a Unix socket");
+  if (!fd) return Error::from_errno("Cannot create a Unix socket");
   return fd;
 }
 
@@ -133,14 +133,14 @@ Result<Socket> Socket::connect_with(const std::string& path, UniqueFd fd) {
 Result<std::pair<Socket, Socket>> Socket::pair() {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
-    return Error::from_errno("Making a socket pair");
+    return Error::from_errno("Cannot create a socket pair");
   return std::pair(Socket(UniqueFd(fds[0])), Socket(UniqueFd(fds[1])));
 }
 
 Result<void> Socket::set_blocking(bool blocking) {
   const int flags = ::fcntl(fd_.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fd_.get(), F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK) != 0) {
-    return Error::from_errno("Setting a socket's mode");
+    return Error::from_errno("Cannot set a socket's mode");
   }
   return ok();
 }
@@ -152,7 +152,7 @@ Result<Transfer> Socket::send(const Message& message, std::span<const int> descr
 
 Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<const int> descriptors) {
   if (descriptors.size() > kMaxDescriptors || bytes.size() > kMaxMessageBytes) {
-    return Error(ErrorCode::kInvalidArgument, "A local message has at most 64 descriptors and 64 KiB");
+    return Error(ErrorCode::kInvalidArgument, "A local message can have at most 64 descriptors and 64 KiB");
   }
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control{};
@@ -172,7 +172,7 @@ Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<
     if (::sendmsg(fd_.get(), &header, MSG_NOSIGNAL) >= 0) return Transfer::kDone;
     if (errno == EINTR) continue;
     if (errno == EAGAIN) return Transfer::kNothing;
-    return Error::from_errno("Sending a local message of " + std::to_string(bytes.size()) + " bytes");
+    return Error::from_errno("Cannot send a local message of " + std::to_string(bytes.size()) + " bytes");
   }
 }
 
@@ -196,7 +196,7 @@ Result<Received> Socket::receive() {
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   Received received;
   if (got < 0 && errno == EAGAIN) return received;
-  if (got < 0) return Error::from_errno("Receiving a local message");
+  if (got < 0) return Error::from_errno("Cannot receive a local message");
   const bool clean = collect_descriptors(header, received.descriptors);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !clean) {
     return Error(ErrorCode::kProtocol, "A local message was too long or had foreign control data");
@@ -217,7 +217,7 @@ Result<Socket::Peer> Socket::peer() const {
   ucred credentials{};
   socklen_t length = sizeof credentials;
   if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-    return Error::from_errno("Asking who the peer of a Unix socket is");
+    return Error::from_errno("Cannot find the user of a Unix socket's peer");
   }
   return Peer{credentials.pid, credentials.uid};
 }
@@ -228,10 +228,10 @@ Result<Listener> Listener::create(const std::string& path) {
   struct stat old {};
   if (!is_abstract(path) && ::lstat(path.c_str(), &old) == 0) {
     if (!S_ISSOCK(old.st_mode)) return Error(ErrorCode::kRefused, path + " exists and is not a socket");
-    if (::unlink(path.c_str()) != 0) return Error::from_errno("Removing the old socket " + path);
+    if (::unlink(path.c_str()) != 0) return Error::from_errno("Cannot remove the old socket " + path);
   }
   // The mode is set on the descriptor before bind: the file never exists with wider permissions.
-  if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Setting the mode of a socket");
+  if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Cannot set the mode of a socket");
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
   if (::bind(fd.get(), generic, address.length) != 0) return Error::from_errno("Binding " + path);
   if (::listen(fd.get(), kBacklog) != 0) return Error::from_errno("Listening on " + path);
@@ -249,7 +249,7 @@ Result<std::optional<Socket>> Listener::accept() {
     if (fd) break;
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) return std::optional<Socket>();
-    return Error::from_errno("Accepting a connection on " + path_);
+    return Error::from_errno("Cannot accept a connection on " + path_);
   }
   Socket socket(std::move(fd));
   CKPT_TRY(who, socket.peer());

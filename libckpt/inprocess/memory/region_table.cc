@@ -6,14 +6,14 @@ namespace ckpt {
 Result<Region> RegionTable::add(std::uint64_t pointer, std::uint64_t bytes) {
   std::uint64_t end = 0;
   if (bytes == 0 || __builtin_add_overflow(pointer, bytes, &end)) {
-    return Error(ErrorCode::kInvalidArgument, "A region has at least one byte and does not wrap around");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A region must have at least one byte and must not wrap around");
   }
   const auto next = by_pointer_.lower_bound(pointer);
   const bool hits_next = next != by_pointer_.end() && next->first < end;
   const bool hits_former =
       next != by_pointer_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > pointer;
-  if (hits_next || hits_former)
-    return Error(ErrorCode::kInvalidArgument, "A region overlaps one that is known");
+  if (hits_next || hits_former) return Error(ErrorCode::kInvalidArgument, "A region overlaps a known region");
   const Region region{next_id_++, ++generation_, pointer, bytes};
   by_pointer_.emplace(pointer, region);
   pointer_of_id_.emplace(region.id, pointer);

@@ -99,7 +99,7 @@ Result<UniqueCertificate> begin(EVP_PKEY* key, const std::string& name, std::chr
 Result<void> finish(X509* certificate, X509* issuer, EVP_PKEY* key,
                     const std::vector<Extension>& extensions) {
   if (X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) != 1)
-    return failed("Naming an issuer");
+    return failed("Cannot set the issuer's name");
   for (const auto& [kind, value] : extensions) {
     CKPT_TRYV(add_extension(certificate, issuer, kind, value));
   }
@@ -123,15 +123,17 @@ bool is_address(const std::string& host) {
 Result<std::string> names_of(const Authority::Order& order) {
   const std::string own = dns_name_of(order.subject);
   if (own.empty() || peer_of_dns_name(own) != order.subject)
-    return Error(ErrorCode::kInvalidArgument, "\"" + order.subject.name + "\" is no name for a certificate");
-  if (order.hosts.size() > kMaxHosts) return Error(ErrorCode::kInvalidArgument, "More than 64 hosts");
+    return Error(ErrorCode::kInvalidArgument,
+                 "\"" + order.subject.name + "\" is not a valid name for a certificate");
+  if (order.hosts.size() > kMaxHosts)
+    return Error(ErrorCode::kInvalidArgument, "A certificate can have at most 64 hosts");
   std::string names = "DNS:" + own;
   for (const std::string& host : order.hosts) {
     const bool is_name = !host.empty() && host.size() <= kMaxHostBytes &&
                          host.find_first_not_of(kLetters) == std::string::npos &&
                          !host.ends_with(".gpumigrate");
     if (!is_address(host) && !is_name)
-      return Error(ErrorCode::kInvalidArgument, "\"" + host + "\" is no IP address and no name of a host");
+      return Error(ErrorCode::kInvalidArgument, "\"" + host + "\" is neither an IP address nor a host name");
     names += (is_address(host) ? ",IP:" : ",DNS:") + host;
   }
   return names;
@@ -158,7 +160,7 @@ Result<Authority> Authority::from_pem(const Issued& pem) {
                        X509_check_ca(certificate->get()) == 1;
   ERR_clear_error();
   if (!belongs)
-    return Error(ErrorCode::kInvalidArgument, "Not an authority's certificate in PEM with its key");
+    return Error(ErrorCode::kInvalidArgument, "This is not an authority's certificate in PEM with its key");
   return Authority(*std::move(certificate), std::move(key));
 }
 
@@ -166,9 +168,9 @@ Result<Authority> Authority::read(const std::string& folder) {
   const std::string key_file = folder + "/ca.key";
   struct stat info {};
   if (::stat(key_file.c_str(), &info) != 0)
-    return Error::from_errno("Reading the authority's key " + key_file);
+    return Error::from_errno("Cannot read the authority's key " + key_file);
   if ((info.st_mode & 0077) != 0)
-    return Error(ErrorCode::kRefused, key_file + " can be read by others: chmod 600");
+    return Error(ErrorCode::kRefused, key_file + " can be read by other users: chmod 600");
   Issued pem;
   CKPT_TRY(certificate, read_file(folder + "/ca.pem", kMaxPemBytes));
   CKPT_TRY(key, read_file(key_file, kMaxPemBytes));

@@ -71,7 +71,7 @@ Result<void> ask_for(X509_REQ* request, const std::vector<std::string>& addresse
     in6_addr parsed{};
     if (::inet_pton(AF_INET, address.c_str(), &parsed) != 1 &&
         ::inet_pton(AF_INET6, address.c_str(), &parsed) != 1)
-      return Error(ErrorCode::kInvalidArgument, "\"" + address + "\" is no IP address");
+      return Error(ErrorCode::kInvalidArgument, "\"" + address + "\" is not an IP address");
     text += (text.empty() ? "IP:" : ",IP:") + address;
   }
   X509V3_CTX context;
@@ -81,10 +81,10 @@ Result<void> ask_for(X509_REQ* request, const std::vector<std::string>& addresse
   X509_EXTENSION* names = X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, text.c_str());
   if (!extensions || names == nullptr || sk_X509_EXTENSION_push(extensions.get(), names) == 0) {
     X509_EXTENSION_free(names);
-    return not_done("Asking for addresses in a certificate");
+    return not_done("Cannot request addresses in a certificate");
   }
   if (X509_REQ_add_extensions(request, extensions.get()) != 1)
-    return not_done("Asking for addresses in a certificate");
+    return not_done("Cannot request addresses in a certificate");
   return ok();
 }
 
@@ -117,10 +117,10 @@ Result<SigningRequest> make_signing_request(const std::vector<std::string>& addr
   const UniqueRequest request(X509_REQ_new());
   if (!request || X509_REQ_set_version(request.get(), 0) != 1 ||
       X509_REQ_set_pubkey(request.get(), key.get()) != 1)
-    return not_done("Making a request for a certificate");
+    return not_done("Cannot create a certificate request");
   CKPT_TRYV(ask_for(request.get(), addresses));
   if (X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0)
-    return not_done("Making a request for a certificate");
+    return not_done("Cannot create a certificate request");
   SigningRequest made;
   CKPT_TRY(text, written(BIO_s_mem(), "Writing a request",
                          [&](BIO* bio) { return PEM_write_bio_X509_REQ(bio, request.get()); }));
@@ -131,20 +131,20 @@ Result<SigningRequest> make_signing_request(const std::vector<std::string>& addr
 }
 
 Result<UniquePrivateKey> key_of_request(const std::string& request) {
-  if (request.size() > kMaxPemBytes) return not_usable_text("The request for a certificate is too long");
+  if (request.size() > kMaxPemBytes) return not_usable_text("The certificate request is too long");
   const UniqueRequest read = read_request(request);
   UniquePrivateKey key(read ? X509_REQ_get_pubkey(read.get()) : nullptr);
   if (!key || X509_REQ_verify(read.get(), key.get()) != 1)
-    return not_usable_text("Not a request for a certificate, or one that its key has not signed");
+    return not_usable_text("This is not a certificate request, or it is not signed by its key");
   if (EVP_PKEY_is_a(key.get(), "EC") != 1 || EVP_PKEY_get_bits(key.get()) != 256)
-    return not_usable_text("The key of the request is not of the curve P-256");
+    return not_usable_text("The key of the certificate request does not use the curve P-256");
   return key;
 }
 
 Result<std::vector<std::string>> addresses_of_request(const std::string& request) {
-  if (request.size() > kMaxPemBytes) return not_usable_text("The request for a certificate is too long");
+  if (request.size() > kMaxPemBytes) return not_usable_text("The certificate request is too long");
   const UniqueRequest read = read_request(request);
-  if (!read) return not_usable_text("Not a request for a certificate");
+  if (!read) return not_usable_text("This is not a certificate request");
   const UniqueExtensions extensions(X509_REQ_get_extensions(read.get()));
   const UniqueHandle<NamesTraits> names(
       static_cast<GENERAL_NAMES*>(X509V3_get_d2i(extensions.get(), NID_subject_alt_name, nullptr, nullptr)));
@@ -162,7 +162,7 @@ Result<UniqueCertificate> certificate_of(const std::string& pem) {
   const UniqueBio text = bio_of(pem);
   UniqueCertificate certificate(text ? PEM_read_bio_X509(text.get(), nullptr, no_password, nullptr)
                                      : nullptr);
-  if (!certificate) return not_usable_text("Not a certificate in PEM");
+  if (!certificate) return not_usable_text("This is not a certificate in PEM");
   return certificate;
 }
 

@@ -13,7 +13,7 @@ namespace {
 Result<void> remove_old_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
   const std::string path = to_text(endpoint).substr(std::string_view("unix:").size());
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return Error::from_errno("Removing the old socket " + path);
+    return Error::from_errno("Cannot remove the old socket " + path);
   return ok();
 }
 
@@ -23,7 +23,7 @@ Result<Acceptor> listen_at(asio::any_io_executor executor, const std::string& ad
   CKPT_TRY(parsed, parse_address(address));
   if (!parsed.is_unix && !has_tls)
     return Error(ErrorCode::kRefused,
-                 "Refusing to listen on " + address +
+                 "Cannot listen on " + address +
                      ": TCP needs a certificate ([tls]); `gpumigrate cluster init` makes one. Without one "
                      "an address is unix:/path");
   if (parsed.is_unix) {

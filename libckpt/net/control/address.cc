@@ -18,7 +18,7 @@ Error malformed(std::string_view text, std::string_view why) {
 Result<Address> parse_unix(std::string_view text) {
   const std::string path(text.substr(kUnixPrefix.size()));
   if (path.empty() || path.size() >= sizeof(sockaddr_un{}.sun_path))
-    return malformed(text, "a socket's path has 1 to 107 characters");
+    return malformed(text, "a socket's path must have 1 to 107 characters");
   return Address{asio::local::stream_protocol::endpoint(path), true};
 }
 
@@ -33,12 +33,12 @@ Result<Address> parse_address(std::string_view text) {
   std::uint16_t port = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (failure != std::errc{} || end != digits.data() + digits.size())
-    return malformed(text, "the port is no number");
+    return malformed(text, "the port is not a number");
   if (host == "localhost") host = "127.0.0.1";
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   boost::system::error_code code;
   const auto ip = asio::ip::make_address(host, code);
-  if (code) return malformed(text, "the host is no IP address");
+  if (code) return malformed(text, "the host is not an IP address");
   return Address{asio::ip::tcp::endpoint(ip, port), false};
 }
 

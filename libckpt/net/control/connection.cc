@@ -22,8 +22,8 @@ Error socket_error(const std::string& what, const std::string& peer, const boost
 void say_dropped(const std::string& what, const std::string& peer, const Error& why) {
   static thread_local LogThrottle dropped;
   if (const auto left_out = dropped.turn(now_ns()))
-    spdlog::warn("dropped {} and the connection of {}: {} ({} others left out)", what, peer, why.to_string(),
-                 *left_out);
+    spdlog::warn("dropped {} and the connection of {}: {} ({} similar messages suppressed)", what, peer,
+                 why.to_string(), *left_out);
 }
 
 }  // namespace
@@ -97,8 +97,9 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   CKPT_CO_TRY(hello, wire::decode<wire::Hello>(frame.body));
   wire::HelloReply reply;
   if (hello.version != wire::kControlVersion)
-    reply.reason = "it speaks version " + std::to_string(hello.version) +
-                   " of the control messages, this side version " + std::to_string(wire::kControlVersion);
+    reply.reason = "it uses version " + std::to_string(hello.version) +
+                   " of the control messages, this side uses version " +
+                   std::to_string(wire::kControlVersion);
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";
   else if (auto named = self->check_certified(check_name, hello.name); !named)
@@ -155,7 +156,7 @@ Result<void> Connection::send_frame(std::vector<std::byte> frame) {
   if (queued_bytes_ + frame.size() > settings_.max_queued_bytes) {
     Error full(ErrorCode::kUnavailable, peer_ + " does not read: more than " +
                                             std::to_string(settings_.max_queued_bytes) +
-                                            " bytes wait for it");
+                                            " bytes are queued for it");
     close(full);
     return full;
   }
@@ -244,7 +245,7 @@ Task<> Connection::watch_loop(std::shared_ptr<Connection> self) {
     boost::system::error_code ignored;
     if (self->received_ != heard || self->stream_.socket().available(ignored) > 0) silent = {};
     if (silent >= self->settings_.idle_timeout) {
-      self->close(Error(ErrorCode::kTimedOut, "Nothing came from " + self->peer_ + " for " +
+      self->close(Error(ErrorCode::kTimedOut, "No data arrived from " + self->peer_ + " for " +
                                                   std::to_string(self->settings_.idle_timeout.count()) +
                                                   " ms"));
       co_return;

@@ -114,7 +114,7 @@ void HttpServer::close_where(const std::function<bool(const tls::Peer&)>& is_mea
 
 void HttpServer::say_refused(const std::string& why) {
   if (const auto left_out = refused_.turn(now_ns()))
-    spdlog::warn("dropped an HTTP connection: {} ({} others left out)", why, *left_out);
+    spdlog::warn("dropped an HTTP connection: {} ({} similar messages suppressed)", why, *left_out);
 }
 
 void HttpServer::finished() {
@@ -151,7 +151,7 @@ void HttpServer::take(Stream::Socket socket, bool is_local) {
   boost::system::error_code ignored;
   const std::optional<uid_t> user = is_local ? user_of(socket) : std::nullopt;
   if (is_local && !is_trusted_user(user)) {
-    return say_refused("it is of another user");
+    return say_refused("it belongs to another user");
   }
   if (!is_local) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   ++connections_;
@@ -209,8 +209,9 @@ Task<std::optional<HttpResponse>> HttpServer::dispatch(std::shared_ptr<HttpServe
   if (!self->waits_ || !self->waits_(request)) co_return co_await answer(self, std::move(request));
   if (self->waiting_ < self->limits_.waiting)
     co_return co_await answer_waiting(self, session, std::move(request));
-  HttpResponse busy = self->refuse_(
-      503, std::to_string(self->waiting_) + " calls wait for news already, and no more may: ask again later");
+  HttpResponse busy =
+      self->refuse_(503, std::to_string(self->waiting_) +
+                             " calls wait for news already, which is the limit: ask again later");
   busy.headers.emplace_back("Retry-After", "1");
   co_return std::move(busy);
 }
@@ -247,7 +248,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
       request.query = std::move(target->query);
       response = co_await dispatch(self, session, std::move(request));
     } else {
-      response = self->refuse_(400, "Malformed request target");
+      response = self->refuse_(400, "The request target is malformed");
     }
   }
   if (!response) co_return false;

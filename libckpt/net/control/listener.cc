@@ -76,7 +76,8 @@ void Listener::take(Stream::Socket socket) {
 
 void Listener::say_refused(LogThrottle& turns, const std::string& peer, const std::string& why) {
   if (const auto left_out = turns.turn(now_ns()))
-    spdlog::warn("dropped a connection of {} to {}: {} ({} others left out)", peer, address_, why, *left_out);
+    spdlog::warn("dropped a connection of {} to {}: {} ({} similar messages suppressed)", peer, address_, why,
+                 *left_out);
 }
 
 Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection) {

@@ -51,7 +51,7 @@ Result<void> install_handler() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   if (::sigaction(stack_signal(), &action, nullptr) != 0)
-    return Error::from_errno("Cannot take the signal that asks for a stack");
+    return Error::from_errno("Cannot install the handler of the signal that requests a stack trace");
   return ok();
 }
 
@@ -161,13 +161,14 @@ LoopWatch::Settings settings_of_daemon() {
   const auto limit = std::chrono::ceil<std::chrono::seconds>(settings.limits.end_after).count();
   settings.stalled = [limit](milliseconds stood_for, const std::string& where) {
     ::alarm(static_cast<unsigned>(limit));
-    spdlog::error("the event loop stands still: for_ms {} {}", stood_for.count(), where);
+    spdlog::error("the event loop is blocked: for_ms {} {}", stood_for.count(), where);
     ::alarm(0);
   };
   settings.too_long = [](milliseconds stood_for) {
     ::alarm(kSecondsToLog);
-    spdlog::critical("the event loop stands still: for_ms {}; the process ends, so that the next one serves",
-                     stood_for.count());
+    spdlog::critical(
+        "the event loop is blocked: for_ms {}; the process exits, so that its successor can serve",
+        stood_for.count());
     spdlog::shutdown();
     ::_exit(kExitStalled);
   };

@@ -32,7 +32,7 @@ std::string path_of(int fd) {
 
 Result<LogFile> LogFile::open(const std::string& path, LogLimits limits) {
   UniqueFd file = open_log(path);
-  if (!file) return Error::from_errno("Opening the log " + path);
+  if (!file) return Error::from_errno("Cannot open the log " + path);
   const int fd = file.get();
   return LogFile(std::move(file), fd, path_of(fd), limits);
 }

@@ -38,7 +38,7 @@ control::HttpResponse answer(const Registry& registry, const control::HttpReques
     refused.headers.emplace_back("WWW-Authenticate", "Bearer");
     return refused;
   }
-  if (request.method != "GET") return text_response(405, "/metrics is read with GET");
+  if (request.method != "GET") return text_response(405, "/metrics must be read with GET");
   control::HttpResponse response(200, registry.page());
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return response;

@@ -50,7 +50,7 @@ void read_most_files(Series& series) {
 }  // namespace
 
 void add_process_metrics(Registry& registry, const std::string& component) {
-  registry.gauge("gpumigrate_build_info", "1; the version that runs.", {"component", "version"},
+  registry.gauge("gpumigrate_build_info", "1; the version that is running.", {"component", "version"},
                  [component](Series& series) {
                    series.add({component, GPUMIGRATE_VERSION}, 1);
                  });
@@ -58,7 +58,7 @@ void add_process_metrics(Registry& registry, const std::string& component) {
                  [start = static_cast<double>(wall_clock_ms()) / 1e3](Series& series) { series.add(start); });
   registry.observe(Kind::kCounter, "process_cpu_seconds_total", "CPU time of the process, user and system.",
                    {}, read_cpu);
-  registry.gauge("process_resident_memory_bytes", "Memory of the process that is resident.", {}, read_memory);
+  registry.gauge("process_resident_memory_bytes", "Resident memory of the process.", {}, read_memory);
   registry.gauge("process_open_fds", "Open file descriptors of the process.", {}, read_open_files);
   registry.gauge("process_max_fds", "File descriptors that the process may open.", {}, read_most_files);
 }

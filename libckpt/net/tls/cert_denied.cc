@@ -20,7 +20,7 @@ struct NumberTraits {
 Error no_serial(std::string_view text) {
   constexpr std::size_t kShown = 80;
   return {ErrorCode::kInvalidArgument,
-          "\"" + std::string(text.substr(0, kShown)) + "\" is no serial number in hexadecimal digits"};
+          "\"" + std::string(text.substr(0, kShown)) + "\" is not a serial number in hexadecimal digits"};
 }
 
 }  // namespace

@@ -36,23 +36,23 @@ struct Secret {
 
 Result<void> read_key_text(const std::string& path, Secret& secret) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return Error::from_errno("Opening the key " + path);
+  if (!file) return Error::from_errno("Cannot open the key " + path);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return Error::from_errno("Reading the key " + path);
-  if (!S_ISREG(info.st_mode)) return not_usable(path, "no regular file");
+  if (::fstat(file.get(), &info) != 0) return Error::from_errno("Cannot read the key " + path);
+  if (!S_ISREG(info.st_mode)) return not_usable(path, "this is not a regular file");
   if ((info.st_mode & 0177) != 0 || (info.st_uid != ::geteuid() && info.st_uid != 0))
     return Error(ErrorCode::kRefused,
-                 path + " must be a key of this user or of root that nobody else can read: chmod 600");
+                 path + " must be a key of this user or of root that no other user can read: chmod 600");
   secret.text.resize(kMaxKeyBytes + 1);
   std::size_t have = 0;
   while (have < secret.text.size()) {
     const ssize_t got = ::read(file.get(), secret.text.data() + have, secret.text.size() - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading the key " + path);
+    if (got < 0) return Error::from_errno("Cannot read the key " + path);
     if (got == 0) break;
     have += static_cast<std::size_t>(got);
   }
-  if (have > kMaxKeyBytes) return not_usable(path, "too large for a key");
+  if (have > kMaxKeyBytes) return not_usable(path, "it is too large for a key");
   secret.text.resize(have);
   return ok();
 }
@@ -63,11 +63,11 @@ Result<void> use_key(SSL_CTX* context, const std::string& path) {
   const UniqueBio bio = bio_of(secret.text);
   const UniquePrivateKey key(bio ? PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr)
                                  : nullptr);
-  if (!key) return not_usable(path, "no private key in PEM without a password");
+  if (!key) return not_usable(path, "it does not contain a private key in PEM without a password");
   ERR_clear_error();
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
     ERR_clear_error();
-    return not_usable(path, "not the key of the certificate");
+    return not_usable(path, "this is not the key of the certificate");
   }
   return ok();
 }
@@ -98,7 +98,7 @@ Result<int> each_certificate(const std::string& path, const std::function<bool(i
   }
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
-  if (count == 0 || !at_end) return not_usable(path, "not certificates in PEM");
+  if (count == 0 || !at_end) return not_usable(path, "it does not contain certificates in PEM");
   return count;
 }
 
@@ -135,7 +135,7 @@ Result<void> replace_pair(const std::string& certificate_file, const std::string
   CKPT_TRYV(write_file_durably(new_key_of(key_file), key, 0600));
   CKPT_TRYV(write_file_durably(certificate_file, certificate, 0644));
   if (::rename(new_key_of(key_file).c_str(), key_file.c_str()) != 0)
-    return Error::from_errno("Renaming the new key to " + key_file);
+    return Error::from_errno("Cannot rename the new key to " + key_file);
   return ok();
 }
 
@@ -190,7 +190,8 @@ void Identity::refresh() {
   seen_ = now;
   auto read_anew = read();
   if (!read_anew && tell_)
-    tell_(Error(ErrorCode::kInvalidArgument, "The new certificate is not usable, the former stays in use")
+    tell_(Error(ErrorCode::kInvalidArgument,
+                "The new certificate is not usable, so the previous one stays in use")
               .caused_by(read_anew.error()));
 }
 

@@ -47,7 +47,8 @@ std::string to_text(const Peer& peer) {
     case Peer::Kind::kClient:
       return "a client, role " + peer.name;
     case Peer::Kind::kJoiner:
-      return "one who may join as node " + peer.name.substr(std::min(peer.name.size(), kJoinIdLength + 1));
+      return "a host that may join as node " +
+             peer.name.substr(std::min(peer.name.size(), kJoinIdLength + 1));
     case Peer::Kind::kNobody:
       break;
   }
@@ -111,7 +112,7 @@ Result<Peer> peer_of(X509* certificate) {
 
 Result<Peer> verified_peer(const SSL* ssl) {
   const UniqueCertificate certificate(SSL_get1_peer_certificate(ssl));
-  if (!certificate) return Error(ErrorCode::kRefused, "The other side has shown no certificate");
+  if (!certificate) return Error(ErrorCode::kRefused, "The other side has presented no certificate");
   if (const long result = SSL_get_verify_result(ssl); result != X509_V_OK)
     return Error(ErrorCode::kRefused, std::string("The other side's certificate is not valid: ") +
                                           X509_verify_cert_error_string(result));

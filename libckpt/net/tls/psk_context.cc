@@ -91,7 +91,7 @@ PskKey::~PskKey() {
 
 std::string take_openssl_error() {
   const unsigned long code = ERR_get_error();
-  char text[256] = "no error of OpenSSL";
+  char text[256] = "OpenSSL reports no error";
   if (code != 0) ERR_error_string_n(code, text, sizeof text);
   ERR_clear_error();
   return text;

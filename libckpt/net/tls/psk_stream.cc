@@ -107,7 +107,7 @@ Result<std::unique_ptr<PskStream>> PskStream::client(std::shared_ptr<const PskCo
                                                      UniqueFd socket, std::string identity,
                                                      const PskKey& key) {
   if (identity.empty() || identity.size() > kMaxIdentityBytes)
-    return Error(ErrorCode::kInvalidArgument, "The identity of a pre-shared key has 1 to 256 bytes");
+    return Error(ErrorCode::kInvalidArgument, "The identity of a pre-shared key must have 1 to 256 bytes");
   CKPT_TRY(stream, make(std::move(context), std::move(socket), {{}, std::move(identity), key}));
   SSL_set_connect_state(stream->ssl_.get());
   // No certificate is trusted, so no certificate can replace the PSK.
@@ -145,7 +145,7 @@ Result<bool> PskStream::handshake() {
 // Checks again that the handshake followed the context's rules.
 Result<void> PskStream::check_handshake() const {
   if (SSL_version(ssl_.get()) == TLS1_3_VERSION && SSL_session_reused(ssl_.get()) == 1) return ok();
-  return Error(ErrorCode::kProtocol, "The peer has agreed on TLS without the pre-shared key");
+  return Error(ErrorCode::kProtocol, "The peer has negotiated TLS without the pre-shared key");
 }
 
 void PskStream::widen() {
@@ -223,7 +223,7 @@ void PskStream::finish() noexcept {
   (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();
   send_some();
-  error_ = Error(ErrorCode::kAborted, "The TLS connection was ended here");
+  error_ = Error(ErrorCode::kAborted, "The TLS connection was ended on this side");
 }
 
 short PskStream::events() const noexcept {

@@ -150,7 +150,8 @@ class BystanderStepper : private Stepper<BystanderState> {
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<bystander::Joining>()) {
-      tell_coordinator(Failed(Reason(ErrorCode::kTimedOut, "The ranks were not held at one step in time")));
+      tell_coordinator(
+          Failed(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time")));
       go_old(s_.info.base);
     }
     if (e.timer == Timer::kPoll) poll();

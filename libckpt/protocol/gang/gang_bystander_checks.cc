@@ -15,9 +15,11 @@ void check_phases(const BystanderState& before, const BystanderState& after) {
   const auto* is_old = in<bystander::Old>(after);
   const bool was_gone = in<bystander::Gone>(before) != nullptr;
   CKPT_CHECK(after.phase.index() >= before.phase.index(),
-             "GANG-8: a bystander that goes on in the old epoch does not swap, and none goes back");
-  CKPT_CHECK(!was_gone || !is_old, "GANG-7: a bystander that has swapped does not go back");
-  CKPT_CHECK(!was_old || !is_old || is_old->k == was_old->k, "GANG-9: a bystander goes back once");
+             "GANG-8: a bystander that continues in the old epoch does not swap, and none returns to an "
+             "earlier phase");
+  CKPT_CHECK(!was_gone || !is_old, "GANG-7: a bystander that has swapped does not return to the old epoch");
+  CKPT_CHECK(!was_old || !is_old || is_old->k == was_old->k,
+             "GANG-9: a bystander returns to the old epoch once");
   CKPT_CHECK(
       was_gone || !in<bystander::Gone>(after) || in<bystander::Held>(before) || in<bystander::Lifted>(before),
       "GANG-10: a bystander swaps once it is held, and not while it refuses GO");
@@ -38,12 +40,13 @@ void check_step(const BystanderState& before, const Step<BystanderState, Action>
     const bool gone = in<bystander::Gone>(before) || wrote(RecordKind::kGone);
     const bool fenced = in<bystander::Fenced>(before) || wrote(RecordKind::kFenced);
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!fenced, "GANG-12: a bystander that is fenced decides nothing more");
+      CKPT_CHECK(!fenced, "GANG-12: a fenced bystander decides nothing more");
       written = &write->record;
     } else if (const auto* swap = std::get_if<SwapEpoch>(&action)) {
       CKPT_CHECK(gone && swap->k == before.info.base + 1, "GANG-6: GONE is written before the swap");
     } else if (const auto* resume = std::get_if<ResumeRank>(&action)) {
-      CKPT_CHECK(old && old->k == resume->k, "GANG-5: a bystander that goes back runs as it has recorded");
+      CKPT_CHECK(old && old->k == resume->k,
+                 "GANG-5: a bystander that returns to the old epoch runs as it has recorded");
       CKPT_CHECK(!waited || wrote(RecordKind::kOld), "GANG-3: OLD is written before one that was HELD runs");
     } else if (std::holds_alternative<EndRank>(action)) {
       CKPT_CHECK(fenced, "GANG-12: FENCED is written before the rank ends");

@@ -65,7 +65,7 @@ class Judgement {
     const bool sources_stand = all(Role::kSource, [](const Facts& f) { return f.waits; });
     const char* or_groups = sources_stand && !s_.info.overlaps ? ", or had no new communicators" : "";
     if (const auto ranks = ranks_with(runs); !ranks.empty())
-      return text_of(ranks) + " had not come to the common barrier" + or_groups;
+      return text_of(ranks) + " had not reached the common barrier" + or_groups;
     return "the switch had not ended";
   }
 
@@ -185,7 +185,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const Judgement now = judge();
     for (const Role role : {Role::kSource, Role::kTarget, Role::kBystander})
       if (!s_.abort && now.any(role, stopped))
-        s_.abort = Reason(ErrorCode::kRefused, "A rank does not take part");
+        s_.abort = Reason(ErrorCode::kRefused, "A rank cannot take part");
     if (s_.abort) return enter(RecordKind::kAborted, coordinator::Aborted{});
     start_prepared();
     const bool copied = now.all(Role::kSource, [](const Facts& f) { return f.precopied; });
@@ -245,13 +245,13 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto missing = std::find_if(s_.facts.begin(), s_.facts.end(), is_missing);
     if (missing == s_.facts.end()) return;
     s_.abort = Reason(ErrorCode::kAborted, "Rank " + std::to_string(missing->first.rank) +
-                                               ", which stays where it is, takes no part any more");
+                                               ", which stays where it is, no longer takes part");
     nag_granted();
   }
   // SW-7: a time-out ends no move of which all is there that decides it, and that reaches the coordinator.
   void give_up_if_late() {
     if (!s_.late || s_.abort || is_about_to_handover()) return;
-    s_.abort = Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for());
+    s_.abort = Reason(ErrorCode::kTimedOut, "It was not done in time: " + judge().waited_for());
     nag_granted();
   }
   bool is_about_to_handover() const {
@@ -425,7 +425,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     if (e.timer == Timer::kMigration) {
       s_.late = true;
       if (in<coordinator::Granted>()) return true;  // decided below
-      return on(AbortRequested(Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for())));
+      return on(
+          AbortRequested(Reason(ErrorCode::kTimedOut, "It was not done in time: " + judge().waited_for())));
     }
     if (e.timer != Timer::kPoll) return false;
     if (s_.settled) return true;

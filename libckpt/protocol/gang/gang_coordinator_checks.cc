@@ -60,24 +60,24 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState, Act
   for (const Action& action : made.actions) {
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
       CKPT_CHECK(may_follow(kind, write->record),
-                 "GANG-9: no record follows but by the table of transitions");
+                 "GANG-9: a record follows only as the table of transitions allows");
       kind = write->record.kind;
     } else if (const auto* send = std::get_if<Send>(&action)) {
       CKPT_CHECK(record_before(send->body).value_or(kind) == kind,
-                 "GANG-8: a decision is written before the ranks are told");
+                 "GANG-8: a decision is written before the ranks are notified");
       if (const auto* lease = std::get_if<Lease>(&send->body))
         CKPT_CHECK((kind == RecordKind::kGranted || kind == RecordKind::kKept) &&
                        lease->k == before.info.base + 1 &&
                        after.facts.at(send->to).lease_until >=
                            now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
-                   "GANG-8: only n+1 is lent, and the coordinator remembers until when");
+                   "GANG-8: only n+1 gets a lease, and the coordinator records its end");
     } else if (std::holds_alternative<RestoreGang>(action)) {
       CKPT_CHECK(kind == RecordKind::kRestored && is_fenced,
-                 "GANG-12: the image runs once every instance is fenced");
+                 "GANG-12: the image runs only after every instance is fenced");
     }
   }
-  CKPT_CHECK(record_of(after) == kind, "GANG-8: the coordinator goes on to a phase with its record");
-  CKPT_CHECK(after.settled || !before.settled, "GANG-12: a move that is settled stays that");
+  CKPT_CHECK(record_of(after) == kind, "GANG-8: the coordinator enters a phase only with its record");
+  CKPT_CHECK(after.settled || !before.settled, "GANG-12: a settled move stays settled");
 }
 
 }  // namespace ckpt::gang

@@ -47,7 +47,7 @@ Result<PartyState> make(const GangInfo& info, const Party& party, const Record* 
     case Role::kCoordinator:
       break;
   }
-  return Error(ErrorCode::kProtocol, "A coordinator is no party of an agent");
+  return Error(ErrorCode::kProtocol, "A coordinator is not a party of an agent");
 }
 
 bool takes_part(const GangInfo& info, const Party& party) {
@@ -102,7 +102,7 @@ Result<std::vector<Batch>> GangParties::apply(const PartyKey& key, const Event& 
       if (!next.actions.empty()) out.push_back({key, state.info, std::move(next.actions)});
       return ok();
     } else {
-      return Error(ErrorCode::kInvalidArgument, "An event of another party came to " + to_text(key.party));
+      return Error(ErrorCode::kInvalidArgument, "An event of another party reached " + to_text(key.party));
     }
   };
   CKPT_TRYV(std::visit(advance, at->second));
@@ -130,7 +130,7 @@ Result<std::vector<Batch>> GangParties::begin(const wire::CommitMessage& message
   const PartyKey key(message.migration, message.to);
   const bool is_prepare = std::holds_alternative<Prepare>(message.body) && message.from == Party();
   if (!takes_part(*message.info, message.to))
-    return Error(ErrorCode::kProtocol, to_text(message.to) + " takes no part in that move of ranks");
+    return Error(ErrorCode::kProtocol, to_text(message.to) + " does not take part in that move of ranks");
   CKPT_TRY(state, make(*message.info, message.to, nullptr));
   parties_.insert_or_assign(key, std::move(state));
   if (is_prepare) return apply(key, PrepareReceived{}, now);
@@ -151,7 +151,7 @@ Result<std::optional<std::vector<Batch>>> GangParties::on_message(const wire::Co
   }
   if (info_of(known->second).gang != message.job || info_of(known->second).base != message.base)
     return Error(ErrorCode::kProtocol,
-                 "Migration " + wire::migration_text(message.migration) + " is not of that job");
+                 "Migration " + wire::migration_text(message.migration) + " does not belong to that job");
   CKPT_TRY(batches, apply(key, Message(message.from, message.body), now));
   return std::optional(std::move(batches));
 }

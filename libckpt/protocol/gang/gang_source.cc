@@ -223,7 +223,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<source::Holding>())
-      leave(Reason(ErrorCode::kTimedOut, "The ranks were not held at one step in time"));
+      leave(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time"));
     if (e.timer == Timer::kHandover && in<source::Barrier>()) {
       auto& why = in<source::Barrier>()->gives_up;
       if (!why) why = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
@@ -326,7 +326,7 @@ class SourceStepper : private Stepper<SourceState> {
   bool receive(const Party& from, const Closed& body) {
     if (from != Party()) return false;
     if (body.side == Side::kSource)
-      return ends_here(from, body.k, Reason(ErrorCode::kAborted, "Closed for the sources"));
+      return ends_here(from, body.k, Reason(ErrorCode::kAborted, "The migration was closed for the sources"));
     if (in<source::Barrier>())
       release();
     else
@@ -335,7 +335,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   bool receive(const Party& from, const Returned& body) {
     if (from != Party()) return false;
-    return ends_here(from, body.k, Reason(ErrorCode::kAborted, "The ranks go back to the sources"));
+    return ends_here(from, body.k, Reason(ErrorCode::kAborted, "The ranks return to the sources"));
   }
   // Receives vetoes. The next two functions receive statements of sources that left or went back. After each
   // of them no target can ever run.
@@ -347,7 +347,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   bool receive(const Party& from, const Resumed& body) {
     return from.role == Role::kSource &&
-           ends_here(from, body.k, Reason(ErrorCode::kAborted, "Another source went back"));
+           ends_here(from, body.k, Reason(ErrorCode::kAborted, "Another source resumed"));
   }
   bool ends_here(const Party& from, Incarnation k, const Reason& reason) {
     if (before_barrier())

@@ -16,15 +16,15 @@ void check_phases(const SourceState& before, const SourceState& after) {
   const auto* owned = in<source::Owner>(before);
   const auto* owns = in<source::Owner>(after);
   const bool was_released = in<source::Released>(before) != nullptr;
-  CKPT_CHECK(after.phase.index() >= before.phase.index(), "GANG-5: a source goes back to no earlier phase");
-  CKPT_CHECK(!was_released || in<source::Released>(after), "GANG-7: a source that is released stays that");
+  CKPT_CHECK(after.phase.index() >= before.phase.index(), "GANG-5: a source returns to no earlier phase");
+  CKPT_CHECK(!was_released || in<source::Released>(after), "GANG-7: a released source stays released");
   CKPT_CHECK(was_released || waited || !in<source::Released>(after),
              "GANG-7: only a source with BARRIER is released");
-  CKPT_CHECK(!owned || !owns || owns->k == owned->k, "GANG-9: a source goes back once");
+  CKPT_CHECK(!owned || !owns || owns->k == owned->k, "GANG-9: a source resumes once");
   CKPT_CHECK(!owns || owned || waited || owns->k == before.info.base,
-             "GANG-5: a source that was not held goes on as what it was");
-  CKPT_CHECK(!owns || !waited || !waited->dead, "GANG-12: a source whose process is gone does not go back");
-  CKPT_CHECK(!waited || !waits || !waited->still || waits->still, "GANG-11: HELD_STILL is not taken back");
+             "GANG-5: a source that was not held continues with its old incarnation");
+  CKPT_CHECK(!owns || !waited || !waited->dead, "GANG-12: a source whose process has ended does not resume");
+  CKPT_CHECK(!waited || !waits || !waited->still || waits->still, "GANG-11: HELD_STILL is not withdrawn");
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ void check_step(const SourceState& before, const Step<SourceState, Action>& made
     const bool fenced = in<source::Fenced>(before) || wrote(RecordKind::kFenced);
     const bool resumed = owned || wrote(RecordKind::kResumed);
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!released && !fenced, "GANG-7: a source that is released or fenced decides nothing more");
+      CKPT_CHECK(!released && !fenced, "GANG-7: a released or fenced source decides nothing more");
       written = &write->record;
     } else if (const auto* resume = std::get_if<ResumeRank>(&action)) {
-      CKPT_CHECK(owns && owns->k == resume->k, "GANG-5: a source runs as its owner alone");
+      CKPT_CHECK(owns && owns->k == resume->k, "GANG-5: a source runs only as its owner");
       CKPT_CHECK(!waited || resumed, "GANG-5: RESUMED is written before a source with BARRIER runs");
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
       CKPT_CHECK(wrote(RecordKind::kBarrier), "GANG-1: BARRIER is written before the final manifest leaves");

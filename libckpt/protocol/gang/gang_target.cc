@@ -395,7 +395,7 @@ class TargetStepper : private Stepper<TargetState> {
   bool receive(const Party& from, const Closed& body) {
     if (from != Party()) return false;
     if (body.side == Side::kSource)
-      return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the sources"));
+      return ends_here(from, Reason(ErrorCode::kAborted, "The migration was closed for the sources"));
     if (in<target::Relinquished>() || is_owner())
       restate(from);
     else
@@ -403,8 +403,7 @@ class TargetStepper : private Stepper<TargetState> {
     return true;
   }
   bool receive(const Party& from, const Returned&) {
-    return from == Party() &&
-           ends_here(from, Reason(ErrorCode::kAborted, "The ranks go back to the sources"));
+    return from == Party() && ends_here(from, Reason(ErrorCode::kAborted, "The ranks return to the sources"));
   }
   bool receive(const Party& from, const Restore&) {
     return from == Party() &&
@@ -420,12 +419,11 @@ class TargetStepper : private Stepper<TargetState> {
   // no HELD of this bystander and will not receive one.
   bool receive(const Party& from, const Old&) {
     if (from.role != Role::kBystander) return false;
-    if (unpromised()) relinquish(Reason(ErrorCode::kAborted, to_text(from) + " goes on in the old epoch"));
+    if (unpromised()) relinquish(Reason(ErrorCode::kAborted, to_text(from) + " continues in the old epoch"));
     return true;
   }
   bool receive(const Party& from, const Resumed&) {
-    return from.role == Role::kSource &&
-           ends_here(from, Reason(ErrorCode::kAborted, "The sources went back"));
+    return from.role == Role::kSource && ends_here(from, Reason(ErrorCode::kAborted, "The sources resumed"));
   }
   bool ends_here(const Party& from, const Reason& reason) {
     if (!in<target::Relinquished>())

@@ -15,17 +15,17 @@ void check_phases(const TargetState& before, const TargetState& after, Nanos now
   const auto* had_left = std::get_if<target::Relinquished>(&before.phase);
   const auto* left = std::get_if<target::Relinquished>(&after.phase);
   CKPT_CHECK(after.phase.index() >= before.phase.index(),
-             "GANG-5: a target that has given up does not promise, and none goes back to an earlier phase");
+             "GANG-5: a target that has given up does not promise, and none returns to an earlier phase");
   CKPT_CHECK(!left || left->veto == (had_left ? had_left->veto : !was),
              "GANG-5: a target vetoes if it has not promised, and only then");
   if (is == nullptr) return;
   CKPT_CHECK(!was || ((!was->owner || is->owner) && (!was->in_gate || is->in_gate)),
-             "GANG-6: a target takes back neither its gate nor that it is the owner");
+             "GANG-6: a target withdraws neither its gate nor its ownership");
   CKPT_CHECK(!was || !was->finished || is->finished, "GANG-6: an instance that has finished stays that");
   if (was) return;
   CKPT_CHECK(!before.leaving, "GANG-5: a target that is giving up does not promise");
   CKPT_CHECK(after.info.overlaps || after.has_communicators,
-             "GANG-4: a target promises once its communicators are made");
+             "GANG-4: a target promises once its communicators are ready");
   const bool all =
       after.ready.size() + 1 == after.info.moved.size() && after.held.size() == after.info.staying.size();
   const bool has_lease = after.lease.k == after.info.base + 1 && after.lease.deadline > now;
@@ -58,7 +58,7 @@ void check_step(const TargetState& before, const Step<TargetState, Action>& made
                  "GANG-6: a target passes its gate on GO");
       CKPT_CHECK(is && !is->finished, "GANG-6: an instance that has finished is not run again");
       CKPT_CHECK(open->deadline ? *open->deadline > now : owns,
-                 "GANG-6: a target without a lease that lasts passes its gate as the owner alone");
+                 "GANG-6: a target without a valid lease passes its gate only as the owner");
     } else if (std::holds_alternative<FreeTarget>(action)) {
       CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before the target frees");
     } else if (const auto* send = std::get_if<Send>(&action)) {

@@ -20,19 +20,19 @@ void check_phases(const CoordinatorState& before, const CoordinatorState& after,
   CKPT_CHECK(!is_closed(before) || after.phase.index() == before.phase.index(),
              "SW-1: a migration that has ended stays ended");
   CKPT_CHECK(!closed || std::get<Closed>(after.phase).side == closed->side,
-             "SW-15: a migration stays closed for the side that it was closed for");
+             "SW-15: a migration stays closed for the same side");
   CKPT_CHECK(had_begun || !std::holds_alternative<Begun>(after.phase), "SW-1: BEGUN is the first record");
   CKPT_CHECK(had_begun || is_closed(before) || !std::holds_alternative<Aborted>(after.phase),
-             "SW-7: nothing is aborted once it was granted");
+             "SW-7: nothing is aborted after it was granted");
   const auto* is = std::get_if<Granted>(&after.phase);
   if (is == nullptr) return;
   if (const auto* was = std::get_if<Granted>(&before.phase))
     CKPT_CHECK(is->k == was->k || (is->k == was->k + 1 && now >= was->lease_until),
-               "SW-12: the next incarnation, no lesser one, is granted, and only after the last lease");
+               "SW-12: only the next incarnation is granted, and only after the last lease");
   if (had_begun) CKPT_CHECK(is->k == before.info.base + 1, "SW-6: the first grant is n+1");
   if (const auto* lost = std::get_if<Forgotten>(&before.phase))
     CKPT_CHECK(is->k >= std::max(lost->source_k, lost->target_k),
-               "SW-12: nothing is granted for less than what a side has run as");
+               "SW-12: no grant is for a lower incarnation than a side has run as");
 }
 
 }  // namespace
@@ -58,9 +58,9 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
       if (const auto* lease = std::get_if<wire::Lease>(&send->body)) {
         CKPT_CHECK(granted && lease->k == k, "SW-9: a lease is for what was granted last");
         CKPT_CHECK(is && is->lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
-                   "SW-9: the coordinator remembers until when it has lent");
+                   "SW-9: the coordinator records the end of each lease");
         CKPT_CHECK(!after.abort_wanted || is->committed != 0 || send->to != Role::kTarget,
-                   "SW-7: a target is lent nothing while it is asked to give up");
+                   "SW-7: a target gets no lease while it is asked to give up");
       }
       if (std::holds_alternative<wire::Closed>(send->body))
         CKPT_CHECK(kind == RecordKind::kClosed, "SW-2: CLOSED is written before it is stated");
@@ -69,7 +69,7 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
     }
   }
   CKPT_CHECK(record_of(after) == RecordKind::kInvalid || record_of(after) == kind,
-             "SW-2: the coordinator goes on to a phase with its record");
+             "SW-2: the coordinator enters a phase only with its record");
 }
 
 }  // namespace ckpt::migration

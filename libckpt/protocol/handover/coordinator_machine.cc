@@ -27,8 +27,8 @@ class Stepper {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
     if (!possible && std::holds_alternative<ResolveRequested>(event))
       return Error(ErrorCode::kRefused, in<Granted>() || in<Forgotten>()
-                                            ? "The target's image is not known to be whole: it can only be "
-                                              "resolved at the source"
+                                            ? "The target's image is not known to be complete: the migration "
+                                              "can only be resolved at the source"
                                             : "Nothing to resolve: the migration is not between GRANTED and "
                                               "CLOSED (abort it, or it is over)");
     if (!possible)
@@ -146,7 +146,7 @@ class Stepper {
     const Role other = held_by == Role::kTarget ? Role::kSource : Role::kTarget;
     if (!answered_lately(other)) return;
     if (other == Role::kSource && !g->source_waits)
-      tell(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target is silent")));
+      tell(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target does not answer")));
     else
       grant(g->k + 1);
   }
@@ -310,7 +310,7 @@ class Stepper {
     const auto* g = in<Granted>();
     const auto* f = in<Forgotten>();
     if (in<Begun>() && unsure() && e.side == Side::kSource) {
-      remember(Reason(ErrorCode::kAborted, "Resolved at the source by an operator"));
+      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the source by an operator"));
       abort(ReportKind::kAborted);
       return true;
     }
@@ -318,10 +318,10 @@ class Stepper {
     if (e.side == Side::kTarget) {
       // The source's image must not be discarded for a target image that is not known to be complete.
       if (g ? !g->verified && g->committed == 0 : f->target_k == 0) return false;
-      remember(Reason(ErrorCode::kAborted, "Resolved at the target by an operator"));
+      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the target by an operator"));
       close(Side::kTarget, ReportKind::kClosedTarget);
     } else {
-      remember(Reason(ErrorCode::kAborted, "Resolved at the source by an operator"));
+      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the source by an operator"));
       close_for_source();
     }
     return true;
@@ -329,8 +329,8 @@ class Stepper {
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration) {
       if (is_closed(s_) || in<Forgotten>()) return true;
-      const Reason late(ErrorCode::kTimedOut,
-                        "Not done within " + std::to_string(timing_.migration_timeout_ms) + " ms");
+      const Reason late(ErrorCode::kTimedOut, "The migration was not done within " +
+                                                  std::to_string(timing_.migration_timeout_ms) + " ms");
       on(AbortRequested(true, late));
       if (in<Granted>()) act(ArmTimer(Timer::kMigration, timing_.silence_ms));
       return true;

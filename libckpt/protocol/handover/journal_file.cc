@@ -106,7 +106,7 @@ Result<void> sync_folder_of(const std::string& path) {
 
 Error full(const std::string& path, Error cause) {
   return Error(ErrorCode::kRefused,
-               "No space for the journal " + path + ": free some, or raise the file size limit")
+               "No space for the journal " + path + ": free some space, or raise the file size limit")
       .caused_by(std::move(cause));
 }
 
@@ -158,10 +158,9 @@ Result<void> JournalFile::load(const Take& take) {
   if (last <= at) return ok();
   for (std::uint64_t behind = at + 8; behind < last; behind += 8)
     if (frame_at(text, behind))
-      return Error(ErrorCode::kCorrupt,
-                   "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
-                       " with intact records behind it: restore the file; the switches it speaks "
-                       "of can be ended with 'gpumigrate resolve'");
+      return Error(ErrorCode::kCorrupt, "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
+                                            " with intact records after it: restore the file; its switches "
+                                            "can be ended with 'gpumigrate resolve'");
   torn_bytes_ = last - at;
   const std::vector<std::byte> zeroes(torn_bytes_);
   CKPT_TRYV(write_at(fd_.get(), zeroes, at, path_));
@@ -183,7 +182,7 @@ Result<void> JournalFile::extend(std::uint64_t wanted_end) {
     return ok();
   }
   if (::ftruncate(fd_.get(), static_cast<off_t>(capacity_)) != 0)
-    return Error::from_errno("Cannot cut the journal " + path_ + " back");
+    return Error::from_errno("Cannot truncate the journal " + path_ + " back");
   return full(path_, std::move(written).error());
 }
 
@@ -192,9 +191,9 @@ Result<void> JournalFile::reserve(std::uint64_t bytes) {
 }
 
 Result<JournalFile::Copy> JournalFile::copy() const {
-  if (broken_) return Error(ErrorCode::kIo, "The journal holds a record of unknown fate");
+  if (broken_) return Error(ErrorCode::kIo, "It is unknown whether a record of the journal was written");
   UniqueFd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
-  if (!fd) return Error::from_errno("Copying the journal's descriptor");
+  if (!fd) return Error::from_errno("Cannot copy the journal's descriptor");
   return Copy{std::move(fd), end_};
 }
 
@@ -210,7 +209,7 @@ Result<void> JournalFile::append(std::span<const std::byte> body, bool refers, D
   if (!written.has_value()) {
     broken_ = true;
     return Error(ErrorCode::kIo,
-                 "Journal " + path_ + ": the fate of a record is not known; restart the process")
+                 "Journal " + path_ + ": it is unknown whether a record was written; restart the process")
         .caused_by(std::move(written).error());
   }
   end_ += frame.size();

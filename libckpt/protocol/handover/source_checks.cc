@@ -23,20 +23,20 @@ std::optional<Incarnation> may_run_as(const SourceState& state) {
 void check_phases(const SourceState& before, const SourceState& after, Nanos now) {
   const auto k = may_run_as(before);
   const auto* waited = in<Barrier>(before);
-  CKPT_CHECK(after.phase.index() >= before.phase.index(), "SW-1: a source goes back to no earlier phase");
+  CKPT_CHECK(after.phase.index() >= before.phase.index(), "SW-1: a source returns to no earlier phase");
   CKPT_CHECK(!is_closed(before) || after.phase.index() == before.phase.index(),
-             "SW-13: a source that is released does not resume, and one that owns the job is not released");
+             "SW-13: a released source does not resume, and a source that owns the job is not released");
   CKPT_CHECK(!in<Released>(after) || holds_job(before) || is_closed(before),
              "SW-13: only a source with BARRIER is released");
   if (const auto* owner = in<Owner>(after))
-    CKPT_CHECK(owner->k == k.value_or(before.info.base), "SW-8: an owner goes on as what it was");
+    CKPT_CHECK(owner->k == k.value_or(before.info.base), "SW-8: an owner continues with its old incarnation");
   const auto* leased = in<Leased>(after);
   if (leased == nullptr) return;
-  CKPT_CHECK(holds_job(before), "SW-12: only a source with BARRIER takes a grant");
+  CKPT_CHECK(holds_job(before), "SW-12: only a source with BARRIER accepts a grant");
   CKPT_CHECK(waited ? leased->k > before.info.base : leased->k >= k,
              "SW-12: the incarnation of a source never falls");
   CKPT_CHECK(!waited || (!waited->dead && now >= waited->lent_until),
-             "SW-10: a source that has lent, or whose job is gone, takes no grant");
+             "SW-10: a source that has given a lease, or whose job has ended, accepts no grant");
 }
 
 }  // namespace
@@ -49,14 +49,14 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
   bool barrier = false;
   for (const Action& action : made.actions) {
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!in<Released>(before), "SW-13: a source that is released decides nothing more");
+      CKPT_CHECK(!in<Released>(before), "SW-13: a released source decides nothing more");
       k = write->record.kind == RecordKind::kResumed ? std::optional(write->record.k) : std::nullopt;
       released = write->record.kind == RecordKind::kReleased;
       barrier = write->record.kind == RecordKind::kBarrier;
     } else if (const auto* run = std::get_if<RunInstance>(&action)) {
       CKPT_CHECK(run->k == k, "SW-2: a source runs as it has recorded, and not before");
       CKPT_CHECK(run->deadline ? *run->deadline > now : in<Owner>(after) != nullptr,
-                 "SW-8: a source without a lease that lasts runs as the owner alone");
+                 "SW-8: a source without a valid lease runs only as the owner");
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
       CKPT_CHECK(barrier, "SW-4: BARRIER is written before the final manifest leaves");
     } else if (std::holds_alternative<FreeSource>(action)) {
@@ -70,7 +70,7 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
         CKPT_CHECK(
             in<Barrier>(after) && lease->k > before.info.base &&
                 in<Barrier>(after)->lent_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
-            "SW-10: only a source with BARRIER lends, and remembers until when");
+            "SW-10: only a source with BARRIER gives a lease, and it records the lease's end");
     }
   }
 }

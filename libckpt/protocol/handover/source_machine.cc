@@ -380,7 +380,7 @@ class Stepper {
   bool receive(Role from, const wire::Closed& body) {
     if (from != Role::kCoordinator) return false;
     if (body.side == Side::kSource)
-      return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
+      return ends_here(from, Reason(ErrorCode::kAborted, "The migration was closed for the source"));
     // The source's image is void (SW-15, second half), or the target already received RELEASED.
     if (in<Barrier>() || in<Leased>())
       release();

@@ -11,7 +11,7 @@ void check_phases(const TargetState& before, const TargetState& after, Nanos now
   const auto* was = std::get_if<Committed>(&before.phase);
   const auto* is = std::get_if<Committed>(&after.phase);
   CKPT_CHECK(after.phase.index() >= before.phase.index(),
-             "SW-5: a target that has given up does not commit, and none goes back to an earlier phase");
+             "SW-5: a target that has given up does not commit, and none returns to an earlier phase");
   CKPT_CHECK(!was || !was->owner || (is && is->owner && is->k == was->k),
              "SW-8: a target that owns the job keeps it, and its incarnation");
   if (is == nullptr) return;
@@ -23,7 +23,7 @@ void check_phases(const TargetState& before, const TargetState& after, Nanos now
   const bool is_new = !was || is->k != was->k;
   const bool has_lease = after.offered == is->k && after.lease.k == is->k && after.lease.deadline > now;
   CKPT_CHECK(!is_new || is->owner || has_lease,
-             "SW-6: a target commits what it was granted, with a lease for that which lasts");
+             "SW-6: a target commits only what it was granted, with a valid lease for it");
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
     } else if (const auto* run = std::get_if<RunInstance>(&action)) {
       CKPT_CHECK(run->k == k, "SW-2: a target runs as it has recorded, and not before");
       CKPT_CHECK(run->deadline ? *run->deadline > now : is && is->owner,
-                 "SW-8: a target without a lease that lasts runs as the owner alone");
+                 "SW-8: a target without a valid lease runs only as the owner");
     } else if (std::holds_alternative<FreeTarget>(action)) {
       CKPT_CHECK(given_up, "SW-13: RELINQUISHED is written before the target frees");
     } else if (const auto* send = std::get_if<Send>(&action)) {

@@ -319,7 +319,7 @@ class Stepper {
     if (in<Relinquished>())
       restate(from);
     else
-      relinquish(Reason(ErrorCode::kAborted, "Closed for the source"), true);
+      relinquish(Reason(ErrorCode::kAborted, "The migration was closed for the source"), true);
     return true;
   }
   bool receive(Role from, const wire::Released&) {
@@ -329,7 +329,8 @@ class Stepper {
     if (window() || in<Verified>()) {
       become_owner(released);
     } else if (uncommitted()) {
-      relinquish(Reason(ErrorCode::kCorrupt, "The source has given its image up, and none is complete here"),
+      relinquish(Reason(ErrorCode::kCorrupt,
+                        "The source has given up its image, and the target has no complete image"),
                  false);
     } else {
       if (auto* p = in<Committed>(); p && released) p->released_received = true;
@@ -360,7 +361,7 @@ class Stepper {
         act(DisarmTimer(Timer::kPoll));
       }
     } else {
-      const Reason unsaid(ErrorCode::kAborted, "The job goes on at the source");
+      const Reason unsaid(ErrorCode::kAborted, "The job continues at the source");
       relinquish(why.text.empty() ? unsaid : why, false);
     }
     return true;

@@ -86,13 +86,14 @@ std::size_t max_body_bytes(FrameType type) noexcept {
 Result<FrameHeader> parse_header(std::span<const std::byte> bytes) {
   if (bytes.size() != kFrameHeaderBytes)
     return Error(ErrorCode::kProtocol,
-                 "Frame header of " + std::to_string(bytes.size()) + " bytes instead of 24");
+                 "A frame header has " + std::to_string(bytes.size()) + " bytes instead of 24");
   if (load_at<std::uint32_t>(bytes, 0) != kFrameMagic)
-    return Error(ErrorCode::kProtocol, "Frame without our magic: the peer is not a gpumigrate process");
+    return Error(ErrorCode::kProtocol,
+                 "A frame does not have our magic number: the peer is not a gpumigrate process");
   const auto version = load_at<std::uint16_t>(bytes, 4);
   if (version != kFrameVersion)
-    return Error(ErrorCode::kNotSupported, "Frame version " + std::to_string(version) +
-                                               ", this build speaks " + std::to_string(kFrameVersion));
+    return Error(ErrorCode::kNotSupported, "Frame version " + std::to_string(version) + ", this build uses " +
+                                               std::to_string(kFrameVersion));
   FrameHeader header;
   header.type = static_cast<FrameType>(load_at<std::uint16_t>(bytes, 6));
   header.body_bytes = load_at<std::uint32_t>(bytes, 8);
@@ -110,8 +111,9 @@ Result<FrameHeader> parse_header(std::span<const std::byte> bytes) {
 
 Result<void> check_body(const FrameHeader& header, std::span<const std::byte> body) {
   if (body.size() != header.body_bytes)
-    return Error(ErrorCode::kProtocol, "Frame body of " + std::to_string(body.size()) +
-                                           " bytes, its header says " + std::to_string(header.body_bytes));
+    return Error(ErrorCode::kProtocol, "A frame body has " + std::to_string(body.size()) +
+                                           " bytes, but its header states " +
+                                           std::to_string(header.body_bytes));
   if (crc32(body) != header.body_crc)
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(to_string(header.type)) + " damaged: wrong CRC");
@@ -122,7 +124,7 @@ Result<std::vector<std::byte>> make_frame(FrameType type, std::uint64_t sequence
                                           std::span<const std::byte> body) {
   if (!is_known(type) || body.size() > max_body_bytes(type))
     return Error(ErrorCode::kRefused, "Message " + std::string(to_string(type)) + " of " +
-                                          std::to_string(body.size()) + " bytes does not fit into a frame");
+                                          std::to_string(body.size()) + " bytes is too long for a frame");
   std::vector<std::byte> out;
   out.reserve(kFrameHeaderBytes + body.size());
   store(out, kFrameMagic);
@@ -153,7 +155,7 @@ std::size_t InputArchive::read_count() {
 }
 
 InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
-  if (++depth_ > kDeepestNesting) throw DecodeError(ErrorCode::kProtocol, "structs nested too deeply");
+  if (++depth_ > kDeepestNesting) throw DecodeError(ErrorCode::kProtocol, "structs are nested too deeply");
   std::uint8_t version = 0;
   std::uint8_t compat = 0;
   std::uint32_t size = 0;
@@ -161,11 +163,11 @@ InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
   read(&compat, 1);
   read(&size, sizeof size);
   if (version == 0 || compat == 0 || compat > version)
-    throw DecodeError(ErrorCode::kProtocol, "a struct with impossible versions");
+    throw DecodeError(ErrorCode::kProtocol, "a struct has impossible versions");
   if (compat > known_version)
-    throw DecodeError(ErrorCode::kNotSupported, "a struct of version " + std::to_string(version) +
-                                                    ", this build speaks " + std::to_string(known_version));
-  if (size > left()) throw DecodeError(ErrorCode::kProtocol, "a struct longer than its message");
+    throw DecodeError(ErrorCode::kNotSupported, "a struct has version " + std::to_string(version) +
+                                                    ", this build uses " + std::to_string(known_version));
+  if (size > left()) throw DecodeError(ErrorCode::kProtocol, "a struct is longer than its message");
   const Envelope envelope{bytes_, position_ + size, version > known_version, older_};
   bytes_ = bytes_.first(position_ + size);
   older_ = version < known_version;
@@ -175,7 +177,7 @@ InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
 void InputArchive::close_envelope(const Envelope& envelope) {
   if (position_ != envelope.end && !envelope.newer)
     throw DecodeError(ErrorCode::kProtocol,
-                      std::to_string(envelope.end - position_) + " bytes left over in a struct");
+                      std::to_string(envelope.end - position_) + " bytes are left over in a struct");
   position_ = envelope.end;
   bytes_ = envelope.outer;
   older_ = envelope.outer_older;

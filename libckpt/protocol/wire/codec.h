@@ -190,7 +190,7 @@ void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
   if (archive.ended_early()) return;
   std::uint8_t byte = 0;
   archive.read(&byte, 1);
-  if (byte > 1) throw DecodeError(ErrorCode::kProtocol, "a bool that is neither 0 nor 1");
+  if (byte > 1) throw DecodeError(ErrorCode::kProtocol, "a bool is neither 0 nor 1");
   value = byte == 1;
 }
 template <class T>
@@ -350,11 +350,12 @@ Result<M> decode(std::span<const std::byte> bytes) {
     std::uint8_t little_endian = 0;
     archive.read(&little_endian, 1);
     if (little_endian != 1)
-      return Error(ErrorCode::kProtocol, "Message is not little-endian portable binary");
+      return Error(ErrorCode::kProtocol, "The message is not little-endian portable binary");
     M message;
     archive(message);
     if (archive.left() != 0)
-      return Error(ErrorCode::kProtocol, std::to_string(archive.left()) + " bytes left over after a message");
+      return Error(ErrorCode::kProtocol,
+                   std::to_string(archive.left()) + " bytes are left over after a message");
     return message;
   } catch (const DecodeError& e) {
     return Error(e.code, std::string("Malformed message: ") + e.what());

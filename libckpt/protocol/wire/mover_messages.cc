@@ -38,19 +38,21 @@ Result<void> check_counts(const Message& message) {
   if (const auto* m = std::get_if<AttachRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
     return Error(ErrorCode::kProtocol,
-                 "AttachRegions with " + std::to_string(m->regions.size()) + " regions");
+                 "The message AttachRegions has " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<MadeRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
-    return Error(ErrorCode::kProtocol, "MadeRegions with " + std::to_string(m->regions.size()) + " regions");
+    return Error(ErrorCode::kProtocol,
+                 "The message MadeRegions has " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<FillRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxFillRegions))
-    return Error(ErrorCode::kProtocol, "FillRegions with " + std::to_string(m->regions.size()) + " regions");
+    return Error(ErrorCode::kProtocol,
+                 "The message FillRegions has " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<DroppedRegions>(&message); m != nullptr && m->regions.size() > kMaxRegions)
     return Error(ErrorCode::kProtocol,
-                 "DroppedRegions with " + std::to_string(m->regions.size()) + " regions");
+                 "The message DroppedRegions has " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<AttachTensors>(&message); m != nullptr && m->tensors.size() > kMaxTensors)
     return Error(ErrorCode::kProtocol,
-                 "AttachTensors with " + std::to_string(m->tensors.size()) + " tensors");
+                 "The message AttachTensors has " + std::to_string(m->tensors.size()) + " tensors");
   return ok();
 }
 
@@ -59,7 +61,7 @@ Result<void> check_counts(const Message& message) {
 Error socket_error(int error_number, const char* what) {
   if (error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN)
     return {ErrorCode::kUnavailable, ErrorDomain::kErrno, error_number,
-            std::string(what) + ": the other side of the mover's socket is gone"};
+            std::string(what) + ": the other side of the mover's socket has disconnected"};
   return Error::from_errno(error_number, what);
 }
 
@@ -98,7 +100,7 @@ std::size_t descriptors_of(const Message& message) noexcept {
 
 Result<std::vector<std::byte>> encode_message(const Message& message) {
   if (auto counted = check_counts(message); !counted)
-    return Error(ErrorCode::kInvalidArgument, "More than a packet may hold")
+    return Error(ErrorCode::kInvalidArgument, "The message has more than a packet may hold")
         .caused_by(std::move(counted).error());
   const std::vector<std::byte> body = std::visit([](const auto& m) { return encode(m); }, message);
   PacketHeader header;
@@ -118,10 +120,10 @@ Result<Message> decode_message(std::span<const std::byte> packet) {
   if (packet.size() < sizeof header || packet.size() > kMaxPacketBytes)
     return Error(ErrorCode::kProtocol, "A mover packet of " + std::to_string(packet.size()) + " bytes");
   std::memcpy(&header, packet.data(), sizeof header);
-  if (header.magic != kPacketMagic) return Error(ErrorCode::kProtocol, "Not a mover packet");
+  if (header.magic != kPacketMagic) return Error(ErrorCode::kProtocol, "This is not a mover packet");
   if (header.version != kPacketVersion)
     return Error(ErrorCode::kNotSupported, "Mover protocol version " + std::to_string(header.version) +
-                                               ": agent and mover are of different builds");
+                                               ": agent and mover are different builds");
   if (header.type == 0) return Error(ErrorCode::kProtocol, "Unknown mover message 0");
   CKPT_TRY(message, decode_body(header.type - 1u, packet.subspan(sizeof header)));
   CKPT_TRYV(check_counts(message));
@@ -151,10 +153,10 @@ Result<void> send_message(int socket, const Message& message, std::span<const in
   }
   while (::sendmsg(socket, &header, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    if (errno != EAGAIN) return socket_error(errno, "Sending to the mover's socket");
+    if (errno != EAGAIN) return socket_error(errno, "Cannot send to the mover's socket");
     pollfd poll_fd{socket, POLLOUT, 0};
     if (::poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
-      return Error::from_errno("Waiting for the mover's socket");
+      return Error::from_errno("Cannot wait for the mover's socket");
   }
   return ok();
 }
@@ -174,12 +176,14 @@ Result<Packet> receive_message(int socket) {
     // other side's own last messages.
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-  if (got < 0 && errno == EAGAIN) return Error(ErrorCode::kTimedOut, "No message on the mover's socket");
-  if (got < 0) return socket_error(errno, "Receiving from the mover's socket");
-  if (got == 0) return Error(ErrorCode::kUnavailable, "The other side of the mover's socket is gone");
+  if (got < 0 && errno == EAGAIN)
+    return Error(ErrorCode::kTimedOut, "There is no message on the mover's socket");
+  if (got < 0) return socket_error(errno, "Cannot receive from the mover's socket");
+  if (got == 0)
+    return Error(ErrorCode::kUnavailable, "The other side of the mover's socket has disconnected");
   std::vector<UniqueFd> fds = take_descriptors(header);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return Error(ErrorCode::kProtocol, "A mover packet that is too long or brings too many descriptors");
+    return Error(ErrorCode::kProtocol, "A mover packet is too long or has too many descriptors");
   CKPT_TRY(message, decode_message(std::span(buffer).first(static_cast<std::size_t>(got))));
   if (fds.size() != descriptors_of(message))
     return Error(ErrorCode::kProtocol,

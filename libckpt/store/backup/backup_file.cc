@@ -19,7 +19,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 Error damaged(const std::string& how) {
-  return {ErrorCode::kCorrupt, "This is no whole backup: " + how};
+  return {ErrorCode::kCorrupt, "This is not a complete backup: " + how};
 }
 
 std::span<const std::byte> bytes_of(const std::uint32_t& number) {
@@ -66,7 +66,7 @@ class NewFile {
     fd_.reset();
     const std::string folder = std::filesystem::absolute(path_).parent_path();
     const UniqueFd parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!parent || ::fsync(parent.get()) != 0) return Error::from_errno("fsync of folder " + folder);
+    if (!parent || ::fsync(parent.get()) != 0) return Error::from_errno("Cannot sync the folder " + folder);
     return ok();
   }
 
@@ -91,14 +91,14 @@ Result<void> write_part(int from, std::uint64_t bytes, int to) {
 }
 
 Result<void> check_contents(const Contents& contents, std::uint64_t header_end, std::uint64_t file_bytes) {
-  if (contents.sizes.size() != kParts.size()) return damaged("it has other parts");
+  if (contents.sizes.size() != kParts.size()) return damaged("its parts are other than expected");
   std::uint64_t end = header_end;
   for (const std::uint64_t bytes : contents.sizes) {
     if (bytes > kMaxPartBytes) return damaged("a part of " + std::to_string(bytes) + " bytes");
     end += stored_bytes(bytes);
   }
   if (end != file_bytes)
-    return damaged("it has " + std::to_string(file_bytes) + " bytes in place of " + std::to_string(end));
+    return damaged("it has " + std::to_string(file_bytes) + " bytes instead of " + std::to_string(end));
   return ok();
 }
 
@@ -106,7 +106,7 @@ Result<void> check_contents(const Contents& contents, std::uint64_t header_end, 
 
 Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
   if (bytes.size() < kPrefixBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    return damaged("it does not begin as one");
+    return damaged("it does not begin like a backup");
   std::uint32_t header_bytes = 0;
   std::uint32_t sum = 0;
   std::memcpy(&header_bytes, bytes.data() + kMagic.size(), sizeof header_bytes);
@@ -129,7 +129,7 @@ Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_
 
 Result<void> write_backup(const std::string& path, Contents contents, std::span<const UniqueFd> parts) {
   if (parts.size() != kParts.size() || contents.sizes.size() != kParts.size())
-    return Error(ErrorCode::kInternal, "A backup of other parts");
+    return Error(ErrorCode::kInternal, "The backup has other parts than expected");
   const Bytes header = wire::encode(contents);
   if (header.size() > kMaxHeaderBytes) return Error(ErrorCode::kInternal, "A backup's header is too long");
   CKPT_TRY(file, NewFile::create(path));
@@ -148,11 +148,11 @@ Result<BackupFile> BackupFile::open(const std::string& path) {
   if (!fd) return Error::from_errno("Opening " + path);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return Error::from_errno("Looking at " + path);
-  if (!S_ISREG(status.st_mode)) return damaged(path + " is no file");
+  if (!S_ISREG(status.st_mode)) return damaged(path + " is not a regular file");
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
   Bytes bytes(std::min<std::uint64_t>(file_bytes, kPrefixBytes + kMaxHeaderBytes));
   CKPT_TRY(whole, read_at(fd.get(), bytes, 0));
-  if (!whole) return damaged("it became shorter");
+  if (!whole) return damaged("it became shorter while it was read");
   CKPT_TRY(beginning, parse_beginning(bytes, file_bytes));
   return BackupFile(std::move(fd), std::move(beginning));
 }
@@ -167,7 +167,7 @@ Result<void> BackupFile::read_part(std::size_t part, Take take) const {
     const std::uint64_t bytes = std::min<std::uint64_t>(left, kBlockBytes);
     block.resize(bytes + sizeof(std::uint32_t));
     CKPT_TRY(whole, read_at(fd_.get(), block, at));
-    if (!whole) return damaged("it became shorter");
+    if (!whole) return damaged("it became shorter while it was read");
     std::uint32_t sum = 0;
     std::memcpy(&sum, block.data() + bytes, sizeof sum);
     const auto data = std::span<const std::byte>(block).first(bytes);

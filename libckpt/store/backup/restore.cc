@@ -33,7 +33,7 @@ bool exists(const std::string& path) {
 
 Result<void> sync_folder(const std::string& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return Error::from_errno("fsync of folder " + folder);
+  if (!fd || ::fsync(fd.get()) != 0) return Error::from_errno("Cannot sync the folder " + folder);
   return ok();
 }
 
@@ -128,7 +128,7 @@ Result<Restored> restore(const BackupFile& file, const std::string& folder, bool
   if (!replace && (held || exists(path_of(folder, kStore))))
     return Error(
         ErrorCode::kRefused,
-        folder + " has a store already; with --replace it is kept aside and the backup takes its place");
+        folder + " has a store already; with --replace the store is moved aside and the backup replaces it");
   Staged staged(folder);
   CKPT_TRYV(staged.write(file));
   CKPT_TRY(was_there, put_aside(folder, aside));

@@ -11,7 +11,7 @@ namespace ckpt::checkpoint_store {
 namespace {
 
 Error failed() {
-  return {ErrorCode::kInternal, "OpenSSL gives no HMAC-SHA256"};
+  return {ErrorCode::kInternal, "OpenSSL does not provide HMAC-SHA256"};
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ Error failed(const char* what, const std::string& path) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      return Error(ErrorCode::kRefused, "No space for " + path + ": free some, or keep fewer versions")
+      return Error(ErrorCode::kRefused, "No space for " + path + ": free some space, or keep fewer versions")
           .caused_by(std::move(error));
     default:
       return error;
@@ -193,7 +193,7 @@ Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path,
   CKPT_TRY(size, file->size());
   if (size > limit_bytes)
     return Error(ErrorCode::kCorrupt,
-                 path + " is " + std::to_string(size) + " bytes long, which no such file is");
+                 path + " is " + std::to_string(size) + " bytes long, which is too long for such a file");
   std::vector<std::byte> bytes(size);
   CKPT_TRY(count, file->read_at(0, bytes));
   bytes.resize(count);
@@ -214,7 +214,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   auto synced = files.sync_folder(folder);
   if (synced) return synced;
   // Not kRefused, which would mean that no file exists.
-  return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is not known")
+  return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is unknown")
       .caused_by(std::move(synced).error());
 }
 

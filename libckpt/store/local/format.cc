@@ -79,7 +79,7 @@ Result<void> check_pack_head(std::span<const std::byte> bytes, std::uint64_t num
     return corrupt("The pack's head is damaged");
   if (head.format != kStoredFormat) return newer(head.format);
   if (head.zero != 0 || head.number != number)
-    return corrupt("The pack says that it is number " + std::to_string(head.number));
+    return corrupt("The pack's head has the wrong number " + std::to_string(head.number));
   return ok();
 }
 
@@ -111,7 +111,7 @@ Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t 
   if (pack_bytes < sizeof(PackHead) + sizeof(PackTail) ||
       tail.count > (pack_bytes - sizeof(PackHead) - sizeof(PackTail)) / sizeof(IndexEntry) ||
       tail.index_offset != pack_bytes - sizeof(PackTail) - tail.count * sizeof(IndexEntry))
-    return corrupt("The pack's tail speaks of another length");
+    return corrupt("The pack's tail states another length");
   return tail;
 }
 
@@ -126,10 +126,10 @@ Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const
     if (entry.offset != end || !is_known(entry.kind) || !is_known(entry.packing) || entry.zero != 0 ||
         entry.stored_bytes == 0 || entry.stored_bytes > kMaxChunkBytes ||
         record_bytes(entry.stored_bytes) > tail.index_offset - end)
-      return corrupt("The pack's index speaks of records that cannot be");
+      return corrupt("The pack's index has impossible records");
     end += record_bytes(entry.stored_bytes);
   }
-  if (end != tail.index_offset) return corrupt("The pack's index leaves a part of it out");
+  if (end != tail.index_offset) return corrupt("The pack's index does not cover the whole pack");
   return index;
 }
 

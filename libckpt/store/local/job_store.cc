@@ -91,7 +91,7 @@ Result<void> JobStore::load_versions(bool writable) {
     auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
     auto version = bytes ? decode_version(*bytes) : Result<Version>(bytes.error());
     if (version && (version->number != number || version->job != job_))
-      version = Error(ErrorCode::kCorrupt, "The file speaks of another version");
+      version = Error(ErrorCode::kCorrupt, "The file belongs to another version");
     if (version) {
       versions_[number] = {std::make_shared<const Version>(*std::move(version)), entry.bytes};
       continue;
@@ -129,7 +129,7 @@ Result<void> JobStore::load_key(bool writable) {
   const std::string path = folder_ + "/" + kJobFile;
   auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
   auto record = bytes ? decode_job(*bytes) : Result<JobRecord>(bytes.error());
-  if (record && record->job != job_) record = Error(ErrorCode::kCorrupt, "The file speaks of another job");
+  if (record && record->job != job_) record = Error(ErrorCode::kCorrupt, "The file belongs to another job");
   if (record) {
     std::copy_n(record->content_key.begin(), key_.size(), key_.begin());
     return ok();
@@ -227,13 +227,13 @@ Result<void> JobStore::read_at(RecordCoder& coder, const Place& place, const Con
   CKPT_TRY(count, file->read_at(place.offset, bytes));
   bytes.resize(count);
   CKPT_TRY(head, read_record_head(bytes));
-  if (head.id != id || head.kind != kind) return Error(ErrorCode::kCorrupt, "Another record in its place");
+  if (head.id != id || head.kind != kind) return Error(ErrorCode::kCorrupt, "Another record is in its place");
   return coder.open(head, bytes, out);
 }
 
 Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                                    std::span<std::byte> out) {
-  Error last(ErrorCode::kCorrupt, "It is in no pack");
+  Error last(ErrorCode::kCorrupt, "The record is in no pack");
   // A collection may move the record between lookup and read, but not twice: the record's new pack is not
   // collected meanwhile.
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -108,7 +108,7 @@ Result<void> Budget::take(std::uint64_t bytes) {
   return Error(ErrorCode::kRefused, "The checkpoint store is at its limit: it holds " +
                                         std::to_string(before) + " of " + std::to_string(limit_) +
                                         " bytes and " + std::to_string(bytes) +
-                                        " more are to be written; keep fewer versions, or raise the limit");
+                                        " more must be written: keep fewer versions, or raise the limit");
 }
 
 std::string pack_name(std::uint64_t number) {

@@ -74,7 +74,7 @@ Result<std::unique_ptr<RecordCoder>> RecordCoder::create(const ContentKey& key, 
   CKPT_TRY(planes, codec::Coder::create(max_bytes));
   state->planes = std::move(planes);
   if (state->compressor == nullptr || state->decompressor == nullptr)
-    return Error(ErrorCode::kOutOfMemory, "No memory for zstd");
+    return Error(ErrorCode::kOutOfMemory, "There is no memory for zstd");
   // The coder of planes needs a buffer as long as the plain bytes. A compressed sample is never longer than
   // its bound.
   state->packed.resize(std::max(max_bytes, ZSTD_compressBound(kSampleBytes)));
@@ -125,7 +125,7 @@ Result<void> RecordCoder::unpack(Packing packing, std::span<const std::byte> pay
       break;
   }
   return Error(ErrorCode::kCorrupt,
-               "A record does not unpack to its " + std::to_string(out.size()) + " bytes");
+               "A record cannot be unpacked to its " + std::to_string(out.size()) + " bytes");
 }
 
 Result<void> RecordCoder::open(const RecordHead& head, std::span<const std::byte> record,
@@ -136,7 +136,7 @@ Result<void> RecordCoder::open(const RecordHead& head, std::span<const std::byte
   CKPT_TRY(payload, check_payload(head, record));
   CKPT_TRYV(unpack(head.packing, payload, out));
   CKPT_TRY(id, id_of(head.kind, out));
-  if (id != head.id) return Error(ErrorCode::kCorrupt, "A record's content is not what its name says");
+  if (id != head.id) return Error(ErrorCode::kCorrupt, "A record's content does not match its id");
   return ok();
 }
 

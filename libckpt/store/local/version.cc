@@ -27,14 +27,14 @@ Result<T> decode_body(SmallFile kind, std::span<const std::byte> file) {
   if (decoded) return decoded;
   const ErrorCode code = decoded.error().code();
   return Error(code == ErrorCode::kNotSupported ? code : ErrorCode::kCorrupt,
-               "The file's body does not decode")
+               "The file's body cannot be decoded")
       .caused_by(std::move(decoded).error());
 }
 
 Result<void> check_list(const ChunkList& list, std::uint64_t chunk_bytes) {
   if (list.chunk_bytes != chunk_bytes || list.bytes > kMaxListBytes ||
       list.blocks.size() != list.block_count() * sizeof(ContentId))
-    return corrupt("A version with a list of another length than its memory");
+    return corrupt("A version has a list whose length does not match its memory");
   return ok();
 }
 
@@ -45,14 +45,14 @@ Result<void> check_version(const Version& version) {
   if (auto name = check_job_name(version.job); !name) return corrupt(name.error().message());
   std::set<std::pair<std::uint32_t, std::uint64_t>> ids;
   for (const Region& region : version.regions) {
-    if (!ids.insert({region.rank, region.id}).second) return corrupt("A version that names a region twice");
-    if (region.list.bytes == 0) return corrupt("A version with an empty region");
+    if (!ids.insert({region.rank, region.id}).second) return corrupt("A version names a region twice");
+    if (region.list.bytes == 0) return corrupt("A version has an empty region");
     CKPT_TRYV(check_list(region.list, version.chunk_bytes));
   }
   std::set<std::string_view> names;
   for (const Blob& blob : version.blobs) {
     if (blob.name.empty() || blob.name.size() > kMaxNameBytes || !names.insert(blob.name).second)
-      return corrupt("A version with a blob of no name, or two of one");
+      return corrupt("A version has a blob without a name, or two blobs of the same name");
     CKPT_TRYV(check_list(blob.list, kBlobChunkBytes));
   }
   return ok();
@@ -108,12 +108,12 @@ std::vector<std::byte> encode_job(const JobRecord& record) {
 
 Result<JobRecord> decode_job(std::span<const std::byte> file) {
   CKPT_TRY(record, decode_body<JobRecord>(SmallFile::kJob, file));
-  if (record.content_key.size() != kContentKeyBytes) return corrupt("A job record without a key");
+  if (record.content_key.size() != kContentKeyBytes) return corrupt("A job record has no key");
   return record;
 }
 
 Result<std::vector<ContentId>> decode_list(std::span<const std::byte> plain, std::uint64_t chunks) {
-  if (plain.size() != chunks * sizeof(ContentId)) return corrupt("A list of another length than its memory");
+  if (plain.size() != chunks * sizeof(ContentId)) return corrupt("A list's length does not match its memory");
   std::vector<ContentId> ids(chunks);
   if (chunks != 0) std::memcpy(ids.data(), plain.data(), plain.size());
   return ids;

@@ -88,7 +88,7 @@ class RegionReading {
     const auto places = store_.places(id, RecordKind::kChunk);
     if (places.empty()) {
       store_.note_damaged(id);
-      return damaged(version_, region, chunk, {ErrorCode::kCorrupt, "Its content is in no pack"});
+      return damaged(version_, region, chunk, {ErrorCode::kCorrupt, "The chunk's content is in no pack"});
     }
     wanted_.push_back({id, places[0], region, chunk});
     return ok();
@@ -191,7 +191,7 @@ class RegionReading {
 Result<void> VersionReader::read_chunk(std::uint32_t region, std::uint64_t chunk, std::span<std::byte> out) {
   if (region >= version_->regions.size() || chunk >= version_->regions[region].list.chunk_count() ||
       out.size() != version_->regions[region].list.bytes_of_chunk(chunk))
-    return Error(ErrorCode::kInvalidArgument, "No such chunk, or one of another size");
+    return Error(ErrorCode::kInvalidArgument, "There is no such chunk, or it has another size");
   const ChunkList& list = version_->regions[region].list;
   CKPT_TRY(coder, store_->coders().borrow(version_->chunk_bytes));
   auto ids = store_->read_list(*coder, list, chunk / kListChunks);
@@ -253,7 +253,8 @@ Result<std::vector<std::byte>> VersionReader::read_blob(const std::string& name,
   const Blob* blob = find_blob(name);
   if (blob != nullptr && blob->list.bytes > max_bytes)
     return Error(ErrorCode::kRefused, "Blob " + name + " has " + std::to_string(blob->list.bytes) +
-                                          " bytes; at most " + std::to_string(max_bytes) + " were asked for");
+                                          " bytes, but at most " + std::to_string(max_bytes) +
+                                          " were requested");
   std::vector<std::byte> bytes;
   if (blob != nullptr) bytes.reserve(blob->list.bytes);
   CKPT_TRYV(read_blob(name, [&bytes](std::span<const std::byte> piece) -> Result<void> {

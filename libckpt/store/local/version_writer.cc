@@ -39,7 +39,7 @@ Result<std::unique_ptr<VersionWriter>> VersionWriter::create(const std::shared_p
   if (!is_chunk_size(input.chunk_bytes))
     return Error(ErrorCode::kInvalidArgument,
                  "Chunks of " + std::to_string(input.chunk_bytes) +
-                     " bytes: a power of two from 256 bytes to 16 MiB is stored");
+                     " bytes cannot be stored: the size must be a power of two from 256 bytes to 16 MiB");
   CKPT_TRY(exclusive, JobStore::begin_exclusive(store));
   std::unique_ptr<VersionWriter> writer(
       new VersionWriter(store, std::move(exclusive), max_pack_bytes, input.compress));
@@ -100,7 +100,7 @@ Result<std::uint32_t> VersionWriter::add_region(const Region& region, std::optio
   if (region.list.bytes == 0) return Error(ErrorCode::kInvalidArgument, quoted(region) + " is empty");
   for (const Region& other : version_.regions)
     if (other.rank == region.rank && other.id == region.id)
-      return Error(ErrorCode::kInvalidArgument, quoted(region) + " is there already");
+      return Error(ErrorCode::kInvalidArgument, quoted(region) + " exists already");
   Region added = region;
   added.list.chunk_bytes = version_.chunk_bytes;
   const ChunkList* kept = nullptr;
@@ -120,7 +120,7 @@ Result<VersionWriter::List*> VersionWriter::list_of(std::uint32_t region, std::u
   if (!open_) return is_over();
   if (region >= regions_.size() || chunk >= regions_[region].list.chunk_count())
     return Error(ErrorCode::kInvalidArgument, "Chunk " + std::to_string(chunk) + " of region number " +
-                                                  std::to_string(region) + " is not there");
+                                                  std::to_string(region) + " does not exist");
   return &regions_[region];
 }
 
@@ -227,7 +227,7 @@ Result<void> VersionWriter::keep_chunk(std::uint32_t region, std::uint64_t chunk
   if (!block.kept || block.unkeepable.test(chunk % kListChunks))
     return Error(ErrorCode::kNotFound, "Chunk " + std::to_string(chunk) + " of " +
                                            quoted(version_.regions[region]) +
-                                           " cannot be kept: the version before does not hold it");
+                                           " cannot be kept: the previous version does not have it");
   block.accounted.set(chunk % kListChunks);
   return ok();
 }
@@ -253,9 +253,9 @@ std::vector<std::uint64_t> VersionWriter::missing(std::uint32_t region) const {
 Result<void> VersionWriter::put_blob(const std::string& name, std::span<const std::byte> bytes) {
   if (!open_) return is_over();
   if (name.empty() || name.size() > 255)
-    return Error(ErrorCode::kInvalidArgument, "A blob's name has 1 to 255 bytes");
+    return Error(ErrorCode::kInvalidArgument, "A blob's name must have 1 to 255 bytes");
   for (const Blob& other : version_.blobs)
-    if (other.name == name) return Error(ErrorCode::kInvalidArgument, "Blob " + name + " is there already");
+    if (other.name == name) return Error(ErrorCode::kInvalidArgument, "Blob " + name + " exists already");
   Blob blob;
   blob.name = name;
   blob.list.bytes = bytes.size();
@@ -278,7 +278,7 @@ Result<void> VersionWriter::check_complete() const {
     if (!chunks.empty())
       return Error(ErrorCode::kRefused,
                    quoted(version_.regions[r]) + " is not complete: chunk " + std::to_string(chunks[0]) +
-                       (chunks.size() == 1 ? "" : " and others") + " were neither put nor kept");
+                       (chunks.size() == 1 ? "" : " and others") + " were neither stored nor kept");
   }
   return ok();
 }

@@ -33,8 +33,9 @@ Result<void> check_path(const std::string& path, const std::string& job) {
   if (path.size() <= kMaxPathBytes &&
       (whole || (path.starts_with(mine) && is_of_job(std::string_view(path).substr(mine.size())))))
     return ok();
-  return Error(ErrorCode::kInvalidArgument, "\"" + path.substr(0, kMaxPathBytes) + "\" is nothing of job " +
-                                                job + " in a checkpoint store");
+  return Error(
+      ErrorCode::kInvalidArgument,
+      "\"" + path.substr(0, kMaxPathBytes) + "\" does not belong to job " + job + " in a checkpoint store");
 }
 
 bool is_file_of_job(const std::string& path, const std::string& job) {

@@ -87,7 +87,8 @@ Result<void> FileServer::Session::check(const FileRequest& request) const {
         ErrorCode::kInvalidArgument,
         "A grant for job " + grant_.job + " changes nothing of the checkpoint store but the job's files");
   if (!grant_.writes)
-    return Error(ErrorCode::kInvalidArgument, "The images of job " + grant_.job + " are granted to be read");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The images of job " + grant_.job + " are granted for reading only");
   const std::lock_guard lock(mutex_);
   if (lock_ || request.op == FileOp::kLock || request.op == FileOp::kMakeFolder) return ok();
   return Error(ErrorCode::kInvalidArgument, "A checkpoint store is locked before it is written");
@@ -115,10 +116,11 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
     return FileReply();
   }
   CKPT_TRY(open, find(request.handle));
-  if (request.offset > kMaxOffset) return Error(ErrorCode::kInvalidArgument, "No file is that long");
+  if (request.offset > kMaxOffset)
+    return Error(ErrorCode::kInvalidArgument, "The offset is beyond the largest possible file");
   switch (request.op) {
     case FileOp::kWrite: {
-      if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open to be read");
+      if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open for reading only");
       {
         const std::lock_guard lock(mutex_);
         CKPT_TRYV(quota_.write(open.extent, request.offset, payload.size()));
@@ -128,7 +130,8 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
       return FileReply();
     }
     case FileOp::kRead: {
-      if (request.bytes > payload.size()) return Error(ErrorCode::kInvalidArgument, "Too much at once");
+      if (request.bytes > payload.size())
+        return Error(ErrorCode::kInvalidArgument, "The request asks for too many bytes at once");
       CKPT_TRY(count, open.file->read_at(request.offset, payload.first(request.bytes)));
       out_bytes = count;
       return with_value(count);
@@ -248,7 +251,7 @@ Result<FileReply> FileServer::Session::list(const std::string& path) {
   for (const FolderEntry& entry : entries) {
     if (path == "jobs" && entry.name != grant_.job) continue;
     if (reply.entries.size() >= kMaxEntries)
-      return Error(ErrorCode::kNotSupported, full(path) + " has too many files to be read from elsewhere");
+      return Error(ErrorCode::kNotSupported, full(path) + " has too many files to be read by another node");
     FileEntry& said = reply.entries.emplace_back();
     said.name = entry.name;
     said.is_folder = entry.is_folder;

@@ -39,7 +39,7 @@ struct SocketAddress {
 
 Result<SocketAddress> parse(const std::string& text) {
   const Error malformed(ErrorCode::kInvalidArgument,
-                        "\"" + text + "\" is no address: IP:PORT or localhost:PORT is one");
+                        "\"" + text + "\" is not an address: write IP:PORT or localhost:PORT");
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return malformed;
   std::uint16_t port = 0;
@@ -91,14 +91,14 @@ Result<bool> wait_for(int socket, short events, FrameStream::Wait wait) {
   do {
     ready = ::poll(&item, 1, static_cast<int>(wait.count()));
   } while (ready < 0 && errno == EINTR);
-  if (ready < 0) return Error::from_errno("Waiting for a connection");
+  if (ready < 0) return Error::from_errno("Cannot wait for a connection");
   return ready > 0;
 }
 
 Result<UniqueFd> connect_to(const std::string& address, FrameStream::Wait timeout) {
   CKPT_TRY(where, parse(address));
   UniqueFd socket(::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return Error::from_errno("Cannot make a socket");
+  if (!socket) return Error::from_errno("Cannot create a socket");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&where.storage), where.bytes) != 0) {
     if (errno != EINPROGRESS) return gone("Cannot reach " + address).caused_by(Error::from_errno("connect"));
     CKPT_TRY(ready, wait_for(socket.get(), POLLOUT, timeout));
@@ -174,7 +174,7 @@ Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const 
     CKPT_TRY(sent, tls_->flush());
     if (sent) return ok();
     CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), kSilence));
-    if (!ready) return gone("The other side takes nothing");
+    if (!ready) return gone("The other side does not receive data");
   }
 }
 
@@ -186,7 +186,7 @@ Result<void> FrameStream::write_all(std::span<const std::byte> bytes) {
     CKPT_TRY(sent, tls_->flush());
     if (sent) continue;
     CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), kSilence));
-    if (!ready) return gone("The other side takes nothing");
+    if (!ready) return gone("The other side does not receive data");
   }
   return ok();
 }
@@ -198,7 +198,7 @@ Result<std::size_t> FrameStream::read_some(std::span<std::byte> out, Wait wait) 
     if (got > 0) return got;
     CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), wait == kForever ? kForever : until(end)));
     if (!ready)
-      return Error(ErrorCode::kTimedOut, "Nothing came for " + std::to_string(wait.count()) + " ms");
+      return Error(ErrorCode::kTimedOut, "No data arrived for " + std::to_string(wait.count()) + " ms");
   }
 }
 
@@ -228,7 +228,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +
-                                           " bytes is longer than there is room for");
+                                           " bytes is too long for the buffer");
   Received received;
   received.head.resize(front.head_bytes);
   received.payload_bytes = front.payload_bytes;
@@ -245,7 +245,7 @@ Result<ListeningSocket> listen_at(const std::string& address) {
   CKPT_TRY(where, parse(address));
   ListeningSocket listening;
   listening.socket.reset(::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listening.socket) return Error::from_errno("Cannot make a socket");
+  if (!listening.socket) return Error::from_errno("Cannot create a socket");
   const int yes = 1;
   (void)::setsockopt(listening.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   auto* raw = reinterpret_cast<sockaddr*>(&where.storage);
@@ -267,7 +267,7 @@ Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait) 
   UniqueFd socket(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     const bool passing = errno == EINTR || errno == EAGAIN || errno == ECONNABORTED;
-    return passing ? nobody : Error::from_errno("Cannot take a connection");
+    return passing ? nobody : Error::from_errno("Cannot accept a connection");
   }
   watch_over(socket.get());
   return socket;

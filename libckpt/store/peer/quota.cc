@@ -46,13 +46,13 @@ Result<void> Quota::write(const Handle& file, std::uint64_t at, std::uint64_t by
   if (at > file->bytes)
     return Error(ErrorCode::kInvalidArgument, "A file of a checkpoint store has no holes: it has " +
                                                   std::to_string(file->bytes) +
-                                                  " bytes, and was to be written at " + std::to_string(at));
+                                                  " bytes, but a write starts at byte " + std::to_string(at));
   const std::uint64_t more = std::max(file->bytes, at + bytes) - file->bytes;
   if (limit_ != 0 && more > 0 && used_ + more > most_)
     return Error(ErrorCode::kRefused, "The checkpoint store is at its limit: the job has " +
                                           std::to_string(used_) + " of " + std::to_string(limit_) +
-                                          " bytes there and " + std::to_string(more) +
-                                          " more are to be written; keep fewer versions, or raise the limit");
+                                          " bytes in it and " + std::to_string(more) +
+                                          " more must be written: keep fewer versions, or raise the limit");
   file->bytes += more;
   used_ += more;
   return ok();

@@ -226,7 +226,7 @@ Result<std::vector<FolderEntry>> RemoteFiles::list(const std::string& path) {
   std::vector<FolderEntry> entries;
   for (FileEntry& said : answer.reply.entries) {
     const bool plain = !said.name.empty() && said.name.find('/') == std::string::npos && said.name != "..";
-    if (!plain) return Error(ErrorCode::kProtocol, settings_.folder + " lists a file of no name");
+    if (!plain) return Error(ErrorCode::kProtocol, settings_.folder + " lists a file without a name");
     entries.push_back({std::move(said.name), said.is_folder, said.bytes});
   }
   return entries;

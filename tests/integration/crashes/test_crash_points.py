@@ -9,8 +9,8 @@ import unittest
 from cluster import run_unmoved
 import test_gang_losses
 import test_image_crashes
-import test_peer_vault_crashes
-import test_peer_vault_losses
+import test_peer_checkpoint_store_crashes
+import test_peer_checkpoint_store_losses
 import test_process_crashes
 import test_process_losses
 import test_remap
@@ -69,8 +69,8 @@ class EveryPointIsTested(unittest.TestCase):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         tested |= {number for _, number in [*test_image_crashes.POINTS, test_image_crashes.PARKED]}
-        for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT,
-                      test_peer_vault_losses.SERVER):
+        for table in (test_peer_checkpoint_store_crashes.COORDINATOR, test_peer_checkpoint_store_losses.AGENT,
+                      test_peer_checkpoint_store_losses.SERVER):
             tested |= {number for _, number in table}
         # Crash points of images are tested in tests/fault/protect_test.cc and checkpoint_mover_test.cc.
         tested |= {Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED,

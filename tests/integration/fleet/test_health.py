@@ -193,7 +193,7 @@ class Swap(HealthTest):
         self.gpu.control("swap")
         text = self.findings.next()
         self.assertIn("not in the node any more", text)
-        self.assertIn("another card has its place", text)
+        self.assertIn("another card is in its slot", text)
         self.assertNotIn("; cordon", text)
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63, kernel-log)", self.findings.next())

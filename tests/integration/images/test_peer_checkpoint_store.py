@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in the vault of another node, in its memory: a job that is protected there outlives its own node,
+"""Images in the checkpoint store of another node, in its memory: a job that is protected there outlives its own node,
 also on a third one; beyond memory's limit images lie on the disk, and nothing is lost. What a job rests in
 lies on a disk."""
 import os
@@ -25,7 +25,7 @@ class Peers(ClusterTest):
     def setUp(self):
         self.tmpfs = tempfile.mkdtemp(prefix="gm-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmpfs, ignore_errors=True)
-        self.agent_settings = f'checkpoint_store_memory = "{self.tmpfs}"\nvault_memory_limit_mib = {self.memory_mib}\nhealth_window_ms = 200\n'
+        self.agent_settings = f'checkpoint_store_memory = "{self.tmpfs}"\ncheckpoint_store_memory_limit_mib = {self.memory_mib}\nhealth_window_ms = 200\n'
         super().setUp()
 
     def begin(self, program, arguments, way=("--cooperative",)):
@@ -68,7 +68,7 @@ class Peers(ClusterTest):
             follower.kill()
 
 
-class PeerVault(Peers):
+class PeerCheckpointStore(Peers):
     def test_a_protected_job_outlives_its_node(self):
         self.begin("charlm", STEPS)
         self.protect("--keep", "3")
@@ -123,7 +123,7 @@ class PeerVault(Peers):
 
 
     def test_a_job_whose_images_are_on_a_node_that_must_be_left(self):
-        """They are in that node's own vault, which another node reads while it is there."""
+        """They are in that node's own checkpoint store, which another node reads while it is there."""
         self.begin("charlm", STEPS)
         self.cluster.json("snapshot", "job")
         for order in (["lose-device"], ["xid", "79"]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of the sender (its mover, its agent) and of the coordinator at each step of a snapshot into another
-node's vault."""
+node's checkpoint store."""
 import unittest
 
 from peer_crashing import PeerCrashingTest

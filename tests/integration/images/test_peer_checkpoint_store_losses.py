@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of the node that has the vault (its agent, its gpumigrate-checkpoint-store) at each step of a snapshot of
+"""kill -9 of the node that has the checkpoint store (its agent, its gpumigrate-checkpoint-store) at each step of a snapshot of
 another node's job, and the link between them cut while content is on its way."""
 import unittest
 

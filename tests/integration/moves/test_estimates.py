@@ -124,7 +124,7 @@ class Rehearsed(Estimates):
                 for line in log.stdout:
                     if "cannot be moved between nodes" in line or "not rehearsed" in line:
                         return False
-                    if "moves of processes rehearsed" in line:
+                    if "process moves rehearsed" in line:
                         return True
             finally:
                 log.kill()
@@ -147,7 +147,7 @@ class Rehearsed(Estimates):
         self.check_forecast("between_nodes", "node-b")
         self.check_moves("node-b", ("context", "host", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
-        self.assertEqual(self.count_in_log("node-a", "moves of processes rehearsed"), 1, "once for each version")
+        self.assertEqual(self.count_in_log("node-a", "process moves rehearsed"), 1, "once for each version")
 
 
     def test_rehearsal_that_is_stopped_leaves_nothing_in_memory(self):

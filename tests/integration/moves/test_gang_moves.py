@@ -232,7 +232,7 @@ class GangMovesOfRanksThatHang(GangMovesTest):
             self.cluster.call("set", self.cluster.json("migrations")[0]["id"], "bandwidth", "1GiB/s")
             output, errors = moving.communicate(timeout=120)
         self.assertEqual(moving.returncode, 2, output + errors)
-        self.assertRegex(output + errors, r"ranks? .*1.* had not come to the common barrier")
+        self.assertRegex(output + errors, r"ranks? .*1.* had not reached the common barrier")
         self.moves_once_it_goes_on()
 
 

@@ -96,7 +96,7 @@ class Swap(ClusterTest):
         self.cluster.up()
         self.cluster.call("wait", "job", exits=range(256))
         status = self.status_file("job")
-        self.assertEqual(status["last_save"], "its context was saved before", status)
-        self.assertIn("its context was saved before",
+        self.assertEqual(status["last_save"], "its context was saved before the kill", status)
+        self.assertIn("its context was saved before the kill",
                       (self.cluster.home / "nodes/node-a/agent.log").read_text())
         self.check_next_job()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that runs through crashes of the participants in a snapshot into another node's vault: it runs on
+"""A job that runs through crashes of the participants in a snapshot into another node's checkpoint store: it runs on
 where it is, no step lost or repeated; the newest whole image restores, the next one is taken, and what was
 left unfinished is gone."""
 import ctypes
@@ -50,7 +50,7 @@ class PeerCrashingTest(CrashingTest):
     def setUp(self):
         self.tmpfs = tempfile.mkdtemp(prefix="gm-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmpfs, ignore_errors=True)
-        self.agent_settings = f'checkpoint_store_memory = "{self.tmpfs}"\nvault_memory_limit_mib = 1024\n'
+        self.agent_settings = f'checkpoint_store_memory = "{self.tmpfs}"\ncheckpoint_store_memory_limit_mib = 1024\n'
         super().setUp()
         self.restores = 0
 
@@ -77,8 +77,8 @@ class PeerCrashingTest(CrashingTest):
         self.assertEqual((job["node"], job["incarnation"]), ("node-a", incarnation), job)
         self.check_steps()
 
-    def vault_files(self):
-        """The files of node-b's vault, in memory and on the disk."""
+    def store_files(self):
+        """The files of node-b's checkpoint store, in memory and on the disk."""
         folders = (self.cluster.home / "nodes/node-b/vault", pathlib.Path(self.tmpfs))
         return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 
@@ -88,7 +88,7 @@ class PeerCrashingTest(CrashingTest):
             verified = subprocess.run([BIN / "ckpt-image", "verify", self.cluster.home / "nodes/node-b/vault",
                                        "--memory",
                                        f"{self.tmpfs}/node-b", "-o", "json"], capture_output=True, text=True)
-            unfinished = [path.name for path in self.vault_files() if path.name.endswith(".new")]
+            unfinished = [path.name for path in self.store_files() if path.name.endswith(".new")]
             if not unfinished and json.loads(verified.stdout)["clean"]:
                 return
         self.fail(f"left over: {unfinished}; {verified.stdout} {verified.stderr}")

@@ -44,7 +44,8 @@ class Keeper {
  public:
   Keeper() : page_(must(local::ControlPageMapping::create())) {
     std::string path = (std::filesystem::temp_directory_path() / "gpumigrate-bench-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) fail("No folder for the keeper's socket in " + path);
+    if (::mkdtemp(path.data()) == nullptr)
+      fail("Cannot create a folder for the keeper's socket like " + path);
     folder_ = path;
     listener_.emplace(must(local::Listener::create(socket())));
     thread_ = std::thread([this] { serve(); });
@@ -65,7 +66,7 @@ class Keeper {
     while (::poll(&watched, 1, -1) < 0) {
     }
     auto connection = must(listener_->accept());
-    if (!connection) fail("Nobody connected to the keeper");
+    if (!connection) fail("No process connected to the keeper");
     (void)connection->set_blocking(true);
     (void)connection->receive();  // receives the message Hello
     local::Welcome welcome;

@@ -154,7 +154,7 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
   const std::size_t bytes = std::clamp<std::uint64_t>(options.bytes, kMinHostBytes, kMaxHostBytes) /
                             (2 * kHostSliceBytes) * (2 * kHostSliceBytes);
   const HostMemory memory(bytes);
-  if (memory.bytes().empty()) return Error(ErrorCode::kOutOfMemory, "No memory to read");
+  if (memory.bytes().empty()) return Error(ErrorCode::kOutOfMemory, "There is no memory to read");
   fill_random(memory.bytes(), 1);
   const HostBench bench(memory.bytes(), *params);
   CKPT_TRYV(measure_host(bench, {"host memory, one core", bytes, kHostSliceBytes, 1}, options.pairs, true,
@@ -165,7 +165,7 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
   CKPT_TRYV(measure_host(cached, {"cache (512 KiB), one core", kCacheBytes, kCacheBytes, 1},
                          options.pairs * kCachePasses, false, section));
   section.add_note("host memory: slices of " + tools::format_bytes(static_cast<double>(kHostSliceBytes)) +
-                   " in turns, half of the memory apart; a ratio is that of two neighbours in time");
+                   " alternate, half of the memory apart; each ratio compares two successive slices");
   return ok();
 }
 
@@ -337,10 +337,10 @@ Result<void> measure_device_memory(const BenchOptions& options, const Facts& fac
 }  // namespace
 
 Result<void> bench_fingerprint(const BenchOptions& options, Report& report) {
-  Section& section = report.add_section(
-      "fingerprint",
-      "Fingerprints of 64 KiB chunks beside plain reads of the same "
-      "memory, interleaved; the ratio is taken pair by pair; host rates are by processor time");
+  Section& section =
+      report.add_section("fingerprint",
+                         "Fingerprints of 64 KiB chunks compared with plain reads of the same memory, "
+                         "interleaved; each pair gives one ratio; host rates are by processor time");
   section.set_columns({{"rate", "GB/s"}, {"ratio", ""}, {"launches", ""}, {"a launch", "us"}});
   CKPT_TRYV(measure_device_memory(options, report.facts(), section));
   return measure_host_memory(options, section);

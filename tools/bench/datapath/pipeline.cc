@@ -150,11 +150,11 @@ class PipelineBench {
                       spread_of(rounds.second.seconds_per_gb),
                       spread_of(rounds.scan_share)});
     const Spread share = spread_of(ratios_of(rounds.first.rate, least));
-    section_.add_row("the same, of the least of plain tool and bound, " + where, {{}, share});
+    section_.add_row("the same, relative to the lesser of plain tool and bound, " + where, {{}, share});
     // On one machine the target reads the source's memory. Over TCP both ends share the machine's cores,
     // unlike two nodes (adr/0022).
     if (rounds.path == Path::kSameHost)
-      section_.add_goal("first round " + where + " / the least of plain tool and bound", share.median,
+      section_.add_goal("first round " + where + " / the lesser of plain tool and bound", share.median,
                         Relation::kAtLeast, kUnlimitedGoal);
   }
 
@@ -207,7 +207,7 @@ Result<void> bench_pipeline(const BenchOptions& options, Report& report) {
                          "GPUs of one node and as between nodes, interleaved with a plain TCP "
                          "stream of the same bytes and with the stages");
   section.add_note(
-      "over TCP both ends share this machine's cores and memory, which no two nodes do: shown, not judged "
+      "over TCP both ends share this machine's cores and memory, unlike two nodes: shown without a goal "
       "(docs/adr/0022)");
   section.set_columns({{"rate", "GB/s"},
                        {"of the plain tool or limit", ""},

@@ -164,7 +164,7 @@ Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned co
       {"copy to host, a message at a time", both, timed([&w] { return w.download(lane_message_bytes()); })},
       {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
       {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
-      {"told to the peer, one machine", {Path::kSameHost}, [&w] { return w.transfer(Path::kSameHost); }},
+      {"announced to the peer, one machine", {Path::kSameHost}, [&w] { return w.transfer(Path::kSameHost); }},
       {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
       {"copy to device, a message at a time", both, timed([&w] { return w.upload(lane_message_bytes()); })},
       {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},
@@ -236,10 +236,12 @@ Section& add_stages_section(Report& report) {
                                         "Each stage of a round alone, over the same bytes: its rate, and its "
                                         "rate per core by processor time of all processes in it");
   section.add_note(
-      "no encoding takes no stage; the scattered copies stand beside the runs that a first round copies");
+      "raw encoding has no stage; the scattered copies are listed next to the runs that a first round "
+      "copies");
   if (!report.facts().software_driver)
     section.add_note(
-        "copies and device fingerprints cost a real GPU no processor time but the waiting of the host");
+        "with a real GPU, copies and device fingerprints need no processor time except for the waiting of "
+        "the host");
   return section;
 }
 

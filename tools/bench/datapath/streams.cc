@@ -16,7 +16,8 @@ Result<std::unique_ptr<ByteStreams>> ByteStreams::start(const std::string& progr
 
 Result<HostMemory> make_ring() {
   HostMemory ring(kRingBytes);
-  if (ring.bytes().empty()) return Error(ErrorCode::kOutOfMemory, "No memory for a stream's buffers");
+  if (ring.bytes().empty())
+    return Error(ErrorCode::kOutOfMemory, "There is no memory for a stream's buffers");
   fill_random(ring.bytes(), 7);
   return ring;
 }

@@ -70,7 +70,7 @@ Result<std::string> listen_on_loopback(Sink& sink) {
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   if (::bind(listener.get(), generic, length) != 0 || ::listen(listener.get(), 1) != 0 ||
       ::getsockname(listener.get(), generic, &length) != 0)
-    return Error::from_errno("Listening on loopback");
+    return Error::from_errno("Cannot listen on loopback");
   sink.listener = std::move(listener);
   return std::to_string(::ntohs(address.sin_port));
 }
@@ -112,7 +112,7 @@ Result<std::unique_ptr<ByteSource>> connect_tcp(const std::string& address) {
   CKPT_TRY(socket, tcp_socket());
   const sockaddr_in target = loopback(port);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0)
-    return Error::from_errno("Connecting to port " + address);
+    return Error::from_errno("Cannot connect to port " + address);
   CKPT_TRY(ring, make_ring());
   return std::make_unique<TcpSource>(std::move(socket), std::move(ring));
 }

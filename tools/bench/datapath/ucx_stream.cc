@@ -29,7 +29,7 @@ class MappedFile {
   }
   static Result<MappedFile> map(UniqueFd file, std::size_t bytes) {
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (at == MAP_FAILED) return Error::from_errno("Mapping a stream's ring");
+    if (at == MAP_FAILED) return Error::from_errno("Cannot map a stream's ring");
     return MappedFile(std::move(file), {static_cast<std::byte*>(at), bytes});
   }
   MappedFile(MappedFile&& other) noexcept

@@ -31,7 +31,7 @@ Result<std::string> make_home() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   std::string home = (error ? std::filesystem::path("/tmp") : folder) / "gpumigrate-bench-XXXXXX";
-  if (::mkdtemp(home.data()) == nullptr) return Error::from_errno("Making a folder like " + home);
+  if (::mkdtemp(home.data()) == nullptr) return Error::from_errno("Cannot create a folder like " + home);
   return home;
 }
 

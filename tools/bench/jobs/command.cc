@@ -136,7 +136,8 @@ Result<void> RunningCommand::read_some(UniqueFd& pipe, std::string& into) {
     return ok();
   }
   into.append(piece.data(), static_cast<std::size_t>(got));
-  if (into.size() > kMaxOutput) return Error(ErrorCode::kCorrupt, "More output than expected from " + text_);
+  if (into.size() > kMaxOutput)
+    return Error(ErrorCode::kCorrupt, "There is more output than expected from " + text_);
   return ok();
 }
 
@@ -144,7 +145,7 @@ Result<void> RunningCommand::pump(Nanos deadline) {
   const Nanos left = deadline - now_ns();
   if (left <= 0)
     return Error(ErrorCode::kTimedOut,
-                 text_ + " has not ended in time; it said: " + err_.substr(0, kShownBytes));
+                 text_ + " has not ended in time; its output: " + err_.substr(0, kShownBytes));
   // A closed pipe has descriptor -1, which poll() ignores.
   std::array<pollfd, 3> fds{{{out_pipe_.get(), POLLIN, 0},
                              {err_pipe_.get(), POLLIN, 0},

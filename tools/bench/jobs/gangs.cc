@@ -80,11 +80,11 @@ void report_series(Section& section, const Series& series, const Spread& alone) 
 }  // namespace
 
 Result<void> bench_gangs(const BenchOptions& options, Report& report) {
-  Section& section = report.add_section(
-      "gangs",
-      "Ranks of charlm-dp (4 ranks, 300 k parameters, steps of 15 ms) that move live, to another node and "
-      "back; the pause of the rank that stood longest, and steps while communicators are made and memory is "
-      "copied, beside the steps before");
+  Section& section =
+      report.add_section("gangs",
+                         "Ranks of charlm-dp (4 ranks, 300 k parameters, steps of 15 ms) that move live, to "
+                         "another node and back; the longest pause of a rank, and steps while communicators "
+                         "are created and memory is copied, compared with the steps before");
   if (!std::filesystem::exists(options.program_folder + "/examples/charlm-dp")) {
     section.skip("charlm-dp was not built: there was no nccl.h");
     return ok();
@@ -96,7 +96,7 @@ Result<void> bench_gangs(const BenchOptions& options, Report& report) {
   }
   section.set_columns({{"pause", "ms"},
                        {"skew", "ms"},
-                       {"those that stayed", "ms"},
+                       {"ranks that stayed", "ms"},
                        {"communicators", "ms"},
                        {"steps meanwhile", ""}});
   CKPT_TRY(alone, pauses_of_one_rank(*cluster, options.pairs));

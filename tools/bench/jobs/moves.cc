@@ -134,8 +134,8 @@ void add_downtime_rows(Section& section, const Series& series, const std::string
 void report_downtime(Report& report, const std::vector<Series>& all, std::uint64_t bytes, bool software) {
   Section& section = report.add_section(
       "downtime", "Downtime of hotset --hot 2% --pattern random and serve (" + std::to_string(bytes >> 20) +
-                      " MiB of state each) and charlm (1 M parameters, which all "
-                      "change each step), moved live and by stop-and-copy in turns, each beside its bound");
+                      " MiB of state each) and charlm (1 M parameters, which all change each step), moved "
+                      "live and by stop-and-copy alternately, each with its bound");
   section.set_columns({{"downtime", "ms"},
                        {"live / stop-copy", ""},
                        {"bound", "ms"},
@@ -163,8 +163,8 @@ void report_downtime(Report& report, const std::vector<Series>& all, std::uint64
 void report_terms(Report& report, const std::vector<Series>& all) {
   Section& section = report.add_section(
       "downtime_terms",
-      "Parts of the downtime of the same moves, in their order; scan and copy are the final round's "
-      "busy times at the source, beside each other; the rates are the move's own");
+      "Parts of the downtime of the same moves, in their order; scan and copy are the final round's busy "
+      "times at the source, which overlap; the rates are those of the move");
   section.set_columns({{"quiesce", "ms"},
                        {"final", "ms"},
                        {"verify", "ms"},
@@ -203,12 +203,11 @@ double amplification(const Move& move) {
 
 void report_bytes(Report& report, const std::vector<Series>& all,
                   const std::map<std::string, Phases>& phases) {
-  Section& section = report.add_section("bytes",
-                                        "Bytes and time of the same live moves; copying: from the first "
-                                        "round's begin to the commit, without the "
-                                        "standby's start; amplification: bytes of changed chunks over bytes "
-                                        "of changed 4 KiB pages (somewhat too much "
-                                        "where the barrier cut a round short: its bytes count, it does not)");
+  Section& section = report.add_section(
+      "bytes",
+      "Bytes and time of the same live moves; copying: from the first round's begin to the commit, without "
+      "the standby's start; amplification: bytes of changed chunks over bytes of changed 4 KiB pages "
+      "(slightly too high where the barrier ended a round early: its bytes count, but the round does not)");
   section.set_columns({{"state", "MiB"},
                        {"sent again", "MiB"},
                        {"sent / (state + changed)", ""},

@@ -132,7 +132,7 @@ Result<void> bench_plots(const BenchOptions& options, Report& report) {
     notes.push_back(std::move(note));
   }
   Section& section = report.add_section("plots", "The sweeps as plots, in the folder of --output");
-  if (notes.empty()) section.skip("nothing to draw: ask for `sweeps plots` in one run");
+  if (notes.empty()) section.skip("nothing to draw: run the sections `sweeps plots` together");
   for (const std::string& note : notes) section.add_note(note);
   return ok();
 }

@@ -101,7 +101,7 @@ Result<void> bench_protect(const BenchOptions& options, Report& report) {
                                 spread_of(seconds)});
   section.add_goal("written of changed", spread_of(written).median, Relation::kAtMost, kMaxWritten);
   section.add_goal("step rate of unprotected", spread_of(rates).median, Relation::kAtLeast, kMinRate);
-  section.add_note("pause, changed and written are of snapshots by hand between the stretches");
+  section.add_note("pause, changed and written are measured with manual snapshots between the runs");
   return ok();
 }
 

@@ -75,7 +75,7 @@ Result<Files> open_files(const std::string& folder) {
 Result<void> drop_from_cache(const Files& files) {
   for (const UniqueFd& file : files.files) {
     if (::fsync(file.get()) != 0 || ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) != 0)
-      return Error::from_errno("Dropping an image's files from the page cache");
+      return Error::from_errno("Cannot drop an image's files from the page cache");
   }
   return ok();
 }
@@ -128,9 +128,9 @@ Result<void> bench_restore(const BenchOptions& options, Report& report) {
     Runs& rate = rates.emplace_back();
     for (const double nanos : side) rate.push_back(static_cast<double>(files.bytes) / nanos);
   }
-  Section& section =
-      report.add_section("restore", "Memory of hotset (" + std::to_string(options.bytes >> 20) +
-                                        " MiB) out of its image beside a plain read of the image's files");
+  Section& section = report.add_section(
+      "restore", "Memory of hotset (" + std::to_string(options.bytes >> 20) +
+                     " MiB) restored from its image, compared with a plain read of the image's files");
   section.set_columns({{"rate", "GB/s"}, {"of the plain read", ""}, {"stored of state", ""}});
   section.add_row("plain read, cold", {spread_of(rates[0]), {}, {}});
   section.add_row("restore, cold", {spread_of(rates[1]), spread_of(of_plain),

@@ -143,16 +143,15 @@ Result<void> bench_slowdown(const BenchOptions& options, Report& report) {
     all.push_back(std::move(rates));
   }
   const bool software = cluster->software_gpu();
-  Section& section =
-      report.add_section("slowdown", std::string("How fast jobs step that do nothing else: hotset (") +
-                                         std::to_string(programs[0].state_bytes >> 20) +
-                                         " MiB) and charlm (300 k parameters), without libckpt, idle under "
-                                         "it, and in the pre-copy of a live move that is "
-                                         "limited to the state's size per second" +
-                                         (software ? "; a software GPU, the movers and the link are the same "
-                                                     "processor cores here, so a copy takes away "
-                                                     "from the job what it would not take from a GPU"
-                                                   : ""));
+  Section& section = report.add_section(
+      "slowdown", std::string("Step rates of jobs that do nothing else: hotset (") +
+                      std::to_string(programs[0].state_bytes >> 20) +
+                      " MiB) and charlm (300 k parameters), without libckpt, idle under "
+                      "it, and in the pre-copy of a live move that is "
+                      "limited to the state's size per second" +
+                      (software ? "; here a software GPU, the movers and the link share the same processor "
+                                  "cores, so a copy slows the job more than on a GPU"
+                                : ""));
   section.set_columns({{"steps", "1/s"}, {"of the rate without libckpt", ""}});
   for (std::size_t i = 0; i < programs.size(); ++i) add_rows(section, programs[i].name, all[i]);
   return ok();

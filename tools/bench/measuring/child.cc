@@ -40,7 +40,7 @@ Error not_a_message(const std::string& what) {
 Result<void> Link::send(const nlohmann::json& message) const {
   const std::string text = message.dump();
   if (::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0)
-    return Error::from_errno("Telling the bench's other process");
+    return Error::from_errno("Cannot send to the bench's other process");
   return ok();
 }
 
@@ -50,7 +50,7 @@ Result<nlohmann::json> Link::receive() const {
   do {
     got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) return Error::from_errno("Hearing the bench's other process");
+  if (got < 0) return Error::from_errno("Cannot receive from the bench's other process");
   if (got == 0) return Error(ErrorCode::kUnavailable, "The bench's other process has ended");
   const auto message = nlohmann::json::parse(buffer.data(), buffer.data() + got, nullptr, false);
   if (!message.is_object()) return not_a_message("no JSON object");
@@ -97,7 +97,7 @@ Result<void> Child::finish() {
   link_.close();
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0)
-    if (errno != EINTR) return Error::from_errno("Waiting for the bench's other process");
+    if (errno != EINTR) return Error::from_errno("Cannot wait for the bench's other process");
   pid_ = -1;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();
   return Error(ErrorCode::kAborted, "The bench's other process failed");
@@ -114,7 +114,8 @@ int run_child(int argc, char** argv) {
     (void)link.send({{"error", done.error().to_string()}});
     return 1;
   }
-  std::fprintf(stderr, "gpumigrate-bench: %s is for the bench itself\n", std::string(kChildCommand).c_str());
+  std::fprintf(stderr, "gpumigrate-bench: %s is for internal use by the bench only\n",
+               std::string(kChildCommand).c_str());
   return 64;
 }
 

@@ -79,7 +79,7 @@ class Target final : public engine::ReceiverDelegate {
  private:
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> bytes) override {
     Plan plan;
-    if (bytes.size() != sizeof plan) return Error(ErrorCode::kProtocol, "Not a plan of the bench");
+    if (bytes.size() != sizeof plan) return Error(ErrorCode::kProtocol, "This is not a plan of the bench");
     std::memcpy(&plan, bytes.data(), sizeof plan);
     if (plan.bytes > memory_->bytes()) return Error(ErrorCode::kRefused, "The source's region is larger");
     engine::PlanPlaces places;

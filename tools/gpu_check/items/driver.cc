@@ -80,7 +80,7 @@ Result<Json> device_facts(const DriverApi& api, int ordinal, Outcome& outcome) {
     facts[attribute.name] = value;
     if (attribute.needed)
       outcome.add(name + " " + attribute.name, value == 1 ? Status::kPassed : Status::kFailed,
-                  value == 1 ? "" : "the driver says " + std::to_string(value));
+                  value == 1 ? "" : "the driver reports " + std::to_string(value));
   }
   return facts;
 }

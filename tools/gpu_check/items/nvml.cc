@@ -127,7 +127,7 @@ void Questions::ask_events() {
   outcome_.figures["event_types"] = names;
   outcome_.figures["event_mask"] = types;
   if ((types & kXidCritical) == 0) {
-    outcome_.add("event types", Status::kImpossible, "XidCritical is not among them");
+    outcome_.add("event types", Status::kImpossible, "XidCritical is not among the event types");
     return;
   }
   outcome_.add("event types", Status::kPassed);

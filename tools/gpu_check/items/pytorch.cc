@@ -35,7 +35,7 @@ Result<Outcome> run_moves(const Setting& setting, const std::string& name) {
 
 Result<Outcome> move_unmodified(const Setting& setting, const std::string& name) {
   if (::geteuid() != 0 && !setting.software)
-    return not_possible("only jobs of root move between nodes with their process");
+    return not_possible("only jobs of root can be moved between nodes with their process");
   return run_moves(setting, name);
 }
 

@@ -47,18 +47,17 @@ std::size_t body_bytes(LaneMessage type, std::size_t count) {
 
 Result<LaneHeader> parse_lane_header(std::span<const std::byte> bytes, const SessionIdentity& id) {
   LaneHeader header;
-  if (bytes.size() < sizeof header) return Error(ErrorCode::kProtocol, "A lane message without a header");
+  if (bytes.size() < sizeof header) return Error(ErrorCode::kProtocol, "A lane message has no header");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != kLaneMagic || header.type == LaneMessage::kInvalid || header.type > LaneMessage::kLast)
-    return Error(ErrorCode::kProtocol,
-                 "A lane message of an unknown kind: the movers are of different builds");
+    return Error(ErrorCode::kProtocol, "A lane message has an unknown kind: the movers are different builds");
   if (header.migration != id.migration || header.incarnation != id.incarnation || header.rank != id.rank)
-    return Error(ErrorCode::kProtocol, "A lane message of another migration (" +
+    return Error(ErrorCode::kProtocol, "The peer sent a lane message of another migration (" +
                                            std::to_string(header.migration) + ", incarnation " +
                                            std::to_string(header.incarnation) + ")");
   const std::size_t body = body_bytes(header.type, header.count);
   if (body == kBadCount || bytes.size() != sizeof header + body)
-    return Error(ErrorCode::kProtocol, "A lane message whose length does not fit its kind");
+    return Error(ErrorCode::kProtocol, "A lane message has a length that does not match its kind");
   return header;
 }
 

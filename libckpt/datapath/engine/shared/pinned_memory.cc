@@ -26,7 +26,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 Result<std::byte*> reserve(std::size_t bytes) {
   const std::size_t reserved = bytes + kHugePage;
   void* at = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return Error::from_errno("Reserving addresses for pinned memory");
+  if (at == MAP_FAILED) return Error::from_errno("Cannot reserve addresses for pinned memory");
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   const std::size_t before = (kHugePage - address % kHugePage) % kHugePage;
   auto* begin = static_cast<std::byte*>(at) + before;
@@ -51,31 +51,31 @@ Result<PinnedMemory> PinnedMemory::create(const Device& device, std::size_t byte
 
 Result<PinnedMemory> PinnedMemory::create_in_file(const Device& device, std::size_t bytes) {
   CKPT_TRY(file, make_memory_file("ckpt-staging", bytes));
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL) != 0) return Error::from_errno("Sealing a memory file");
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL) != 0)
+    return Error::from_errno("Cannot seal a memory file");
   return map(device, std::move(file), bytes);
 }
 
 Result<PinnedMemory> PinnedMemory::open(const Device& device, UniqueFd file, std::size_t bytes) {
   struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Looking at the peer's memory file");
+  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Cannot inspect the peer's memory file");
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & kSeals) != kSeals ||
       facts.st_size != static_cast<off_t>(bytes))
-    return Error(ErrorCode::kProtocol,
-                 "The peer's memory is no sealed memory file of the size that it named");
+    return Error(ErrorCode::kProtocol, "The peer's memory is not a sealed memory file of the announced size");
   return map(device, std::move(file), bytes);
 }
 
 Result<PinnedMemory> PinnedMemory::map(const Device& device, UniqueFd file, std::size_t bytes) {
   CKPT_TRY(at, reserve(bytes));
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
-    const Error error = Error::from_errno("Mapping a memory file");
+    const Error error = Error::from_errno("Cannot map a memory file");
     ::munmap(at, bytes);
     return error;
   }
   ::madvise(at, bytes, MADV_HUGEPAGE);
-  Error error(ErrorCode::kOutOfMemory, "No memory for " + std::to_string(bytes) + " pinned bytes");
+  Error error(ErrorCode::kOutOfMemory, "There is no memory for " + std::to_string(bytes) + " pinned bytes");
   if (::madvise(at, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
     ::madvise(at, bytes, MADV_COLLAPSE);  // applies whatever the machine's setting for shared memory is
     const ContextScope scope(device);

@@ -68,7 +68,7 @@ Result<std::unique_ptr<WorkPool>> WorkPool::create(const Device& device, std::si
     for (std::size_t i = 0; i < threads; ++i)
       pool->threads_.emplace_back([raw = pool.get(), i] { raw->run(i); });
   } catch (const std::system_error& error) {
-    return Error(ErrorCode::kUnavailable, std::string("Starting a coding thread: ") + error.what());
+    return Error(ErrorCode::kUnavailable, std::string("Cannot start a coding thread: ") + error.what());
   }
   return pool;
 }

@@ -76,7 +76,7 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
     leave(oldest);
     ++done_;
   }
-  CKPT_CHECK(region_ == regions.size() && left_ == 0, "ENG-2: the barrier's scan looks at all memory");
+  CKPT_CHECK(region_ == regions.size() && left_ == 0, "ENG-2: the barrier's scan covers all memory");
   const Nanos elapsed = now_ns() - begin;
   if (!ever_held_up || measured_bytes_ == 0) return elapsed;
   return static_cast<Nanos>(static_cast<double>(measured_time_) * static_cast<double>(all_bytes) /

@@ -50,8 +50,9 @@ Result<std::unique_ptr<ShadowStore>> ShadowStore::create(std::uint64_t bytes, st
   void* memory = ::mmap(nullptr, places * chunk_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Error(ErrorCode::kOutOfMemory, "No address space for shadow memory of " + std::to_string(bytes) +
-                                              " bytes. Give a smaller --shadow-memory");
+    return Error(ErrorCode::kOutOfMemory, "There is no address space for shadow memory of " +
+                                              std::to_string(bytes) +
+                                              " bytes. Use a smaller --shadow-memory");
   ::madvise(memory, places * chunk_bytes, MADV_HUGEPAGE);
   return std::unique_ptr<ShadowStore>(new ShadowStore(static_cast<std::byte*>(memory), places, chunk_bytes));
 }

@@ -170,7 +170,7 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
       [this](std::span<const ChunkRun> runs,
              std::span<const track::Fingerprint> fingerprints) -> Result<bool> {
         const Nanos held_up = lanes_.held_up_time();
-        if (core_.failed()) return Error(ErrorCode::kAborted, "The scan was cut short");
+        if (core_.failed()) return Error(ErrorCode::kAborted, "The scan was stopped early");
         for (const ChunkRun& run : runs) {
           CKPT_CHECK(run.count <= fingerprints.size(), "ENG-2: a run of chunks lies within its slice");
           CKPT_TRYV(enqueue_dirty(run.region, fingerprints.first(run.count), run.first));
@@ -196,7 +196,7 @@ void RoundScan::drop_left_regions() {
     span.at = kept;
     kept += span.count;
   }
-  CKPT_CHECK(kept <= ranges_.size(), "ENG-2: what is left of a piece lies within it");
+  CKPT_CHECK(kept <= ranges_.size(), "ENG-2: the rest of a piece lies within the piece");
   ranges_.resize(kept);
 }
 
@@ -220,7 +220,7 @@ Result<void> RoundScan::scan_piece() {
 }
 
 Result<void> RoundScan::on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints) {
-  if (core_.failed() || core_.cut.load()) return Error(ErrorCode::kAborted, "The scan was cut short");
+  if (core_.failed() || core_.cut.load()) return Error(ErrorCode::kAborted, "The scan was stopped early");
   const std::size_t end = first + fingerprints.size();
   CKPT_CHECK(end <= ranges_.size(), "ENG-2: a slice lies within its piece");
   for (const Span& span : spans_) {

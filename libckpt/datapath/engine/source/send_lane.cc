@@ -437,7 +437,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
 // Handles a sent piece. Returns whether it was the last piece of the blob.
 bool SendLane::piece_sent(Outgoing& outgoing) {
   const Blob& blob = outgoing.blob;
-  CKPT_CHECK(outgoing.in_flight > 0, "no more pieces of a blob leave than were given to the lane");
+  CKPT_CHECK(outgoing.in_flight > 0, "a lane sends no more pieces of a blob than it was given");
   if (--outgoing.in_flight > 0 || blob.most != 0 ||
       outgoing.offset < std::max<std::uint64_t>(blob.bytes.size(), 1))
     return false;
@@ -514,12 +514,12 @@ Result<void> SendLane::handle(std::span<const std::byte> bytes) {
 Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std::byte> bytes) {
   const bool calibration = header.type == LaneMessage::kCalibrateAck;
   if (header.slot >= slots_.size())
-    return Error(ErrorCode::kProtocol, "An acknowledgement for a slot that does not exist");
+    return Error(ErrorCode::kProtocol, "The target acknowledged a slot that does not exist");
   Slot& slot = slots_[header.slot];
   if (slot.state.load(std::memory_order_acquire) != State::kSent || slot.acknowledged ||
       slot.calibration != calibration || slot.sequence != header.sequence ||
       slot.message.count != header.count)
-    return Error(ErrorCode::kProtocol, "An acknowledgement for a message that was not sent");
+    return Error(ErrorCode::kProtocol, "The target acknowledged a message that was not sent");
   slot.acknowledged = true;
   if (calibration) {
     core_.calibrated_bytes.fetch_add(core_.message_bytes);
@@ -530,7 +530,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
       const TransferRegion& region = slot.message.chunks[i].region->get();
       if (record.region != region.id || record.generation != region.generation ||
           record.chunk != slot.message.chunks[i].chunk)
-        return Error(ErrorCode::kProtocol, "An acknowledgement of other chunks than were sent");
+        return Error(ErrorCode::kProtocol, "The target acknowledged other chunks than were sent");
       if (record.gone != 0 && !slot.message.chunks[i].region->dropped())
         return Error(ErrorCode::kProtocol,
                      "The target does not know extent " + std::to_string(region.id) + " any more");
@@ -575,7 +575,7 @@ void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
 }
 
 Result<void> SendLane::handle_pong(std::span<const std::byte> bytes) {
-  if (!ping_in_flight_) return Error(ErrorCode::kProtocol, "A pong without a ping");
+  if (!ping_in_flight_) return Error(ErrorCode::kProtocol, "The target sent a pong without a ping");
   ping_in_flight_ = false;
   const Nanos received = now_ns();
   const Nanos theirs = record_at<ClockRecord>(bytes).time_ns;
@@ -606,7 +606,7 @@ void SendLane::on_sent(std::uint64_t token) {
 
 void SendLane::on_closed(const Error& error) {
   if (stopping_.load()) return;
-  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the target's mover is gone").caused_by(error));
+  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the target's mover is lost").caused_by(error));
 }
 
 }  // namespace ckpt::engine

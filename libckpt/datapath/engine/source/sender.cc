@@ -309,9 +309,9 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::f
   verdict.heard_ns = now_ns();
   const auto answer = *core_->events().verdict;
   if (answer.first.code != 0)
-    return Error(ErrorCode::kCorrupt, "The target did not verify: " + answer.second);
+    return Error(ErrorCode::kCorrupt, "The target could not verify its memory: " + answer.second);
   if (answer.first.root != root)
-    return Error(ErrorCode::kProtocol, "The target verified another root than was sent");
+    return Error(ErrorCode::kProtocol, "The target verified another root than the source sent");
   verdict.compared_ns = answer.first.time_ns;
   return verdict;
 }

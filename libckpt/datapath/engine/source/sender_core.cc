@@ -141,7 +141,7 @@ void SenderCore::mismatch(const ChunkId& chunk) {
 void SenderCore::finish(std::uint64_t chunks) {
   if (chunks == 0) return;
   const std::uint64_t before = outstanding_.fetch_sub(chunks);
-  CKPT_CHECK(before >= chunks, "ENG-2: no more chunks arrive than are under way");
+  CKPT_CHECK(before >= chunks, "ENG-2: no more chunks arrive than are in flight");
   if (before == chunks) notify();
 }
 

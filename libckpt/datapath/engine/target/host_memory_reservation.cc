@@ -30,9 +30,9 @@ Result<std::shared_ptr<HostMemoryReservation>> HostMemoryReservation::create(std
                                                                              std::uint64_t expected) {
   UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0)
-    return Error::from_errno("Making a memory file for the host state");
+    return Error::from_errno("Cannot create a memory file for the host state");
   void* mapping = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
+  if (mapping == MAP_FAILED) return Error::from_errno("Cannot map the memory file of the host state");
   std::shared_ptr<HostMemoryReservation> reservation(
       new HostMemoryReservation(std::move(file), static_cast<std::byte*>(mapping), most));
   reservation->filled_ = expected == 0;
@@ -118,7 +118,7 @@ Result<ReceivedHostState> HostMemoryReservation::take(std::uint64_t bytes) {
   changed_.notify_all();
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
-    return Error::from_errno("Sealing the memory file of the host state");
+    return Error::from_errno("Cannot seal the memory file of the host state");
   ReceivedHostState state;
   state.file = std::move(file_);
   state.bytes = bytes;

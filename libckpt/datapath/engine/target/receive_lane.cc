@@ -152,7 +152,7 @@ void ReceiveLane::on_message(std::span<const std::byte> header, std::span<const 
 
 void ReceiveLane::on_closed(const Error& error) {
   if (stopping_.load() || core_.is_verified()) return;
-  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the source's mover is gone").caused_by(error));
+  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the source's mover is lost").caused_by(error));
 }
 
 Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
@@ -160,7 +160,8 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
   const bool any_lane = header.type == LaneMessage::kChunks || header.type == LaneMessage::kCalibrate ||
                         header.type == LaneMessage::kAbort;
   if (place_ != Place::kFirst && !any_lane)
-    return Error(ErrorCode::kProtocol, "The source's mover sent on another lane what belongs on the first");
+    return Error(ErrorCode::kProtocol,
+                 "The source's mover sent a message on another lane that belongs on the first lane");
   return header;
 }
 
@@ -170,7 +171,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
   // on_payload_begin() would have returned.
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
-    return Error(ErrorCode::kProtocol, "The source's mover sent in its staging memory what are no chunks");
+    return Error(ErrorCode::kProtocol,
+                 "The source's mover sent a message in its staging memory that contains no chunks");
   switch (header.type) {
     case LaneMessage::kChunks:
       return handle_chunks(header, bytes, payload);
@@ -218,14 +220,15 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
 // takes a free slot.
 Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
   if (payload.empty() || !staged_by_source(payload).empty()) {
-    if (free_.empty()) return Error(ErrorCode::kProtocol, "More messages than the window allows");
+    if (free_.empty())
+      return Error(ErrorCode::kProtocol, "The source sent more messages than the window allows");
     const std::size_t index = free_.back();
     free_.pop_back();
     return index;
   }
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].staging.memory().data() == payload.data()) return i;
-  return Error(ErrorCode::kInternal, "A payload outside of the staging memory");
+  return Error(ErrorCode::kInternal, "A payload lies outside of the staging memory");
 }
 
 Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
@@ -397,7 +400,7 @@ Result<void> ReceiveLane::finish(Slot& slot) {
       std::count_if(slot.places.begin(), slot.places.begin() + slot.header.count,
                     [](const ReceiverCore::Placed& place) { return place.region != nullptr; });
   CKPT_CHECK(results.size() == static_cast<std::size_t>(placed),
-             "ENG-1: each chunk that was written has a fingerprint");
+             "ENG-1: every chunk that was written has a fingerprint");
   LaneBuffer reply(LaneMessage::kAck, core_.id, slot.header.round);
   reply.set_slot(slot.header.slot, slot.header.sequence);
   std::size_t next = 0;

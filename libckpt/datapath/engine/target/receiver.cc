@@ -102,7 +102,7 @@ Result<void> Receiver::begin_scan(std::uint32_t round) {
 Result<void> Receiver::scan(std::uint32_t round) {
   std::vector<AckRecord> stale;
   std::uint64_t bytes = 0;
-  CKPT_CHECK(ranges_.size() == items_.size(), "ENG-4: each chunk of the scan has its place");
+  CKPT_CHECK(ranges_.size() == items_.size(), "ENG-4: every chunk of the scan has its place");
   for (const track::ChunkRange& range : ranges_) bytes += range.bytes;
   const Nanos begin = now_ns();
   if (!ranges_.empty()) {

@@ -21,12 +21,13 @@ std::shared_ptr<TargetRegion> ReceiverCore::find(std::uint64_t id, std::uint64_t
 
 Result<std::span<std::byte>> ReceiverCore::pin_source_memory(UniqueFd file, std::size_t bytes) {
   struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Looking at the source's staging memory");
+  if (::fstat(file.get(), &facts) != 0)
+    return Error::from_errno("Cannot inspect the source's staging memory");
   const std::lock_guard lock(mutex_);
   if (!source_memory_) {
     if (bytes > kMaxSourceBytes)
-      return Error(ErrorCode::kRefused,
-                   "The source stages in " + std::to_string(bytes) + " bytes, more than are pinned for it");
+      return Error(ErrorCode::kRefused, "The source stages in " + std::to_string(bytes) +
+                                            " bytes, more than the target pins for it");
     CKPT_TRY(memory, PinnedMemory::open(device, std::move(file), bytes));
     source_memory_.emplace(std::move(memory));
     source_file_ = facts.st_ino;
@@ -41,9 +42,10 @@ Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (chunk_bytes_ == 0) return Error(ErrorCode::kProtocol, "Chunks before a plan");
+    if (chunk_bytes_ == 0) return Error(ErrorCode::kProtocol, "The source sent chunks before a plan");
     if (header.round < verify_round_ || verified_.load())
-      return Error(ErrorCode::kProtocol, "A chunk of an earlier round after the verification began");
+      return Error(ErrorCode::kProtocol,
+                   "The source sent a chunk of an earlier round after the verification began");
     first = !std::exchange(first_chunk_seen_, true);
     std::size_t payload_left = payload_bytes;
     std::size_t decoded_bytes = 0;
@@ -54,30 +56,31 @@ Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::
       placed.encoding = static_cast<codec::Encoding>(record.encoding);
       const bool zero = placed.encoding == codec::Encoding::kZero;
       if (placed.encoding == codec::Encoding::kInvalid || placed.encoding > codec::Encoding::kLast)
-        return Error(ErrorCode::kProtocol, "A chunk in encoding " + std::to_string(record.encoding) +
-                                               ", which this build does not know");
+        return Error(ErrorCode::kProtocol, "A chunk has encoding " + std::to_string(record.encoding) +
+                                               ", which this build does not support");
       if (record.bytes > payload_left || zero != (record.bytes == 0))
-        return Error(ErrorCode::kProtocol, "A chunk's size does not fit its message");
+        return Error(ErrorCode::kProtocol, "A chunk's size does not match its message");
       payload_left -= record.bytes;
       placed.bytes = record.bytes;
       placed.region = find(record.region, record.generation);
       if (!placed.region) continue;
       TargetRegion& target = *placed.region;
       if (record.chunk >= target.known.size())
-        return Error(ErrorCode::kProtocol, "A chunk beyond its extent");
+        return Error(ErrorCode::kProtocol, "A chunk lies beyond its extent");
       const std::uint64_t length = chunk_length(target.region.bytes, chunk_bytes_, record.chunk);
       const bool raw = placed.encoding == codec::Encoding::kRaw;
       if (!zero && (raw ? record.bytes != length : record.bytes >= length))
-        return Error(ErrorCode::kProtocol, "A chunk that is not as long as its place and encoding say");
+        return Error(ErrorCode::kProtocol, "A chunk's length does not match its place and encoding");
       if (needs_decoder(placed.encoding)) decoded_bytes += length;
       if (decoded_bytes > kSlotBytes)
-        return Error(ErrorCode::kProtocol, "A message of more than " + std::to_string(kSlotBytes) + " bytes");
+        return Error(ErrorCode::kProtocol,
+                     "A message has more than " + std::to_string(kSlotBytes) + " bytes");
       placed.bytes = length;
       placed.address = target.region.address + record.chunk * chunk_bytes_;
       target.known[record.chunk] = 0;
       target.arrived_round[record.chunk] = header.round;
     }
-    if (payload_left != 0) return Error(ErrorCode::kProtocol, "Bytes in a message that belong to no chunk");
+    if (payload_left != 0) return Error(ErrorCode::kProtocol, "A message has bytes that belong to no chunk");
   }
   if (first) delegate.on_first_chunk();
   return ok();
@@ -122,14 +125,15 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
   if (type != LaneMessage::kHostState) {
     if (total > max_plan_bytes_)
       return Error(ErrorCode::kProtocol,
-                   "A plan or manifest of " + std::to_string(total) + " bytes: too long");
+                   "The plan or manifest has " + std::to_string(total) + " bytes: it is too long");
     blob = {};
     blob.bytes.resize(total);
   } else {
     if (total > max_host_bytes_ || host_begun_ || total == 0 ||
         (host_memory_ && total > host_memory_->most()))
-      return Error(ErrorCode::kProtocol, "Host state of " + std::to_string(total) +
-                                             " bytes: too long, sent twice, or more than was announced");
+      return Error(ErrorCode::kProtocol,
+                   "The host state has " + std::to_string(total) +
+                       " bytes: it is too long, was sent twice, or is more than was announced");
     if (!host_memory_) {
       CKPT_TRY(reservation, HostMemoryReservation::create(total, 0));
       host_memory_ = std::move(reservation);
@@ -144,8 +148,8 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
 Result<void> ReceiverCore::reserve_host_memory(const HostMemoryRecord& wanted) {
   const std::lock_guard lock(mutex_);
   if (wanted.most == 0 || wanted.most > max_host_bytes_ || wanted.expected > wanted.most || host_memory_)
-    return Error(ErrorCode::kProtocol, "Host state of up to " + std::to_string(wanted.most) +
-                                           " bytes: too long, or announced twice");
+    return Error(ErrorCode::kProtocol, "The host state has up to " + std::to_string(wanted.most) +
+                                           " bytes: it is too long, or was announced twice");
   CKPT_TRY(made, HostMemoryReservation::create(wanted.most, wanted.expected));
   host_memory_ = std::move(made);
   return ok();
@@ -191,15 +195,16 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   const std::lock_guard lock(mutex_);
   IncomingBlob& blob = blob_of(header.type);
   if (bytes == 0 && record.total == 0) {
-    if (header.type == LaneMessage::kHostState) return Error(ErrorCode::kProtocol, "Host state of no bytes");
+    if (header.type == LaneMessage::kHostState)
+      return Error(ErrorCode::kProtocol, "The host state has no bytes");
     blob = {};
   } else if (bytes == 0 || record.offset != blob.received) {
-    return Error(ErrorCode::kProtocol, "A piece of a blob out of order");
+    return Error(ErrorCode::kProtocol, "A piece of a blob is out of order");
   }
   blob.received += bytes;
   blob.complete = blob.received == blob.total;
   if (blob.complete && header.type == LaneMessage::kHostState) {
-    if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state after its verification");
+    if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state arrived after its verification");
     CKPT_TRY(state, host_memory_->take(blob.total));
     host_state_ = std::move(state);
   }
@@ -229,9 +234,9 @@ Result<void> ReceiverCore::accept_plan() {
     return Error(ErrorCode::kProtocol,
                  "The plan has chunks of " + std::to_string(places.chunk_bytes) + " bytes");
   const std::lock_guard lock(mutex_);
-  if (final_) return Error(ErrorCode::kProtocol, "A plan after the final round began");
+  if (final_) return Error(ErrorCode::kProtocol, "A plan arrived after the final round began");
   if (chunk_bytes_ != 0 && chunk_bytes_ != places.chunk_bytes)
-    return Error(ErrorCode::kProtocol, "A later plan with another chunk size");
+    return Error(ErrorCode::kProtocol, "A later plan has another chunk size");
   chunk_bytes_ = places.chunk_bytes;
   for (TransferRegion& region : places.regions) {
     auto target = std::make_shared<TargetRegion>();
@@ -241,7 +246,7 @@ Result<void> ReceiverCore::accept_plan() {
     target->arrived_round.resize(chunks);
     auto& place = regions_[region.id];
     if (place && place->region.generation >= region.generation)
-      return Error(ErrorCode::kProtocol, "A plan that names extent " + std::to_string(region.id) + " again");
+      return Error(ErrorCode::kProtocol, "A plan names extent " + std::to_string(region.id) + " again");
     target->region = std::move(region);
     if (table_) {
       CKPT_TRYV(table_->add_region(target->region.id, target->region.generation, target->region.bytes));
@@ -257,7 +262,7 @@ Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::
                                         std::vector<ScanItem>& items) {
   const std::lock_guard lock(mutex_);
   if (round == 0 || round < verify_round_ || chunk_bytes_ == 0 || (verify_round_ != 0 && !scan_ended_))
-    return Error(ErrorCode::kProtocol, "A verification without a plan, or inside of another one");
+    return Error(ErrorCode::kProtocol, "A verification began without a plan, or during another verification");
   verify_round_ = round;
   scan_ended_ = false;
   table_.emplace(root_params_, chunk_bytes_);
@@ -286,7 +291,7 @@ Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::
 Result<void> ReceiverCore::begin_final(std::uint32_t round) {
   const std::lock_guard lock(mutex_);
   if (final_ || verify_round_ == 0 || round < verify_round_)
-    return Error(ErrorCode::kProtocol, "A final round before a verification, or a second one");
+    return Error(ErrorCode::kProtocol, "A final round began before a verification, or for a second time");
   final_ = true;
   if (host_memory_) host_memory_->hurry();
   report_.final_heard_ns = now_ns();
@@ -333,13 +338,14 @@ Result<void> ReceiverCore::check_root(const track::Fingerprint& root) {
   const std::lock_guard lock(mutex_);
   report_.manifest_heard_ns = now_ns();
   if (!final_ || !table_ || !scan_ended_ || verified_.load())
-    return Error(ErrorCode::kProtocol, "A manifest before the final round has ended, or a second one");
+    return Error(ErrorCode::kProtocol,
+                 "A manifest arrived before the final round ended, or for a second time");
   if (host_begun_ && !host_.complete)
-    return Error(ErrorCode::kProtocol, "A manifest before all of the host state");
+    return Error(ErrorCode::kProtocol, "A manifest arrived before all of the host state");
   CKPT_TRY(own, table_->root());
   if (own != root)
     return Error(ErrorCode::kCorrupt,
-                 "The target's memory is not the source's: the roots over all chunks differ");
+                 "The target's memory differs from the source's: the roots over all chunks differ");
   report_.root = own;
   return ok();
 }

@@ -32,7 +32,7 @@ void* open_file(const std::string& path, std::string& error) {
 void* open_driver(std::string& error) {
   const char* named = std::getenv("GPUMIGRATE_REAL_CUDA");
   if (named != nullptr && *named != 0) return open_file(named, error);
-  error = "No libcuda.so.1 was found on this machine: install NVIDIA's driver";
+  error = "This machine has no libcuda.so.1: install NVIDIA's driver";
   for (const std::string& path : driver_candidates()) {
     if (void* handle = open_file(path, error)) return handle;
   }

@@ -201,7 +201,7 @@ Result<IpcMemory> fetch_ipc_memory(const IpcName& name) {
   const ssize_t received = ::recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC);
   IpcMemory memory{descriptor_of(message), answer.bytes};
   if (received != static_cast<ssize_t>(sizeof answer) || !memory.fd || memory.bytes == 0) {
-    return Error(ErrorCode::kNotFound, "The memory that another process shared is gone");
+    return Error(ErrorCode::kNotFound, "The memory that another process shared no longer exists");
   }
   return memory;
 }

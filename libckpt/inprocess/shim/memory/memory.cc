@@ -22,9 +22,10 @@ Error unknown(std::uint64_t id) {
 }
 
 Error unexportable(std::uint64_t id) {
-  return Error(ErrorCode::kNotSupported, "The memory of " + named(id) +
-                                             " cannot be exported: the driver refused "
-                                             "to make it so when the program asked for it");
+  return Error(
+      ErrorCode::kNotSupported,
+      "The memory of " + named(id) +
+          " cannot be exported: the driver refused to make it exportable when the program allocated it");
 }
 
 // Returns a context in which mapping calls for this region can be made: its owner's context, or that of any
@@ -93,7 +94,7 @@ Result<UniqueFd> ShimMemory::export_region(std::uint64_t id) const {
   if (!region->exportable) return unexportable(id);
   if (region->handle == 0) {
     return Error(ErrorCode::kInvalidArgument,
-                 "The memory of " + named(id) + " is released; nothing to export");
+                 "The memory of " + named(id) + " is released, so it cannot be exported");
   }
   if (region->descriptor) return copy_beyond_program(region->descriptor->get());
   return export_physical(state_->driver, region->handle);
@@ -135,13 +136,13 @@ Result<UniqueFd> ShimMemory::make_region(std::uint64_t id) {
   Region* region = state_->regions.find(id);
   if (region == nullptr) return unknown(id);
   if (region->handle != 0) {
-    return Error(ErrorCode::kInvalidArgument, "The memory of " + named(id) + " is there; release it first");
+    return Error(ErrorCode::kInvalidArgument, "The memory of " + named(id) + " is mapped: release it first");
   }
   const SomeContext context(state_->driver, region->owner.device, context_for(*state_, *region));
   const CUresult result = create_physical(state_->driver, *region);
   if (result != CUDA_SUCCESS) {
     region->handle = 0;
-    return driver_error(state_->driver, result, "Cannot make new memory for " + named(id));
+    return driver_error(state_->driver, result, "Cannot allocate new memory for " + named(id));
   }
   CKPT_TRYV(map_new_handle(*state_, *region));
   Result<UniqueFd> fd = export_physical(state_->driver, region->handle);

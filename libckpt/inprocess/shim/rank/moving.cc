@@ -72,7 +72,7 @@ Result<void> RankSession::map_end(std::uint64_t request, const local::Map& map) 
   if (state_ != State::kPaused) return refuse(request, MessageType::kMap, not_paused());
   if (!shim_memory().whole()) {
     return give_up_mapping(request,
-                           Error(ErrorCode::kInvalidArgument, "Not all regions of the program have come"));
+                           Error(ErrorCode::kInvalidArgument, "Not all regions of the program have arrived"));
   }
   for (std::uint32_t i = 0; i < map.gpu_count; ++i) {
     const local::GpuIdentity& gpu = map.gpus[i];

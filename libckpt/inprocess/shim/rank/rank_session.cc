@@ -24,7 +24,7 @@ namespace ckpt::shim {
 namespace {
 
 [[noreturn]] void die_without_keeper(const std::string& why) {
-  std::fprintf(stderr, "gpumigrate: lost the keeper of this job (%s); ending\n", why.c_str());
+  std::fprintf(stderr, "gpumigrate: lost the keeper of this job (%s); exiting\n", why.c_str());
   ::kill(::getpid(), SIGKILL);
   std::abort();
 }

@@ -50,7 +50,8 @@ TEST_F(JobTest, StoppedRestoredJobHasItsContextSavedBeforeTheKill) {
     }
     run_until(io_, [&] { return job->ended() && !job->keeper(); });
     EXPECT_TRUE(saved_first) << stopped;
-    EXPECT_NE(job->end_reason().find("its context was saved before"), std::string::npos) << job->end_reason();
+    EXPECT_NE(job->end_reason().find("its context was saved before the kill"), std::string::npos)
+        << job->end_reason();
     const auto remove = [](std::shared_ptr<Job> instance) -> Task<bool> {
       co_await instance->remove_folder();
       co_return true;

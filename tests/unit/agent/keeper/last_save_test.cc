@@ -46,7 +46,7 @@ TEST_F(LastSaveTest, RestoredRankIsKilledAfterItsContextIsSaved) {
   end_keeper(folder);
   EXPECT_EQ(saved().find(asked() + "S"), 0u) << saved();
   EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
-  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
+  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before the kill");
 }
 
 TEST_F(LastSaveTest, RankWithAFailedContextSaveIsKilledAndReported) {
@@ -80,7 +80,7 @@ TEST_F(LastSaveTest, AnAgentThatConnectsDuringTheSaveDoesNotEndTheSave) {
   ASSERT_EQ(::write(go.get(), "x", 1), 1);
   go.reset();
   EXPECT_TRUE(keeper.ended());
-  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
+  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before the kill");
 }
 
 TEST_F(LastSaveTest, RankWithoutALeaseIsKilledWithoutASave) {

@@ -139,7 +139,8 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
   agent.ask<local::Released>(local::Release{});  // although not all of the memory is exported
   const auto owned = local::Replace{1, 7, {{1, 1, kBytes, {}}}};
   agent.send(owned, file_with("late").get());
-  EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has made"), std::string_view::npos);
+  EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has created"),
+            std::string_view::npos);
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kArrived, .migration = 7});
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: own own new 3\n"), std::string::npos);
 }

@@ -73,8 +73,8 @@ TEST(AgentConfig, RemapAcceptsOnlyItsThreeValues) {
 
 TEST(AgentConfig, ImagesFromOtherNodesMayBeStoredInMemory) {
   EXPECT_EQ(parse_config(kMin, "x").value().checkpoint_store_memory_folder(), "");
-  const auto config =
-      parse_config(kMin + "checkpoint_store_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
+  const auto config = parse_config(
+      kMin + "checkpoint_store_memory = '/dev/shm/g'\ncheckpoint_store_memory_limit_mib = 7\n", "x");
   ASSERT_TRUE(config) << config.error().to_string();
   EXPECT_EQ(config->checkpoint_store_memory_folder(),
             "/dev/shm/g/a");  // nodes may share the configured folder

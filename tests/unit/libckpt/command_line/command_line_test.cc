@@ -86,9 +86,9 @@ TEST(CommandLineTest, AMisspelledNameGetsASuggestion) {
 
 TEST(CommandLineTest, InvalidValuesAreReportedInPlainWords) {
   EXPECT_EQ(Program().mistake({"migrate", "j", "--parallel", "65"}),
-            "--parallel: \"65\" is no number from 1 to 64");
+            "--parallel: \"65\" is not a number from 1 to 64");
   EXPECT_EQ(Program().mistake({"migrate", "j", "-o", "jsn"}),
-            "--output: \"jsn\" is none of table, json; did you mean json?");
+            "--output: \"jsn\" is not one of table, json; did you mean json?");
   EXPECT_EQ(Program().mistake({"migrate"}), "JOB is missing: `program migrate JOB`");
   EXPECT_NE(Program().mistake({"migrate", "j", "--xid", "-1"}), "");
   EXPECT_NE(Program().mistake({"migrate", "j", "--parallel", "99999999999999999999"}), "");

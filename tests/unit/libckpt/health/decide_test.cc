@@ -171,7 +171,7 @@ TEST(Decide, ASuspectGpuRestoresTheFailedProcessElsewhere) {
   EXPECT_EQ(decision.processes[1].outcome, Outcome::kLive);
   EXPECT_TRUE(decision.cordon);
   EXPECT_TRUE(decision.urgent);
-  EXPECT_THAT(decision.reason, HasSubstr("came back"));
+  EXPECT_THAT(decision.reason, HasSubstr("occurred again"));
 }
 
 TEST(Decide, ResetFlagsOfTheLogLineDecide) {

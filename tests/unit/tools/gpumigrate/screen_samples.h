@@ -21,7 +21,7 @@ inline Json sample_jobs() {
     {"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"mode":"transparent","movable":true,
      "reason":null,"obstacles":2,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
      "started":"2026-01-01T00:29:31.000Z","last_downtime_ms":null,"exit_code":null,
-     "protection":{"every_ms":600000,"keep":2,"last_image":null,"last_error":"the vault is full"}},
+     "protection":{"every_ms":600000,"keep":2,"last_image":null,"last_error":"the checkpoint store is full"}},
     {"id":"j13-k3fa","name":"low","state":"parked","node":null,"gpu":null,"incarnation":1,"mode":"cooperative","movable":false,
      "reason":"suspended","state_bytes":35651584,"priority":-5,"memory":{"now_bytes":0,"peak_bytes":35651584},
      "started":"2026-01-01T00:35:00.000Z","last_downtime_ms":20.5,"exit_code":null,"protection":null},

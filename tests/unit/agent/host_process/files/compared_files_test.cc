@@ -130,7 +130,7 @@ TEST_F(ComparedFiles, LongFileOpenForWritingMustBeTheSameFile) {
   open_in_child("long", O_RDWR);
   EXPECT_EQ(why_not(), "");
   list_.kernel = "another";
-  EXPECT_THAT(why_not(), HasSubstr("it is long and open for writing"));
+  EXPECT_THAT(why_not(), HasSubstr("it is large and open for writing"));
 }
 
 TEST_F(ComparedFiles, FileDeletedFromASharedFolderIsAccepted) {

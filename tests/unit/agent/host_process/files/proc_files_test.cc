@@ -36,7 +36,7 @@ TEST(ProcFiles, ProcFilesOfOtherProcessesAreRefusedByName) {
   const std::string why = why_not([&parent] { ::open((parent + "/statm").c_str(), O_RDONLY); });
   EXPECT_THAT(why, HasSubstr("descriptor 4 of process "));
   EXPECT_THAT(why, HasSubstr(parent + "/statm, which describes process " + std::to_string(::getpid())));
-  EXPECT_THAT(why, HasSubstr("let the program close it when it has read it"));
+  EXPECT_THAT(why, HasSubstr("let the program close the file after reading it"));
   EXPECT_THAT(why_not([] { ::open("/proc/thread-self/stat", O_RDONLY); }), HasSubstr("one of its threads"));
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }

@@ -255,7 +255,7 @@ TEST(PlacementFilter, UnhealthyGpuHasASingleReason) {
   GpuView sick = gpu("a", 0);
   sick.healthy = false;
   sick.recovery_action = 1;
-  sick.health_reason = "The driver asks for recovery action 1";
+  sick.health_reason = "The driver requests recovery action 1";
   EXPECT_EQ(objections(sick, PlacementRequest()).size(), 1U);
 }
 
