@@ -27,7 +27,7 @@ Result<void> say(int socket, const CheckpointStoreAnswer& answer) {
     sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(bytes.size())) return ok();
-  return Error(ErrorCode::kUnavailable, "The agent is gone");
+  return Error(ErrorCode::kUnavailable, "The agent has disconnected");
 }
 
 CheckpointStoreAnswer failed(const Error& error) {
@@ -79,7 +79,7 @@ Result<void> serve(int socket, checkpoint_store::FileServer::Settings settings) 
       got = ::recv(socket, room.data(), room.size(), 0);
     } while (got < 0 && errno == EINTR);
     if (got < 0) return Error::from_errno("Cannot receive an order");
-    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
+    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent has disconnected");
     CKPT_TRY(order, wire::decode<CheckpointStoreOrder>(std::span(room).first(static_cast<std::size_t>(got))));
     CKPT_TRYV(say(socket, obey(server, order)));
   }
@@ -94,8 +94,8 @@ int main(int argc, char** argv) {
   ckpt::CommandLine app("Serves a node's checkpoint store to other nodes; started by gpumigrate-agent");
   ckpt::checkpoint_store::FileServer::Settings settings;
   app.add_option("--folder", settings.folder, "The checkpoint store").required();
-  app.add_option("--memory", settings.memory, "Its tier in memory");
-  app.add_option("--memory-limit", settings.memory_limit_bytes, "Bytes there at most");
+  app.add_option("--memory", settings.memory, "The vault's folder in memory");
+  app.add_option("--memory-limit", settings.memory_limit_bytes, "Limit of that folder in bytes");
   app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;
   app.add_option("--node", node, "The node that owns the checkpoint store").required();
@@ -105,14 +105,14 @@ int main(int argc, char** argv) {
   constexpr int kSocket = ckpt::agent::checkpoint_store_server::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-    spdlog::error("not started by an agent: descriptor {} is no socket", kSocket);
+    spdlog::error("this program must be started by an agent: descriptor {} is not a socket", kSocket);
     return 64;
   }
   ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
   const ckpt::UniqueFd socket(kSocket);
   const auto ended = ckpt::agent::checkpoint_store_server::serve(socket.get(), std::move(settings));
   if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
-    spdlog::info("the agent is gone: ending");
+    spdlog::info("the agent has disconnected: exiting");
     return 0;
   }
   spdlog::error("ending: {}", ended.error().to_string());

@@ -78,7 +78,7 @@ Result<Batches> AgentHandovers::restore(std::span<const Record> records, Nanos n
       CKPT_TRY(state, restore_target(record));
       put(targets_, std::move(state));
     } else {
-      return Error(ErrorCode::kCorrupt, "A record of the coordinator in an agent's journal");
+      return Error(ErrorCode::kCorrupt, "An agent's journal has a record of the coordinator");
     }
   }
   // Only a job's newest migration decides what runs now. The effects of earlier migrations are complete.
@@ -108,7 +108,7 @@ Result<Batches> AgentHandovers::on_message(const wire::CommitMessage& message, N
     return std::optional(std::move(out));
   };
   if (message.to.role != Role::kSource && message.to.role != Role::kTarget)
-    return Error(ErrorCode::kProtocol, "A message for the coordinator came to an agent");
+    return Error(ErrorCode::kProtocol, "A message for the coordinator reached an agent");
   const Message heard(message.from.role, message.body);
   CKPT_TRY(delivered, message.to.role == Role::kSource ? deliver(sources_, SourceEvent(heard))
                                                        : deliver(targets_, TargetEvent(heard)));
@@ -137,7 +137,7 @@ Result<bool> AgentHandovers::end_earlier(JobId job, MigrationId migration, Nanos
 Result<Batches> AgentHandovers::on_prepare(const wire::CommitMessage& message, const wire::Prepare& prepare,
                                            Nanos now) {
   if (message.from.role != Role::kCoordinator)
-    return Error(ErrorCode::kProtocol, "Prepare not from the coordinator");
+    return Error(ErrorCode::kProtocol, "The message Prepare did not come from the coordinator");
   // A later migration of this job is known, so this migration is over in any case (SW-3).
   if (newest_of(message.job) > message.migration) return on_unknown(message);
   Batches out;
@@ -162,7 +162,7 @@ Result<Batches> AgentHandovers::on_prepare(const wire::CommitMessage& message, c
 // before it is stated.
 Result<Batches> AgentHandovers::on_unknown(const wire::CommitMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
-                      "This agent has no record of the migration (it was restarted, or is late)");
+                      "This agent has no record of the migration: it was restarted, or the message is late");
   const HandoverInfo info(message.migration, message.job, message.base, {}, {});
   std::vector<Action> actions;
   if (message.to.role == Role::kTarget) {
@@ -180,7 +180,7 @@ Result<Batches> AgentHandovers::on_unknown(const wire::CommitMessage& message) {
     if (!std::holds_alternative<wire::Query>(message.body) &&
         !std::holds_alternative<wire::Relinquished>(message.body))
       return Error(ErrorCode::kProtocol, "Message " + std::string(name_of(message.body)) +
-                                             " about a migration that never had a barrier here");
+                                             " belongs to a migration that never had a barrier on this node");
   Record record(info, Role::kSource, RecordKind::kResumed, message.base);
   record.owner = record.never_barrier = true;
   record.reason = reason;

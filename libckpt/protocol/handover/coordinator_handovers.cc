@@ -20,7 +20,7 @@ Result<Batches> CoordinatorHandovers::restore(std::span<const Record> records, N
   leases_over_ = now + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
   for (const Record& record : records) {
     if (record.party != Role::kCoordinator)
-      return Error(ErrorCode::kCorrupt, "A record of an agent in the coordinator's journal");
+      return Error(ErrorCode::kCorrupt, "The coordinator's journal has a record of an agent");
     CKPT_TRY(state, restore_coordinator(record));
     handovers_[record.info.migration] = {state, state, false};
   }
@@ -45,7 +45,7 @@ Result<Batches> CoordinatorHandovers::begin(HandoverInfo info, bool source_conne
   const bool is_older = newest != newest_.end() && newest->second >= info.migration;
   if (is_older || handovers_.contains(info.migration))
     return Error(ErrorCode::kInternal,
-                 "Migration id " + wire::migration_text(info.migration) + " is not a new one");
+                 "Migration id " + wire::migration_text(info.migration) + " is already in use");
   newest_[info.job] = info.migration;
   Held& held = handovers_[info.migration];
   held.state.info = std::move(info);
@@ -59,7 +59,7 @@ Result<Batches> CoordinatorHandovers::begin(HandoverInfo info, bool source_conne
 Result<Batches> CoordinatorHandovers::recover(HandoverInfo info, Nanos now) {
   if (handovers_.contains(info.migration))
     return Error(ErrorCode::kInvalidArgument,
-                 "Migration " + wire::migration_text(info.migration) + " is known here");
+                 "Migration " + wire::migration_text(info.migration) + " is already known");
   MigrationId& newest = newest_[info.job];
   newest = std::max(newest, info.migration);
   const MigrationId id = info.migration;
@@ -74,12 +74,12 @@ Result<Batches> CoordinatorHandovers::on_message(const wire::CommitMessage& mess
   const auto it = handovers_.find(message.migration);
   if (it == handovers_.end())
     return Error(ErrorCode::kNotFound,
-                 "Migration " + wire::migration_text(message.migration) + " is not known here");
+                 "Migration " + wire::migration_text(message.migration) + " is unknown");
   if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
     return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
-                                           " is not of job " + wire::job_text(message.job));
+                                           " does not belong to job " + wire::job_text(message.job));
   if (message.to.role != Role::kCoordinator)
-    return Error(ErrorCode::kProtocol, "A message for an agent is to be relayed, not handled");
+    return Error(ErrorCode::kProtocol, "A message for an agent must be relayed, not handled");
   Batches out;
   it->second.fresh = false;
   CKPT_TRYV(apply(it->second, Message(message.from.role, message.body), now, out));
@@ -90,7 +90,7 @@ Result<Batches> CoordinatorHandovers::on_event(MigrationId migration, const Coor
                                                Nanos now) {
   const auto it = handovers_.find(migration);
   if (it == handovers_.end())
-    return Error(ErrorCode::kNotFound, "Migration " + wire::migration_text(migration) + " is not known here");
+    return Error(ErrorCode::kNotFound, "Migration " + wire::migration_text(migration) + " is unknown");
   Batches out;
   it->second.fresh = false;
   CKPT_TRYV(apply(it->second, event, now, out));

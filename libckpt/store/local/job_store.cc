@@ -189,7 +189,7 @@ std::uint64_t JobStore::take_pack_number() {
 Result<JobStore::Exclusive> JobStore::begin_exclusive(const std::shared_ptr<JobStore>& store) {
   if (store->broken_)
     return Error(ErrorCode::kIo, "The last write for job " + store->job_ +
-                                     " may be on the disk or not: open the checkpoint store again");
+                                     " may or may not be on the disk: open the vault again");
   if (store->busy_.exchange(true))
     return Error(ErrorCode::kRefused, "A version of job " + store->job_ + " is being written or collected");
   return Exclusive(store);

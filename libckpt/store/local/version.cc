@@ -41,7 +41,7 @@ Result<void> check_list(const ChunkList& list, std::uint64_t chunk_bytes) {
 Result<void> check_version(const Version& version) {
   if (version.number == 0 || version.parent >= version.number || !is_chunk_size(version.chunk_bytes) ||
       version.content_key.size() != kContentKeyBytes)
-    return corrupt("A version whose numbers no checkpoint store writes");
+    return corrupt("A version has numbers that no vault writes");
   if (auto name = check_job_name(version.job); !name) return corrupt(name.error().message());
   std::set<std::pair<std::uint32_t, std::uint64_t>> ids;
   for (const Region& region : version.regions) {
@@ -128,7 +128,7 @@ Result<void> check_job_name(const std::string& job) {
       !std::all_of(job.begin(), job.end(), allowed))
     return Error(
         ErrorCode::kInvalidArgument,
-        "No job of a checkpoint store is called that: letters, digits, '.', '_' and '-', at most 128");
+        "This is not a valid job name in a vault: use letters, digits, '.', '_' and '-', at most 128");
   return ok();
 }
 
