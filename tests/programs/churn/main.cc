@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // churn: holds some device memory, and in each step allocates a large block, fills it, checks it and frees it
-// again (--help). What is alive at once is never more than both. It knows nothing of libckpt.
+// again (--help). The peak usage never exceeds the sum of both. This program does not use libckpt.
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -44,7 +44,7 @@ void fill(CUdeviceptr memory, std::uint64_t bytes, std::uint32_t value) {
   check(cuMemsetD32(memory, value, bytes / kWord), "cuMemsetD32");
 }
 
-// How many of some words, the first and the last among them, are not `value`.
+// Returns how many of a sample of words differ from `value`. The sample includes the first and the last word.
 std::uint64_t wrong_words(CUdeviceptr memory, std::uint64_t bytes, std::uint32_t value) {
   constexpr std::uint64_t kLooks = 16;
   std::uint64_t wrong = 0;

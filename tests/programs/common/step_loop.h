@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of an example that works in steps and ends with a digest. On stdout: a line for each step, and JSON at the
-// end.
+// The loop of an example that works in steps and ends with a digest. The output on stdout is a line for each
+// step, and JSON at the end.
 // Threads: one.
 #pragma once
 
@@ -14,15 +14,15 @@ namespace ckpt::examples {
 
 struct StepOptions {
   std::uint32_t steps = 50;
-  std::uint32_t step_ms = 0;  // a step lasts at least so long
+  std::uint32_t step_ms = 0;  // minimum duration of a step in ms
   std::uint64_t seed = 1;
-  std::string until;  // ends after the step at which this file is there; empty: all steps
+  std::string until;  // the program ends after the step at which this file exists; empty: all steps
 };
 
-// Ends the program after --help (0) and after a mistake (64).
+// Parses the options. Ends the program after --help (0) and after a mistake (64).
 [[nodiscard]] StepOptions parse_step_options(const char* purpose, int argc, char** argv);
 
-// Calls `step` with 1, 2 and so on. Returns the last one's number.
+// Calls `step` with 1, 2 and so on. Returns the number of the last step.
 [[nodiscard]] std::uint32_t run_steps(const StepOptions& options,
                                       const std::function<void(std::uint32_t)>& step);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content of a page of hotset: a function of the seed, the page and its version. Cheap enough to be checked
-// at memory speed, and as hard to compress as random bytes. Shared by the kernels and their tests.
+// The content of a page of hotset: a function of the seed, the page and its version. The content is cheap
+// enough to be checked at memory speed, and as hard to compress as random bytes. The kernels and their tests
+// share this file.
 #pragma once
 
 #include <cudasim/kernel.h>

@@ -38,7 +38,8 @@ void HotSet::choose_stride(std::uint64_t hot) {
   }
 }
 
-// Runs of 1 to 64 pages with random gaps: the cold pages are cut at as many random places as there are runs.
+// Chooses runs of 1 to 64 pages with random gaps: the cold pages are split at as many random places as there
+// are runs.
 void HotSet::choose_runs(std::uint64_t hot) {
   Random random(options_.seed);
   std::vector<std::uint64_t> lengths;
@@ -80,7 +81,7 @@ void HotSet::replace_one(Random& random) {
   std::uint64_t page = random.below(options_.pages);
   while (is_hot_[page]) page = (page + 1) % options_.pages;
   const std::uint32_t leaving = list_[slot];
-  // A page that entered in this very step has not been written by it.
+  // A page that entered the set in this very step has not been written in this step.
   if (entered_[slot] < step_) left_[leaving] = version_of(step_ - 1);
   is_hot_[leaving] = false;
   is_hot_[page] = true;

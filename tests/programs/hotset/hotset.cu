@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of hotset. One block handles the pages block, block + blocks, ... of a list (or of a range, if
-// the list is null), its threads the words of a page.
+// the list is null). Its threads handle the words of a page.
 #include "tests/programs/hotset/content.h"
 
 CUDASIM_DEVICE uint64_t listed_page(const uint32_t* list, uint64_t first, uint64_t i, uint64_t pages) {
   return list != nullptr ? list[first + i] : (first + i) % pages;
 }
 
-// Writes version `version` to `count` pages and notes it in `versions`.
+// Writes version `version` to `count` pages, and records the version in `versions`.
 CUDASIM_KERNEL(write_pages, uint32_t* CUDASIM_RESTRICT memory, uint32_t* CUDASIM_RESTRICT versions,
                const uint32_t* CUDASIM_RESTRICT list, uint64_t first, uint64_t count, uint64_t pages,
                uint64_t seed, uint32_t version) {
@@ -25,7 +25,7 @@ CUDASIM_KERNEL(write_pages, uint32_t* CUDASIM_RESTRICT memory, uint32_t* CUDASIM
   }
 }
 
-// Compares `count` pages with what they must hold. result[0] counts the threads that saw a difference.
+// Compares `count` pages with their expected content. result[0] counts the threads that found a difference.
 CUDASIM_KERNEL(check_pages, const uint32_t* CUDASIM_RESTRICT memory,
                const uint32_t* CUDASIM_RESTRICT versions, const uint32_t* CUDASIM_RESTRICT list,
                uint64_t first, uint64_t count, uint64_t pages, uint64_t seed, uint32_t* result) {

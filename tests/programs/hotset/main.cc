@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hotset: memory with a known content, of which a known share changes every step (--help). It finds by itself
-// whether a move lost or changed a byte, and how long it stood still.
+// hotset: memory with known content, of which a known fraction changes every step (--help). The program
+// detects whether a move lost or changed a byte, and measures how long the program was paused.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint64_t kMaxBlocks = 1024;
-constexpr std::uint64_t kSlices = 64;  // of the memory, one is checked each step
+constexpr std::uint64_t kSlices = 64;  // number of slices of the memory; each step checks one slice
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -54,7 +54,8 @@ class Hotset {
   [[nodiscard]] bool done() const {
     return options_.steps == 0 ? stop_requested != 0 : host_.step >= options_.steps;
   }
-  // The last step waits for the file, and barriers go on: nobody is too slow to move a job that would end.
+  // Returns whether the last step still waits for the file. Barriers continue meanwhile, so that a slow
+  // caller can still move a job that is about to end.
   [[nodiscard]] bool held() const {
     return !options_.hold.empty() && host_.step + 1 == options_.steps &&
            ::access(options_.hold.c_str(), F_OK) != 0;
@@ -97,7 +98,7 @@ std::uint32_t Hotset::differences(CUdeviceptr list, std::uint64_t first, std::ui
   return result;
 }
 
-// Ends the program naming the first page of the range that holds something else than it must.
+// Ends the program with the first page of the range whose content is wrong.
 void Hotset::check_range(std::uint64_t first, std::uint64_t count, const char* when) {
   if (differences(0, first, count) == 0) return;
   while (count > 1) {
@@ -128,7 +129,7 @@ void Hotset::fill() {
   gpu_.synchronize();
 }
 
-// Derives the content that memory must have from the step alone, not from the memory that came with it.
+// Derives the expected memory content from the step alone, not from the moved memory.
 void Hotset::take_over() {
   host_.moves++;
   set_.catch_up(host_.step);

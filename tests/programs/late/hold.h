@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something that keeps the program from being paused or moved until it is told to go on.
-// Threads: constructor and destructor on the main thread; let_go() on the main thread. Ownership: RAII; the
-// destructor lets go. Errors: a failed driver call ends the program.
+// An obstacle that prevents the program from being paused or moved until it is released.
+// Threads: constructor, destructor and let_go() on the main thread. Ownership: RAII; the destructor releases
+// the obstacle. Errors: a failed driver call ends the program.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,9 @@ namespace ckpt::examples {
 
 class Hold {
  public:
-  // "value": a stream waits for a word of memory. "callback": a stream waits for a host function. "copy": a
-  // thread waits in a copy behind such a stream. "handle": memory that other processes may open.
+  // Takes the kind of obstacle. "value": a stream waits for a word of memory. "callback": a stream waits for
+  // a host function. "copy": a thread waits in a copy behind such a stream. "handle": memory that other
+  // processes may open.
   Hold(const std::string& kind, CUcontext context);
   ~Hold();
   Hold(const Hold&) = delete;
@@ -24,7 +25,7 @@ class Hold {
   void let_go();
 
  private:
-  std::uint32_t* told_ = nullptr;  // pinned
+  std::uint32_t* told_ = nullptr;  // pinned word that releases the stream
   CUstream stream_ = nullptr;
   CUdeviceptr shared_ = 0;
   std::atomic<bool> begun_ = false;  // the copy's thread has its memory

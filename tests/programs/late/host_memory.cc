@@ -10,7 +10,7 @@ namespace ckpt::examples {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kIntoPage = 72;  // where a registered part begins
+constexpr std::size_t kIntoPage = 72;  // offset of a registered part in its page
 
 unsigned flags_of(HostKind kind) {
   switch (kind) {
@@ -33,7 +33,7 @@ HostMemory::HostMemory(HostKind kind, std::uint64_t bytes) : kind_(kind), bytes_
   make();
   std::memset(memory_, 0, bytes_);
   reached_ = cuMemHostGetDevicePointer(&device_pointer_, memory_, 0);
-  // A driver may let copies alone reach registered memory.
+  // A driver may make registered memory accessible only to copies.
   if (reached_ != CUDA_ERROR_NOT_SUPPORTED || !registered()) check(reached_, "cuMemHostGetDevicePointer");
   check(cuMemHostGetFlags(&flags_, memory_), "cuMemHostGetFlags");
 }

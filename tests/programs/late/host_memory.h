@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the GPU writes to, in each of the ways that the driver offers, and what the driver answers
-// about it.
+// Host memory that the GPU writes to, in each way that the driver offers, and the driver's answers about this
+// memory.
 // Threads: one. Ownership: RAII. Errors: a failed driver call ends the program; wrong answers are counted.
 // Units: bytes.
 #pragma once
@@ -23,10 +23,10 @@ class HostMemory {
   [[nodiscard]] std::uint64_t* words() const { return static_cast<std::uint64_t*>(memory_); }
   [[nodiscard]] CUdeviceptr device_pointer() const { return device_pointer_; }
 
-  // How many questions have another answer than at the beginning.
+  // Returns how many queries give a different answer than at the beginning.
   [[nodiscard]] unsigned wrong_answers() const;
-  // Ends the registration and makes it again. Only while the GPU does not use the memory; nothing if it is
-  // allocated.
+  // Ends the registration and registers the memory again. Call this only while the GPU does not use the
+  // memory. Does nothing if the memory is allocated.
   void register_again();
 
  private:
@@ -37,11 +37,11 @@ class HostMemory {
 
   HostKind kind_;
   std::uint64_t bytes_;
-  void* block_ = nullptr;  // of registered memory: what it lies in
+  void* block_ = nullptr;  // the block that contains the registered memory
   void* memory_ = nullptr;
-  CUresult reached_ = CUDA_SUCCESS;  // what the driver answered for its device pointer
+  CUresult reached_ = CUDA_SUCCESS;  // the driver's result for the device pointer of the memory
   CUdeviceptr device_pointer_ = 0;
-  unsigned flags_ = 0;  // as the driver said at the beginning
+  unsigned flags_ = 0;  // the flags that the driver reported at the beginning
 };
 
 }  // namespace ckpt::examples

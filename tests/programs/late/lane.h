@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of late that is never without work: kernels that add to host memory, or copies into it. The
-// program knows what each must have written by when, so that a write that is lost, cut off or done twice is
-// found.
+// One stream of late that always has work: kernels that add to host memory, or copies into host memory. The
+// program knows the expected value of each write at each time, and so detects a write that is lost, truncated
+// or repeated.
 // Threads: run() on one with the context current; touch() and stop from others. Errors: a failed driver call
-// ends the program; what is not as it must be is counted.
+// ends the program; wrong content is counted.
 #pragma once
 
 #include <array>
@@ -17,14 +17,16 @@
 namespace ckpt::examples {
 
 struct LatePlan {
-  std::uint64_t rounds = 0;  // of a kernel: how long it lasts
+  std::uint64_t rounds = 0;  // number of passes of a kernel, which sets its duration
   std::uint64_t seed = 0;
-  std::uint64_t print_every = 0;  // steps; 0: never
-  std::uint64_t break_at = 0;     // step at which it does what it must find; 0: never
+  std::uint64_t print_every = 0;  // interval in steps; 0: never
+  std::uint64_t break_at = 0;     // the step in which the lane makes a deliberate error, which its checks
+                                  // must find; 0: never
 };
 
-// Added by a kernel, witnessed in device memory, content of a copy, what lay still after one, words of the
-// host, answers.
+// The kinds of errors: a word that a kernel added to, its witness in device memory, and the content of a
+// copy. The remaining kinds are a place that must not change after a copy, words of the host, and answers of
+// the driver.
 enum class Late { kWord, kWitness, kContent, kStill, kHost, kAnswer };
 constexpr std::array<const char*, 6> kLateNames = {"word", "witness", "content", "still", "host", "answer"};
 
@@ -48,14 +50,14 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   LateTally run(const std::atomic<bool>& stop);
-  // The host writes to a word of the same pages at any time, also while a move is under way: 1 if it does not
-  // hold what was written last.
+  // Writes from the host to a word of the same pages, at any time, also during a move. Returns 1 if the word
+  // does not hold the last written value.
   unsigned touch();
 
  protected:
-  // Submits one piece of work, and looks at an older one that has ended.
+  // Submits one piece of work, and checks an older piece that has ended.
   virtual void step(std::uint64_t number) = 0;
-  // With nothing on the stream.
+  // Checks all work while the stream is empty.
   virtual void check_all() = 0;
 
   LatePlan plan_;
@@ -70,7 +72,7 @@ class Lane {
   std::uint64_t touches_ = 0;
 };
 
-// Kernels that add to host memory by its device pointer.
+// A lane of kernels that add to host memory by its device pointer.
 class AddLane final : public Lane {
  public:
   AddLane(const LatePlan& plan, HostKind kind);
@@ -87,14 +89,15 @@ class AddLane final : public Lane {
   std::uint64_t launches_ = 0;
 };
 
-// Copies of what a kernel has just made into places of host memory, which then lie still for some time.
+// A lane of copies of a kernel's output into places of host memory. Afterwards each place stays unchanged for
+// some time.
 class CopyLane final : public Lane {
  public:
   CopyLane(const LatePlan& plan, HostKind kind);
   ~CopyLane() override;
 
  private:
-  static constexpr std::uint64_t kWords = 4096;  // of a place
+  static constexpr std::uint64_t kWords = 4096;  // words of a place
   static constexpr std::size_t kPlaces = 6;
   static constexpr std::uint64_t kUnderWay = 3;
   void step(std::uint64_t number) override;
@@ -106,7 +109,7 @@ class CopyLane final : public Lane {
 
   LocalMemory made_;
   std::array<CUevent, kPlaces> landed_{};
-  std::uint64_t settled_ = 0;  // the last copy that has been looked at
+  std::uint64_t settled_ = 0;  // number of the last copy that has been checked
   std::uint64_t submitted_ = 0;
 };
 

@@ -13,10 +13,10 @@ namespace {
 constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kStepsBetweenChecks = 24;
 constexpr unsigned kThreads = 64;
-// Less work for each word of a copied place than of an added one: there are more of them.
+// A copied place has more words than an added one, so each of its words gets less work.
 constexpr std::uint64_t kFillShare = 16;
 
-// A word that the host leaves in a place that it has checked: it is of no version that a kernel makes.
+// Returns the word that the host leaves in a checked place. No version of a kernel contains this word.
 std::uint64_t still_word(std::uint64_t seed, std::uint64_t number, std::uint64_t i) {
   return ~content_word(seed, static_cast<std::uint32_t>(number), i);
 }
@@ -92,7 +92,8 @@ void AddLane::step(std::uint64_t number) {
 }
 
 void AddLane::check_all() {
-  if (plan_.break_at != 0 && tally_.steps >= plan_.break_at) --host_.words()[kWords / 2];  // a write is lost
+  // simulates a lost write
+  if (plan_.break_at != 0 && tally_.steps >= plan_.break_at) --host_.words()[kWords / 2];
   std::vector<std::uint64_t> witness(kWords);
   download(witness.data(), witness_.get(), kWords * kWordBytes);
   const std::uint64_t expected = launches_ * plan_.rounds;
@@ -114,7 +115,7 @@ CopyLane::~CopyLane() {
 }
 
 void CopyLane::step(std::uint64_t number) {
-  if (number > kPlaces) {  // since it was looked at, nothing may have come
+  if (number > kPlaces) {  // no write may have arrived since the last check
     const std::uint64_t* still = place(number);
     std::uint64_t moved = 0;
     for (std::uint64_t i = 0; i < kWords; ++i)
@@ -129,7 +130,7 @@ void CopyLane::step(std::uint64_t number) {
   if (number > kUnderWay) settle(number - kUnderWay);
 }
 
-// Looks at a copy that must have come by now, and leaves something else in its place.
+// Checks a copy that must have arrived by now, and replaces its content.
 void CopyLane::settle(std::uint64_t number) {
   if (number <= settled_) return;
   check(cuEventSynchronize(landed_[number % kPlaces]), "cuEventSynchronize");
@@ -147,7 +148,7 @@ void CopyLane::settle(std::uint64_t number) {
 void CopyLane::check_all() {
   for (std::uint64_t number = settled_ + 1; number <= submitted_; ++number) settle(number);
   if (plan_.break_at == 0 || tally_.steps < plan_.break_at) return;
-  // A write comes twice.
+  // Simulates a write that arrives twice.
   check(cuMemcpyDtoH(place(settled_), made_.get(), kWords * kWordBytes), "cuMemcpyDtoH");
 }
 

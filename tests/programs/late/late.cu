@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of late: slow writers. Every pass stores again (volatile), so that what is lost, cut off or done
-// twice shows.
+// The kernels of late: slow writers. Every pass stores again (volatile), so that a lost, truncated or
+// repeated write is visible.
 #include "tests/programs/stress/content.h"
 
 #include <cudasim/kernel.h>
 
-// Adds `rounds` to each word of both, one by one. `host` is host memory that the GPU reaches.
+// Adds `rounds` to each word of both arrays, one by one. `host` is host memory that the GPU can access.
 CUDASIM_KERNEL(add_slowly, uint64_t* host, uint64_t* device, uint64_t words, uint64_t rounds) {
   CUDASIM_FOR(i, words) {
     volatile uint64_t* there = host + i;
@@ -17,7 +17,7 @@ CUDASIM_KERNEL(add_slowly, uint64_t* host, uint64_t* device, uint64_t words, uin
   }
 }
 
-// The content of `version`, after `rounds` others.
+// Writes the content of `version`, after `rounds` other contents.
 CUDASIM_KERNEL(fill_slowly, uint64_t* memory, uint64_t words, uint64_t seed, uint32_t version,
                uint64_t rounds) {
   CUDASIM_FOR(i, words) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// late: the GPU writes to pinned, mapped and registered host memory all the time, by kernels and copies that
-// are always under way, while the host writes to the same pages (--help). It knows nothing of libckpt:
-// wherever it is stopped and moved, no write may be lost or be done twice.
+// late: the GPU writes to pinned, mapped and registered host memory all the time (--help). Kernels and copies
+// are always in flight, while the host writes to the same pages. The program does not use libckpt: wherever
+// it is stopped and moved, no write may be lost or repeated.
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ using Lanes = std::vector<std::unique_ptr<Lane>>;
 struct Options {
   LatePlan plan;
   double seconds = 0;
-  std::string hold;  // see Hold; empty: none
+  std::string hold;  // the kind of Hold; empty: none
 };
 
 Options parse_options(int argc, char** argv) {
@@ -43,7 +43,7 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-// With something to wait for, only the one whose calls do not wait for all work of the context.
+// Creates the lanes. With a Hold there is only one lane, whose calls do not wait for all work of the context.
 Lanes make_lanes(const LatePlan& plan, bool held) {
   LatePlan quiet = plan;
   quiet.print_every = 0;
@@ -58,7 +58,7 @@ Lanes make_lanes(const LatePlan& plan, bool held) {
   return lanes;
 }
 
-// The host's own writes to those pages, without a call of the driver that a move could hold up.
+// Performs the host's own writes to these pages, without a driver call that a move could delay.
 std::uint64_t touch_all(const Lanes& lanes, const std::atomic<bool>& stop) {
   constexpr std::chrono::microseconds kPace(200);
   std::uint64_t wrong = 0;
@@ -98,7 +98,7 @@ int run(const Options& options) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, number);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before the driver makes threads
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // blocks the signals before the driver starts threads
   const Gpu gpu;
   CUcontext context = nullptr;
   check(cuCtxGetCurrent(&context), "cuCtxGetCurrent");

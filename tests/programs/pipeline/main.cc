@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline: a deeper charlm whose stages are ranks (--help). Each stage sends its activations to the next one, in
-// micro-batches, and receives their gradients back. Equal seeds and numbers of ranks give equal weights, bit for bit.
+// pipeline: a deeper charlm whose stages are ranks (--help). Each stage sends its activations to the next
+// stage in micro-batches, and receives their gradients back. Equal seeds and numbers of ranks give equal
+// weights, bit for bit.
 #include "tests/programs/pipeline/stage.h"
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/charlm/training.h"
@@ -70,10 +71,10 @@ class Trainer {
   }
 
  private:
-  // From the last rank to the first.
+  // Values that the last rank sends to the first.
   struct Passed {
     double loss = 0;
-    double ends = 0;  // the last rank is told to end
+    double ends = 0;  // the last rank was requested to end
   };
 
   [[nodiscard]] bool is_first() const { return ranks_.rank == 0; }

@@ -42,7 +42,7 @@ void Stage::add_layer(std::uint32_t in, std::uint32_t out, bool squashes) {
   layer.input = follows ? layers_.back().output : local(std::uint64_t{kBatch} * in);
   layer.input_gradient = follows ? layers_.back().gradient : local(std::uint64_t{kBatch} * in);
   layer.output = local(std::uint64_t{kBatch} * out);
-  // The softmax leaves the gradient in place of the scores.
+  // The softmax stores the gradient in place of the scores.
   layer.gradient = squashes ? local(std::uint64_t{kBatch} * out) : layer.output;
   layer.transposed = local(std::uint64_t{in} * out);
   layers_.push_back(layer);
@@ -130,7 +130,8 @@ void Stage::backward(std::uint32_t micro_batch) {
   }
 }
 
-// Over the whole step at once: the order of the sums is that of its places.
+// Computes the gradients over the whole step at once. The order of the sums is the order of the step's
+// places.
 void Stage::finish_gradients() {
   for (const Layer& layer : layers_) {
     matmul(kernels_, layer.input, 1, layer.in, layer.gradient, gradients_ + bytes_of(layer.weights), layer.in,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stage of a deep charlm: the first embeds the last characters, each has a hidden layer (tanh), the last one also the
-// softmax. Weights and their moments move with the job; activations and gradients are dead between two steps.
+// One stage of a deep charlm. The first stage embeds the last characters, each stage has a hidden layer
+// (tanh), and the last stage also has the softmax. Weights and their moments move with the job; activations
+// and gradients are not needed between two steps.
 //
-// A step takes kBatch places in micro-batches of `rows` places. forward() and backward() take one micro-batch each, all
-// forwards first; the buffers of a micro-batch are rows of those of the step. update() then takes the gradients of all.
+// A step takes kBatch places in micro-batches of `rows` places. forward() and backward() take one micro-batch
+// each, all forwards first. The buffers of a micro-batch are rows of the step's buffers. update() then uses
+// the gradients of all micro-batches.
 // Threads: one. Ownership: Gpu and Session outlive the stage. Errors: the program ends.
 #pragma once
 
@@ -18,10 +20,10 @@
 namespace ckpt::examples {
 
 struct StageShape {
-  Shape model;  // its hidden width is that of every stage
+  Shape model;  // the whole model; every stage has its hidden width
   bool is_first = false;
   bool is_last = false;
-  std::uint32_t rows = kBatch;  // of a micro-batch, a multiple of 4
+  std::uint32_t rows = kBatch;  // rows of a micro-batch, a multiple of 4
 };
 
 class Stage {
@@ -30,30 +32,31 @@ class Stage {
 
   void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
   void begin_step(const std::vector<std::uint64_t>& positions);
-  // The data that crosses a boundary between stages: `crossing()` floats of one micro-batch.
+  // Returns the number of floats that cross a boundary between stages for one micro-batch. The following
+  // functions return the addresses of these floats.
   [[nodiscard]] std::uint64_t crossing() const;
-  [[nodiscard]] CUdeviceptr input(std::uint32_t micro_batch) const;            // not of the first
-  [[nodiscard]] CUdeviceptr input_gradient(std::uint32_t micro_batch) const;   // likewise
-  [[nodiscard]] CUdeviceptr output(std::uint32_t micro_batch) const;           // not of the last
-  [[nodiscard]] CUdeviceptr output_gradient(std::uint32_t micro_batch) const;  // likewise
+  [[nodiscard]] CUdeviceptr input(std::uint32_t micro_batch) const;            // not for the first stage
+  [[nodiscard]] CUdeviceptr input_gradient(std::uint32_t micro_batch) const;   // not for the first stage
+  [[nodiscard]] CUdeviceptr output(std::uint32_t micro_batch) const;           // not for the last stage
+  [[nodiscard]] CUdeviceptr output_gradient(std::uint32_t micro_batch) const;  // not for the last stage
   void forward(std::uint32_t micro_batch);
   void backward(std::uint32_t micro_batch);
-  // One step of Adam; `step` counts from 1.
+  // Performs one step of Adam; `step` counts from 1.
   void update(std::uint64_t step);
-  [[nodiscard]] double loss() const;  // of the last: the mean over the step, before update()
+  [[nodiscard]] double loss() const;  // the last stage's mean loss over the step; call this before update()
   [[nodiscard]] std::uint64_t parameters() const { return end_; }
-  // The digest of weights and moments.
+  // Returns the digest of weights and moments.
   [[nodiscard]] std::string digest() const;
 
  private:
-  // in -> out, with the places where its weights and bias begin, in floats.
+  // A layer from `in` to `out` values. The struct has the offsets of its weights and bias, in floats.
   struct Layer {
     std::uint32_t in = 0, out = 0;
     bool squashes = false;
     std::uint64_t weights = 0, bias = 0;
-    CUdeviceptr input = 0, output = 0;             // kBatch rows
-    CUdeviceptr gradient = 0, input_gradient = 0;  // likewise
-    CUdeviceptr transposed = 0;                    // its weights
+    CUdeviceptr input = 0, output = 0;             // input and output with kBatch rows
+    CUdeviceptr gradient = 0, input_gradient = 0;  // gradients with kBatch rows
+    CUdeviceptr transposed = 0;                    // the transposed weights
   };
   [[nodiscard]] CUdeviceptr local(std::uint64_t floats);
   void add_layer(std::uint32_t in, std::uint32_t out, bool squashes);
@@ -65,7 +68,7 @@ class Stage {
   Kernels kernels_;
   std::vector<std::unique_ptr<LocalMemory>> locals_;
   std::vector<Layer> layers_;
-  std::uint64_t end_ = 0;  // floats
+  std::uint64_t end_ = 0;  // end of the layout, in floats
   CUdeviceptr weights_ = 0, first_ = 0, second_ = 0, gradients_ = 0, text_ = 0;
   CUdeviceptr positions_ = 0, context_ = 0, loss_ = 0;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of the runtime API: the first failure ends the program. Threads: any.
+// Checks results of the runtime API: the first failure ends the program.
+// Threads: any.
 #pragma once
 
 #include <cuda_runtime_api.h>

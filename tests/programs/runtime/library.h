@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code from a file, as programs load it that compile their kernels themselves: the bytes go to
-// cudaLibraryLoadData.
+// Device code from a file, loaded like in programs that compile their kernels themselves: the bytes are
+// passed to cudaLibraryLoadData.
 // Threads: one. Ownership: RAII. Errors end the program.
 #pragma once
 
@@ -12,15 +12,16 @@ namespace ckpt::examples {
 
 class Library {
  public:
-  // `name`.fatbin or `name`.so of ../../lib/kernels beside the program, whichever the driver takes.
+  // Loads `name`.fatbin or `name`.so from ../../lib/kernels relative to the program, whichever the driver
+  // accepts.
   explicit Library(const std::string& name);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // For cudaLaunchKernel and its like, which take a kernel of a library as they take a function.
+  // Returns a kernel for cudaLaunchKernel and similar calls, which accept a library kernel like a function.
   [[nodiscard]] const void* kernel(const char* name) const;
-  // The address of a variable of `bytes` bytes.
+  // Returns the address of a variable of `bytes` bytes.
   [[nodiscard]] void* variable(const char* name, std::size_t bytes) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime: a program of the CUDA runtime API, made as its users make theirs: nvcc compiles it, and NVIDIA's libcudart
-// is linked statically (--help). It knows nothing of libckpt, and links no libcuda. The digest at its end depends on
-// --seed and on how many steps there were. libcudart does not start on the software driver (docs/adr/0044).
+// runtime: a typical program of the CUDA runtime API. nvcc compiles it, and NVIDIA's libcudart is linked
+// statically (--help). It does not use libckpt, and links no libcuda. Its final digest depends on
+// --seed and on the number of steps. libcudart does not start on the software driver (docs/adr/0044).
 #include "tests/programs/common/step_loop.h"
 #include "tests/programs/runtime/model.h"
 

@@ -12,16 +12,16 @@ namespace ckpt::examples {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::uint64_t kWords = std::uint64_t{1} << 21;  // of the weights: 16 MiB
+constexpr std::uint64_t kWords = std::uint64_t{1} << 21;  // words of the weights: 16 MiB
 constexpr std::uint64_t kBatchWords = std::uint64_t{1} << 12;
 constexpr std::uint64_t kFieldWords = std::uint64_t{1} << 16;
 constexpr unsigned kFieldRounds = 4;
 constexpr unsigned kConstants = 16;
-constexpr std::size_t kRowWords = 1001;  // so that a row has a rest up to the pitch
+constexpr std::size_t kRowWords = 1001;  // leaves padding between a row's end and the pitch
 constexpr std::size_t kRowCount = 64;
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocks = 64;
-constexpr std::size_t kSharedBytes = std::size_t{64} << 10;  // more than a kernel has without asking
+constexpr std::size_t kSharedBytes = std::size_t{64} << 10;  // more than a kernel has by default
 
 __constant__ std::uint64_t constants[kConstants];
 __device__ std::uint64_t forward_runs;
@@ -54,7 +54,7 @@ __global__ void update(std::uint64_t* weights, const std::uint64_t* activation) 
     weights[i] = weights[i] * 3 + activation[i];
 }
 
-// The sum of each block's share, with one word of shared memory for each thread and round.
+// Computes the sum of each block's share, with one word of shared memory for each thread and round.
 __global__ void sum_blocks(const std::uint64_t* in, std::uint64_t* sums) {
   extern __shared__ std::uint64_t part[];
   const unsigned words = kSharedBytes / kWord;
@@ -85,7 +85,7 @@ __global__ void add_rows(std::uint64_t* rows, std::size_t pitch, const std::uint
   }
 }
 
-// Each round reads what other blocks wrote in the round before.
+// Reads in each round the values that other blocks wrote in the previous round.
 __global__ void spread(std::uint64_t* field, std::uint64_t* next) {
   const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
   for (unsigned round = 0; round < kFieldRounds; ++round) {
@@ -155,7 +155,7 @@ Model::Model(std::uint64_t seed) : random_(seed), library_("runtime_kernels") {
   result_[1] = 0;
   check(cudaFuncSetAttribute(sum_blocks, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
         "cudaFuncSetAttribute");
-  // The memory was set on the default stream, which the others do not wait for.
+  // The memory was set on the default stream, and the other streams do not wait for this stream.
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   capture();
 }
@@ -173,7 +173,7 @@ Model::~Model() {
   cudaStreamDestroy(main_);
 }
 
-// The update, the sums and a call of the host as one graph.
+// Captures the update, the sums and a host function as one graph.
 void Model::capture() {
   check(cudaStreamBeginCapture(main_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
   update<<<kBlocks, kThreads, 0, main_>>>(weights_, activation_);
@@ -204,7 +204,7 @@ void Model::run_forward() {
   check(cudaEventRecord(forward_done_, main_), "cudaEventRecord");
 }
 
-// On the side stream, while the main one goes on with what does not touch the activation.
+// Runs on the side stream, while the main stream continues with work that does not use the activation.
 void Model::run_library() {
   std::uint64_t words = kWords;
   std::uint64_t by = 1;
@@ -218,7 +218,7 @@ void Model::run_library() {
   check(cudaEventRecord(library_done_, side_), "cudaEventRecord");
 }
 
-// Through a second pitched block and back: 2D copies of rows of two pitches.
+// Copies through a second pitched block and back: 2D copies of rows with two pitches.
 void Model::run_rows() {
   void* other = nullptr;
   add_rows<<<kBlocks, kThreads, 0, main_>>>(rows_, pitch_, sums_);
@@ -233,7 +233,7 @@ void Model::run_rows() {
   check(cudaFreeAsync(other, main_), "cudaFreeAsync");
 }
 
-// Fills temporaries of many sizes: a block that was given out twice would change what comes of a step.
+// Fills temporaries of many sizes: a block that was allocated twice would change the result of a step.
 void Model::run_temporaries() {
   constexpr int kTemporaries = 8;
   std::vector<void*> held(kTemporaries);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of whole numbers in the ways that the runtime API offers a plain program. Each step depends on the one before it.
-// It has embedded kernels, a constant, a variable of the device, shared memory beyond 48 KiB and a cooperative launch.
-// It has pitched rows, pools, mapped host memory, host functions, a captured graph, and kernels of a library.
+// Integer work in the ways that the runtime API offers a plain program. Each step depends on the previous
+// step. The model has embedded kernels, a constant, a device variable, shared memory beyond 48 KiB and a
+// cooperative launch. It also has pitched rows, pools, mapped host memory, host functions, a captured graph,
+// and kernels of a library.
 // Threads: one, and the driver's for host functions. Ownership: RAII. Errors end the program.
 #pragma once
 
@@ -24,7 +25,7 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   void step();
-  // All that the steps have made, of the device and of the host.
+  // Adds all results of the steps on the device and on the host.
   void add_to(Digest& digest);
 
  private:
@@ -49,15 +50,15 @@ class Model {
   // Device memory.
   std::uint64_t* weights_ = nullptr;
   std::uint64_t* activation_ = nullptr;  // as large as the weights
-  std::uint64_t* sums_ = nullptr;        // one of each block
+  std::uint64_t* sums_ = nullptr;        // one sum for each block
   std::uint64_t* field_ = nullptr;
   std::uint64_t* next_field_ = nullptr;
   std::uint64_t* rows_ = nullptr;
   std::size_t pitch_ = 0;  // bytes between two rows
   // Pinned host memory.
   std::uint64_t* batch_ = nullptr;
-  std::uint64_t* result_ = nullptr;     // a kernel writes it
-  std::uint64_t* result_at_ = nullptr;  // its address on the device
+  std::uint64_t* result_ = nullptr;     // a kernel writes the result
+  std::uint64_t* result_at_ = nullptr;  // device address of `result_`
   std::atomic<std::uint64_t> host_calls_{0};
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of runtime that come from a file: whole numbers, so that no order of additions shows.
+// The kernels of runtime that are loaded from a file. They use integers, so that the order of additions has
+// no effect.
 #include <cudasim/kernel.h>
 
-// How often `turn` has been run: a variable of the library, which moves with the program.
+// The number of runs of `turn`: a variable of the library, which moves with the program.
 CUDASIM_GLOBAL(uint64_t, turns);
 
 CUDASIM_KERNEL(turn, uint64_t* words, uint64_t count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content of a buffer of stress: a function of its seed, its version and the place, at any size from one
-// byte. As hard to compress as random bytes. Shared by the kernels and the host.
+// The content of a buffer of stress: a function of its seed, its version and the place, at any size from one
+// byte. The content is as hard to compress as random bytes. The kernels and the host share this file.
 #pragma once
 
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// stress: many threads that allocate, free, copy, load modules, launch kernels, graphs and host callbacks on
-// many streams at once, and check all of their memory (--help). It knows nothing of libckpt: with the shim
-// before the driver, moved or not, it must find no error and, for equal --seed and --steps, print the same
-// line.
+// stress: many threads that allocate, free, copy, load modules, and launch kernels, graphs and host callbacks
+// on many streams at once (--help). They check all their memory. The program does not use libckpt. With the
+// shim in front of the driver, moved or not, it must find no error. For equal --seed and --steps it must
+// print the same line.
 #include <signal.h>
 
 #include <cstdio>
@@ -23,11 +23,12 @@ constexpr double kDefaultSeconds = 10;
 struct Options {
   unsigned threads = 8;
   unsigned streams = 32;
-  double seconds = 0;  // 0: until --steps, or a signal
-  Plan plan;           // of one thread; memory_bytes: of all
+  double seconds = 0;  // time limit; 0: until --steps or a signal
+  Plan plan;           // plan of one thread, but memory_bytes is for all threads
 };
 
-// Bytes of device memory. The first thread has half of all, and so the largest allocations.
+// Returns a thread's bytes of device memory. The first thread has half of the total, and therefore the
+// largest allocations.
 std::uint64_t share_of(const Options& options, unsigned thread) {
   const std::uint64_t all = options.plan.memory_bytes;
   if (options.threads == 1) return all;
@@ -75,8 +76,8 @@ Plan plan_of(const Options& options, unsigned thread) {
   return plan;
 }
 
-// Until all threads have ended by themselves (they then raise SIGUSR1), the time is over or a signal asks for
-// the end.
+// Waits until all threads have ended (the last of them raises SIGUSR1), the time is over, or a signal
+// requests the end.
 void wait_for_end(const sigset_t& signals, double seconds) {
   if (seconds <= 0) {
     int number = 0;
@@ -128,7 +129,7 @@ int run(const Options& options) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, number);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before the driver makes threads
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // blocks the signals before the driver starts threads
   const Gpu gpu;
   CUcontext context = nullptr;
   check(cuCtxGetCurrent(&context), "cuCtxGetCurrent");

@@ -8,7 +8,7 @@
 namespace ckpt::examples {
 namespace {
 
-// Null where this driver has no such function for this version of CUDA.
+// Returns null if this driver has no such function for this version of CUDA.
 void* find(const char* name) {
   int version = 0;
   check(cuDriverGetVersion(&version), "cuDriverGetVersion");
@@ -24,7 +24,7 @@ std::string name_of(CUresult result) {
   return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr ? name : "an unknown error";
 }
 
-// Goes on with the next call while all is well; a function that is missing is CUDA_ERROR_NOT_FOUND.
+// A sequence of calls that stops at the first failure. A missing function gives CUDA_ERROR_NOT_FOUND.
 class Attempt {
  public:
   template <typename Function, typename... Arguments>
@@ -33,7 +33,7 @@ class Attempt {
     result_ = function == nullptr ? CUDA_ERROR_NOT_FOUND : function(arguments...);
     return result_ == CUDA_SUCCESS;
   }
-  // Whether the group works; if not, it is noted with the reason.
+  // Returns whether the group works. If it does not, records the group with the reason.
   bool conclude(const char* group, std::vector<std::string>& left_out) const {
     if (result_ != CUDA_SUCCESS) left_out.push_back(std::string(group) + ": " + name_of(result_));
     return result_ == CUDA_SUCCESS;

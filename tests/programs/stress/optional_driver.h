@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver functions that a driver may lack (graphs, memory pools, host callbacks), asked for by
-// cuGetProcAddress. Each group is tried once, on a stream of its own, to find which of them work here.
-// Threads: immutable once made. Needs a current context.
+// Driver functions that a driver may lack (graphs, memory pools, host callbacks), found by cuGetProcAddress.
+// Each group is tried once, on its own stream, to find which groups work on this driver.
+// Threads: immutable once created. Needs a current context.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,8 @@ struct OptionalDriver {
   bool pools = false;
   bool callbacks = false;
   bool per_thread_stream = false;
-  std::vector<std::string> left_out;  // what does not work here: "graphs: CUDA_ERROR_NOT_SUPPORTED"
+  std::vector<std::string> left_out;  // groups that do not work on this driver: "graphs:
+                                      // CUDA_ERROR_NOT_SUPPORTED"
 
   static OptionalDriver probe();
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph that lives long and is launched again and again. It counts a version in device memory up, fills a
-// buffer with that version and checks it. Made of nodes, or captured from a stream. Threads: one. Ownership:
-// the graph and its memory.
+// A long-lived graph that is launched repeatedly. It increments a version in device memory, fills a buffer
+// with this version and checks the buffer. The graph is built from nodes, or captured from a stream.
+// Threads: one. Ownership: the graph and its memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ckpt::examples {
 
 class RepeatedGraph {
  public:
-  // `wrong` is a number in device memory that differences are added to. `capture` may record work.
+  // Takes `wrong`, a counter in device memory to which differences are added. `capture` may record work.
   RepeatedGraph(const OptionalDriver& driver, const Kernels& kernels, bool captured, CUstream capture,
                 std::uint64_t bytes, std::uint64_t seed, CUdeviceptr wrong);
   ~RepeatedGraph();
@@ -21,7 +21,7 @@ class RepeatedGraph {
   RepeatedGraph& operator=(const RepeatedGraph&) = delete;
 
   void launch(CUstream stream);
-  // The buffer's content, by the version that the host counted.
+  // Checks the buffer's content against the version that the host counted.
   void verify(CUfunction verify, CUstream stream);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of one thread: half of them take part in the default stream's ordering, half do not. Last,
-// where the driver has it, the thread's default stream. Threads: the one that made it. Ownership: the streams
-// that it made.
+// The streams of one thread: half of them take part in the default stream's ordering, half do not. The last
+// one is the thread's default stream, if the driver has it.
+// Threads: the one that created the streams. Ownership: the streams that this class created.
 #pragma once
 
 #include <cuda.h>
@@ -32,12 +32,12 @@ class Streams {
 
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
   CUstream operator[](std::size_t i) const { return streams_[i]; }
-  // The first one does not wait for the default stream, so it may be captured.
+  // Returns the first stream. It does not wait for the default stream, so it may be captured.
   [[nodiscard]] CUstream for_capture() const { return streams_[0]; }
   void synchronize() const {
     for (CUstream stream : streams_) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
-  // Makes later work on `later` wait for all work that is on `earlier`.
+  // Makes later work on `later` wait for all work that is already on `earlier`.
   static void order(CUstream earlier, CUstream later) {
     CUevent event = nullptr;
     check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
@@ -51,7 +51,7 @@ class Streams {
   std::vector<CUstream> streams_;
 };
 
-// The grid for `bytes` bytes of content.
+// Returns the grid for `bytes` bytes of content.
 inline unsigned blocks_for(std::uint64_t bytes) {
   const std::uint64_t blocks = (bytes / 8 + 255) / 256;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 256 ? 256 : blocks);

@@ -34,7 +34,7 @@ CUDASIM_KERNEL(fill, uint8_t* memory, uint64_t bytes, uint64_t seed, uint32_t ve
   }
 }
 
-// Adds to `wrong` the words (of the last few, the bytes) that are not as they must be.
+// Adds to `wrong` the number of wrong words, and of wrong bytes at the end.
 CUDASIM_KERNEL(verify, const uint8_t* memory, uint64_t bytes, uint64_t seed, uint32_t version,
                uint64_t* wrong) {
   CUDASIM_FOR(i, (bytes + 7) / 8) {
@@ -43,7 +43,8 @@ CUDASIM_KERNEL(verify, const uint8_t* memory, uint64_t bytes, uint64_t seed, uin
   }
 }
 
-// The same with the version in device memory, so that a graph that is launched again does something new.
+// Fills memory like `fill`, but reads the version from device memory, so that each launch of a graph writes
+// new content.
 CUDASIM_KERNEL(fill_by, uint8_t* memory, uint64_t bytes, uint64_t seed, const uint32_t* version) {
   CUDASIM_FOR(i, (bytes + 7) / 8) {
     fill_range(memory, bytes, seed, *version, i);

@@ -11,8 +11,8 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr std::uint64_t kCollectEvery = 8;               // steps; bounds what is under way
-constexpr std::uint64_t kPage = std::uint64_t{2} << 20;  // of physical memory
+constexpr std::uint64_t kCollectEvery = 8;               // interval in steps; limits the work in flight
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;  // page size of physical memory
 
 CUmemoryPool make_pool(const OptionalDriver& driver) {
   CUmemoryPool pool = nullptr;
@@ -108,7 +108,7 @@ void Worker::step() {
   }
 }
 
-// Waits for all that is under way, and counts what it found.
+// Waits for all work in flight, and counts the errors that the work found.
 void Worker::collect() {
   streams_.synchronize();
   std::uint64_t wrong = 0;
@@ -129,7 +129,8 @@ Buffer& Worker::any() {
   return buffers_[random_.below(buffers_.size())];
 }
 
-// As many of one byte to two as of half the largest size to the largest.
+// Returns a random size. Its limit is a random power of two, so that small sizes are as frequent as large
+// sizes.
 std::uint64_t Worker::any_size() {
   const auto powers = static_cast<std::uint64_t>(std::bit_width(plan_.max_bytes));
   const std::uint64_t limit = std::min(std::uint64_t{1} << random_.below(powers), plan_.max_bytes);
@@ -155,7 +156,7 @@ void Worker::allocate() {
   buffers_.push_back(buffer);
 }
 
-// Neighbours in one page of memory, some of which go at once.
+// Allocates neighboring buffers in one page of memory, and frees some of them at once.
 void Worker::allocate_small() {
   for (int i = 0; i < 12; ++i) {
     Buffer buffer = make(1 + random_.below(512), Origin::kPlain);
@@ -220,7 +221,7 @@ void Worker::map_virtual(Buffer& buffer) {
 void Worker::destroy(const Buffer& buffer) {
   CUstream stream = streams_[buffer.stream];
   if (buffer.origin == Origin::kAsync || buffer.origin == Origin::kPool) {
-    // Freed in the order of another stream, with the buffer's own work still under way.
+    // Frees in the order of another stream, while the buffer's own work is still in flight.
     CUstream other = streams_[random_.below(streams_.size())];
     if (other != stream) Streams::order(stream, other);
     check(driver_.cuMemFreeAsync(buffer.pointer, other), "cuMemFreeAsync");

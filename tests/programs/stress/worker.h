@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread of stress: its own streams, buffers and random numbers, so that what it does follows from the
-// seed alone. Every buffer holds a content that its seed and version say, written and checked by kernels,
-// copies and host callbacks on its stream.
+// One thread of stress. It has its own streams, buffers and random numbers, so that the seed alone determines
+// its actions. A seed and a version define the content of every buffer. Kernels, copies and host callbacks on
+// the buffer's stream write and check this content.
 // Threads: run() on one; stop may be set by any. Errors: a failed driver call ends the program; wrong content
 // is counted.
 #pragma once
@@ -23,13 +23,13 @@
 namespace ckpt::examples {
 
 struct Plan {
-  unsigned streams = 4;            // of this thread
-  std::uint64_t steps = 0;         // 0: until stop
-  std::uint64_t max_bytes = 0;     // of a buffer
-  std::uint64_t memory_bytes = 0;  // of all buffers of this thread
+  unsigned streams = 4;            // number of this thread's streams
+  std::uint64_t steps = 0;         // 0: until stop is set
+  std::uint64_t max_bytes = 0;     // maximum size of a buffer
+  std::uint64_t memory_bytes = 0;  // size of all buffers of this thread
   std::uint64_t seed = 0;
-  std::uint64_t print_every = 0;  // steps; 0: never
-  std::uint64_t break_at = 0;     // step at which it changes a byte behind its own back; 0: never
+  std::uint64_t print_every = 0;  // interval in steps; 0: never
+  std::uint64_t break_at = 0;     // the step in which the worker secretly changes a byte; 0: never
 };
 
 // The kind of check that found an error.
@@ -61,13 +61,13 @@ struct Buffer {
   std::uint32_t version = 0;
   std::size_t stream = 0;
   Origin origin = Origin::kPlain;
-  std::uint64_t reserved = 0;  // kVirtual: bytes of the address range
+  std::uint64_t reserved = 0;  // for kVirtual, bytes of the address range
   CUmemGenericAllocationHandle handle = 0;
 };
 
 class Worker {
  public:
-  // With the context current.
+  // Takes the plan and the driver. The context must be current.
   Worker(const Plan& plan, const OptionalDriver& driver);
   ~Worker();
   Worker(const Worker&) = delete;
@@ -76,7 +76,7 @@ class Worker {
   Tally run(const std::atomic<bool>& stop);
 
  private:
-  struct Callback;  // what one host callback compares
+  struct Callback;  // data that one host callback compares
 
   void step();
   void collect();
@@ -111,14 +111,14 @@ class Worker {
   CUfunction fill_;
   CUfunction verify_;
   Streams streams_;
-  LocalMemory wrong_;  // one number: differences that kernels found
+  LocalMemory wrong_;  // one counter: differences that kernels found
   CUmemoryPool pool_ = nullptr;
   std::uint8_t* pinned_ = nullptr;
   std::unique_ptr<RepeatedGraph> graph_;
   std::vector<Buffer> buffers_;
   std::uint64_t used_ = 0;
-  std::deque<std::unique_ptr<Callback>> callbacks_;  // under way
-  std::uint64_t variable_ = 0;                       // what the module's variable must hold
+  std::deque<std::unique_ptr<Callback>> callbacks_;  // callbacks in flight
+  std::uint64_t variable_ = 0;                       // expected value of the module's variable
   Tally tally_;
 };
 

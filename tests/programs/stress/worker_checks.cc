@@ -70,7 +70,7 @@ void Worker::check_by_callback(const Buffer& buffer) {
   ++tally_.checks;
 }
 
-// A second buffer gets the first one's content, on another stream.
+// Copies the first buffer's content to a second buffer, on another stream.
 void Worker::copy() {
   const std::size_t source_index = random_.below(buffers_.size());
   if (used_ + buffers_[source_index].bytes > plan_.memory_bytes) return release_one();
@@ -82,11 +82,11 @@ void Worker::copy() {
   CUstream to = streams_[made.stream];
   Streams::order(from, to);
   check(cuMemcpyDtoDAsync(made.pointer, source.pointer, made.bytes, to), "cuMemcpyDtoDAsync");
-  Streams::order(to, from);  // the source may be written or freed only after it
+  Streams::order(to, from);  // the source may be written or freed only after the copy
   buffers_.push_back(made);
 }
 
-// The variable of the module that the thread has had from its beginning: all that was ever added to it.
+// Uses the variable of the module that the thread loaded at its start, and checks the sum of all additions.
 void Worker::use_variable() {
   CUstream stream = streams_[0];
   const LocalMemory count(sizeof(std::uint64_t));
@@ -100,7 +100,7 @@ void Worker::use_variable() {
   ++tally_.checks;
 }
 
-// Loads the device code once more, uses its own variable and a buffer, and unloads it.
+// Loads the device code again, uses its own variable and a buffer, and unloads it.
 void Worker::use_module() {
   use_variable();
   const Kernels module(kModule);
@@ -125,7 +125,7 @@ void Worker::use_module() {
   ++tally_.modules;
 }
 
-// Launches the long-lived graph some more times; now and then it is made again, in the other way.
+// Launches the long-lived graph several more times. From time to time the graph is rebuilt in the other way.
 void Worker::use_graph() {
   CUstream stream = streams_[0];
   if (!graph_ || random_.below(16) == 0) {
@@ -155,7 +155,7 @@ void Worker::note_code(CUresult result) {
   tally_.codes = content_word(tally_.codes, static_cast<std::uint32_t>(result), 1);
 }
 
-// Calls that must fail, and questions: what they answer must not depend on who stands before the driver.
+// Makes calls that must fail, and queries. Their results must not depend on a shim in front of the driver.
 void Worker::check_codes() {
   const Buffer& buffer = any();
   CUdeviceptr pointer = 0;

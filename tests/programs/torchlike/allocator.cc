@@ -17,7 +17,7 @@ CUevent event_on(CUstream stream) {
   return event;
 }
 
-// Memory may be made beside a capture of this thread's.
+// A scope in which memory may be allocated during this thread's capture.
 class RelaxedMode {
  public:
   RelaxedMode() { exchange(); }
@@ -80,7 +80,7 @@ CachingAllocator::Blocks::iterator CachingAllocator::add_memory(Arena& arena, st
   return arena.blocks.emplace(range.at, Block{range.bytes, stream, capturing_}).first;
 }
 
-// Its rest stays free.
+// Splits a block; the remainder stays free.
 void CachingAllocator::split(Arena& arena, Blocks::iterator block, std::uint64_t bytes) {
   if (block->second.bytes == bytes) return;
   Block rest{block->second.bytes - bytes, block->second.stream, block->second.is_graphs};
@@ -109,7 +109,7 @@ void CachingAllocator::look_at_events() {
       }
       if (!events.empty()) continue;
       make_free(*arena, block);
-      at = arena->blocks.begin();  // it may have been joined with its neighbours
+      at = arena->blocks.begin();  // the block may have been joined with its neighbors
     }
   }
 }
@@ -148,7 +148,7 @@ void CachingAllocator::empty(Arena& arena) {
     const Range whole{block->first, block->second.bytes};
     const Range range = arena.segments->releasable(whole);
     if (range.bytes == 0) continue;
-    // Unmapping waits for nothing, and a free block may still be in use on its own stream.
+    // Unmapping does not wait for any work, and a free block may still be in use on its own stream.
     check(cuStreamSynchronize(block->second.stream), "cuStreamSynchronize");
     arena.segments->give_back(range);
     Block rest{whole.end() - range.end(), block->second.stream, false};
@@ -173,7 +173,7 @@ CUdeviceptr PoolAllocator::allocate(std::uint64_t bytes, CUstream stream) {
   return at;
 }
 
-// The stream that frees waits for the other one.
+// Makes the stream that frees wait for the other stream.
 void PoolAllocator::used_by(CUdeviceptr at, CUstream stream) {
   const CUevent event = event_on(stream);
   check(cuStreamWaitEvent(streams_.at(at), event, 0), "cuStreamWaitEvent");

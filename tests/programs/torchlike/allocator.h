@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory by the habits of PyTorch's allocators (c10). The caching one rounds to 512 bytes and splits and
-// joins blocks of 2 MiB and 20 MiB segments. It gives a block again to the stream that had it, and to others after
-// events. While a stream is captured it takes memory in relaxed mode, for a pool of the graph's own. The other one
-// is the driver's pool, which keeps everything.
+// Device memory with the behavior of PyTorch's allocators (c10). The caching allocator rounds to 512 bytes,
+// and splits and joins blocks of 2 MiB and 20 MiB segments. It reuses a block at once for the stream that had
+// the block, and for other streams after events. While a stream is captured, the allocator takes memory in
+// relaxed mode, for a pool of the graph. The other allocator is the driver's pool, which retains all memory.
 // Threads: one. Errors end the program.
 #pragma once
 
@@ -24,12 +24,13 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   virtual CUdeviceptr allocate(std::uint64_t bytes, CUstream stream) = 0;
-  // Another stream works with the block: it is not given away before that is done.
+  // Records that another stream works with the block: the block is not reused before this work is done.
   virtual void used_by(CUdeviceptr at, CUstream stream) = 0;
   virtual void free(CUdeviceptr at) = 0;
-  // The driver's pool would make memory a node of the graph, which no move can carry.
+  // Returns whether allocations during captures are possible. The driver's pool would turn memory into a node
+  // of the graph, which no move can transfer.
   [[nodiscard]] virtual bool allocates_in_captures() const { return false; }
-  // Between these, memory is the graph's.
+  // Between these calls, memory belongs to the graph.
   virtual void begin_capture() {}
   virtual void end_capture() {}
   virtual void empty_cache() {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchlike: trains three small models whose device memory comes from the three allocators that PyTorch has: cached
-// segments, expandable segments, the driver's pool (--help). It knows nothing of libckpt. The digest at its end
-// depends on --seed and on how many steps there were.
+// torchlike: trains three small models whose device memory comes from PyTorch's three allocators: cached
+// segments, expandable segments, and the driver's pool (--help). It does not use libckpt. Its final digest
+// depends on --seed and on the number of steps.
 #include "tests/programs/common/step_loop.h"
 #include "tests/programs/torchlike/trainer.h"
 

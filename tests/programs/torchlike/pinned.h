@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory in blocks of powers of two. A block is used again once the stream that had it is done with
-// it. Threads: one. Errors end the program.
+// Pinned host memory in blocks of powers of two. A block is reused once its stream has finished with the
+// block.
+// Threads: one. Errors end the program.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +18,7 @@ class PinnedCache {
   PinnedCache(const PinnedCache&) = delete;
   PinnedCache& operator=(const PinnedCache&) = delete;
   std::uint64_t* get(std::uint64_t bytes);
-  // The stream's work up to here still uses it.
+  // Returns a block that the stream's earlier work still uses.
   void put(std::uint64_t* block, CUstream stream);
 
  private:

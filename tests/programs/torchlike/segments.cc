@@ -14,8 +14,9 @@ std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Physical memory that other processes of the node may import, as PyTorch asks for it: across nodes (FABRIC) where
-// the driver can, else by descriptors. What was found once stays.
+// Returns the handle type of physical memory that other processes of the node may import, as PyTorch
+// requests: across nodes (FABRIC) if the driver supports this, otherwise by descriptors. The choice is made
+// once.
 CUmemAllocationHandleType& handle_type() {
   static CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_FABRIC;
   return type;
@@ -29,7 +30,7 @@ OwnSegments::~OwnSegments() {
 
 Range OwnSegments::more(std::uint64_t bytes) {
   Range made;
-  // A block of more than half a segment has one of its own, by its size.
+  // A block of more than half a segment has its own segment of a matching size.
   made.bytes = bytes <= unit_ / 2 ? unit_ : rounded(bytes, kSmallSegment);
   check(cuMemAlloc(&made.at, made.bytes), "cuMemAlloc");
   made_[made.at] = made.bytes;
@@ -77,7 +78,7 @@ CUmemGenericAllocationHandle ExpandableSegments::create() {
   return handle;
 }
 
-// The first gap that is large enough.
+// Uses the first gap that is large enough.
 Range ExpandableSegments::more(std::uint64_t bytes) {
   const std::size_t wanted = rounded(bytes, unit_) / unit_;
   std::size_t first = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the caching allocator has its memory from: segments of their own (cuMemAlloc), or expandable segments. The
-// latter are a range of addresses that grows and shrinks by physical allocations.
-// Threads: one. Ownership: what was given out must come back before the end. Errors end the program.
+// The sources of the caching allocator's memory: separate segments (cuMemAlloc), or expandable segments.
+// Expandable segments are a range of addresses that grows and shrinks by physical allocations.
+// Threads: one. Ownership: every range must be returned before the end. Errors end the program.
 #pragma once
 
 #include <cuda.h>
@@ -29,12 +29,12 @@ class Segments {
   Segments() = default;
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
-  // At least `bytes`.
+  // Returns a range of at least `bytes`.
   virtual Range more(std::uint64_t bytes) = 0;
-  // The part of a free range that give_back() takes; of no bytes if there is none.
+  // Returns the part of a free range that give_back() accepts; empty if there is none.
   [[nodiscard]] virtual Range releasable(const Range& free) const = 0;
   virtual void give_back(const Range& range) = 0;
-  // Whether two ranges that touch may become one block.
+  // Returns whether two adjacent ranges may become one block.
   [[nodiscard]] virtual bool joins(CUdeviceptr border) const = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of torchlike: whole numbers, so that no order of additions shows.
+// The kernels of torchlike. They use integers, so that the order of additions has no effect.
 #include <cudasim/kernel.h>
 
 CUDASIM_DEVICE uint64_t mixed(uint64_t x) {

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 constexpr std::uint64_t kInputWords = 8192;
-// Each size class of the allocator: of a segment of 2 MiB, of one of 20 MiB, and with a segment of its own.
+// One layer for each size class of the allocator: in a segment of 2 MiB, in a segment of 20 MiB, and with its
+// own segment.
 constexpr std::uint64_t kLayerBytes[] = {1536, 700 << 10, 3 * kMiB, 11 * kMiB};
 constexpr std::uint64_t kCapturedBytes = 2 * kMiB;
 constexpr unsigned kThreads = 64;
@@ -77,7 +78,7 @@ void Trainer::wait_for(CUstream waits, CUstream works) {
   check(cuEventDestroy(event), "cuEventDestroy");
 }
 
-// One layer's step as a graph, its temporaries from memory that belongs to the graph.
+// Captures one layer's step as a graph. Its temporaries use memory that belongs to the graph.
 void Trainer::capture() {
   Tensor activation;
   Tensor gradient;
@@ -108,7 +109,8 @@ void Trainer::load_batch() {
   pinned_.put(batch, main_);
 }
 
-// The backward pass is the side stream's. Its blocks are freed while it still works with them.
+// Runs both passes. The backward pass runs on the side stream. Its blocks are freed while the side stream
+// still uses them.
 void Trainer::pass() {
   std::vector<Tensor> activations;
   for (const Tensor& layer : layers_) {
@@ -127,7 +129,7 @@ void Trainer::pass() {
   }
 }
 
-// Fills temporaries of many sizes: a block that was given out twice would change what is learned.
+// Fills temporaries of many sizes: a block that was allocated twice would change the training result.
 void Trainer::use_temporaries() {
   std::vector<CUdeviceptr> held;
   for (int i = 0; i < kTemporaries; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training of whole numbers on one allocator. A step has a batch from pinned memory, a forward and a backward pass
-// on two streams, and an update. Then come temporaries, the replay of a captured graph, and a loss that the next step
-// depends on.
+// An integer training on one allocator. A step has a batch from pinned memory, a forward and a backward pass
+// on two streams, and an update. Then come temporaries, the replay of a captured graph, and a loss on which
+// the next step depends.
 // Threads: one. Errors end the program.
 #pragma once
 
@@ -27,7 +27,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   void step(std::uint32_t number);
-  // All that it has learned.
+  // Adds everything that the trainer has learned.
   void add_to(Digest& digest);
 
  private:

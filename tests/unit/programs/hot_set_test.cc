@@ -21,8 +21,8 @@ std::vector<std::uint32_t> written(const HotSet& set, std::uint64_t pages) {
   return list;
 }
 
-// Writing what each step demands gives the content of versions(), also when it is computed from the last
-// step alone.
+// Checks that the writes of each step give the content of versions(), also when the content is computed from
+// the last step alone.
 void expect_versions_follow_from_the_step(const HotSetOptions& options) {
   HotSet set(options);
   std::vector<std::uint32_t> versions(options.pages);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hotset's kernels on a device: what one writes the other finds right, and a single changed bit wrong.
+// Tests hotset's kernels on a device: the check kernel accepts the written data, and rejects data with a
+// single changed bit.
 #include <gtest/gtest.h>
 
 #include <numeric>

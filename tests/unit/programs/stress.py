@@ -19,7 +19,7 @@ def run(arguments, shim):
     command = [PROGRAM] + arguments + SIZES
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     where = f"{' '.join(command)} {'with' if shim else 'without'} the shim"
-    # The loader reports it when it cannot preload a library.
+    # The loader reports a library that it cannot preload.
     if done.stderr or len(done.stdout.splitlines()) != 1:
         sys.exit(f"{where}: exit {done.returncode}: {done.stdout}{done.stderr}")
     return done.returncode, json.loads(done.stdout), where

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// charlm-dp: charlm on several ranks, data-parallel over NCCL (--help). Each rank computes its share of the same batch,
-// and gradients are summed over all ranks. Equal seeds and numbers of ranks give equal weights, bit for bit, as far as
-// NCCL adds in one order.
+// charlm-dp: charlm on several ranks, data-parallel over NCCL (--help). Each rank computes its share of the
+// same batch, and gradients are summed over all ranks. Equal seeds and numbers of ranks give equal weights,
+// bit for bit, if NCCL adds in a fixed order.
 #include "tools/examples/charlm-dp/step_graph.h"
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
@@ -12,7 +12,7 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr std::uint32_t kMaxRanks = 16;  // a share is a multiple of 4 places
+constexpr std::uint32_t kMaxRanks = 16;  // a rank's share is a multiple of 4 places
 
 struct Options {
   TrainingOptions training;
@@ -73,13 +73,13 @@ class Trainer {
   }
 
  private:
-  // Summed over all ranks in each step.
+  // Values that are summed over all ranks in each step.
   struct Shared {
     double loss = 0;
-    double ends = 0;  // rank 0: it is told to end
+    double ends = 0;  // set by rank 0 when it was requested to end
   };
 
-  // The number of weights is a multiple of 64.
+  // Returns a rank's share of the gradients. The number of weights is a multiple of 64.
   [[nodiscard]] std::size_t share() const { return model_.gradient_count() / ranks_.count; }
 
   void compute() {
@@ -105,7 +105,7 @@ class Trainer {
   Session session_;
   Model model_;
   Communicator communicator_;
-  StepGraph graph_;  // before the communicator ends
+  StepGraph graph_;  // destroyed before the communicator
   LocalMemory shared_;
   Progress progress_;
 };

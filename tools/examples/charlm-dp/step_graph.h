@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a step that is captured once and launched in each step, until its communicator is another one.
-// Threads: one. Ownership: RAII; the driver's context and the communicator outlive it: NCCL waits for graphs before a
-// communicator ends. Errors: the program ends.
+// A part of a step that is captured once and launched in each step, until its communicator changes.
+// Threads: one. Ownership: RAII; the driver's context and the communicator outlive the graph: NCCL waits for
+// graphs before a communicator ends. Errors: the program ends.
 #pragma once
 
 #include <cuda.h>
@@ -13,14 +13,14 @@ namespace ckpt::examples {
 
 class StepGraph {
  public:
-  // On a stream of its own, which is ordered with the legacy stream.
+  // Creates its own stream, which is ordered with the legacy stream.
   StepGraph();
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Enqueues what `body` enqueues on the current stream. `body` is called when the graph is captured: the first time, and
-  // when `epoch` has changed.
+  // Enqueues the work of `body` on the current stream. Calls `body` when the graph is captured: the first
+  // time, and after `epoch` has changed.
   void run(std::uint64_t epoch, const std::function<void()>& body);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of the text that a step learns from: equal seeds give equal places. Plain data, so that an example
-// can register it as host state. Threads: one.
+// Places of the text from which a step learns; equal seeds give equal places. Plain data, so that an example
+// can register the object as host state.
+// Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct Batches {
   std::uint64_t position = 0;
   Random random{0};
 
-  // kBatch places spread over the text, each moved by chance, from a position that walks on with every step.
+  // Returns kBatch places spread over the text. Each place is shifted randomly, from a position that advances
+  // with every step.
   std::vector<std::uint64_t> next(std::uint64_t text_bytes);
 };
 

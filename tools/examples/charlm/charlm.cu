@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of charlm: embedding of the last characters, one hidden layer, softmax, their gradients, Adam.
-// Every sum is taken in a fixed order, so that equal state gives equal bits. Widths of matrices are multiples
+// The kernels of charlm: embedding of the last characters, one hidden layer, softmax, their gradients, and
+// Adam. Every sum has a fixed order, so that equal state gives equal bits. Widths of matrices are multiples
 // of kTile.
 #include <cudasim/kernel.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 constexpr uint32_t kTile = 64;  // columns, and threads, of a block of matmul
 constexpr uint32_t kRows = 4;   // rows of a block of matmul
 
-// context[b*length + k] and input[b*length*width + k*width + e] from the text at positions[b].
+// Fills context[b*length + k] and input[b*length*width + k*width + e] from the text at positions[b].
 CUDASIM_KERNEL(gather, const uint8_t* CUDASIM_RESTRICT text, const uint64_t* CUDASIM_RESTRICT positions,
                const float* CUDASIM_RESTRICT embedding, uint32_t batch, uint32_t length, uint32_t width,
                uint8_t* CUDASIM_RESTRICT context, float* CUDASIM_RESTRICT input) {
@@ -20,7 +20,8 @@ CUDASIM_KERNEL(gather, const uint8_t* CUDASIM_RESTRICT text, const uint64_t* CUD
   }
 }
 
-// out[m][n] = sum over k of a[m*step_m + k*step_k] * b[k][n], for kRows rows and kTile columns a block.
+// Computes out[m][n] = sum over k of a[m*step_m + k*step_k] * b[k][n], with kRows rows and kTile columns per
+// block.
 CUDASIM_KERNEL(matmul, const float* CUDASIM_RESTRICT a, uint64_t step_m, uint64_t step_k,
                const float* CUDASIM_RESTRICT b, float* CUDASIM_RESTRICT out, uint32_t columns,
                uint32_t depth) {
@@ -58,8 +59,8 @@ CUDASIM_KERNEL(add_bias, float* CUDASIM_RESTRICT x, const float* CUDASIM_RESTRIC
   }
 }
 
-// One block a row: loss[row] and the gradient of the mean loss, in place of the scores. Columns past
-// `classes` are padding.
+// Computes loss[row] and the gradient of the mean loss, in place of the scores, with one block per row.
+// Columns past `classes` are padding.
 CUDASIM_KERNEL(softmax_loss, float* CUDASIM_RESTRICT scores, const uint8_t* CUDASIM_RESTRICT text,
                const uint64_t* CUDASIM_RESTRICT positions, uint32_t length, uint32_t classes,
                uint32_t columns, uint32_t batch, float* CUDASIM_RESTRICT loss) {
@@ -101,7 +102,7 @@ CUDASIM_KERNEL(transpose, const float* CUDASIM_RESTRICT in, uint32_t rows, uint3
   }
 }
 
-// gradient *= 1 - hidden^2
+// Computes gradient *= 1 - hidden^2.
 CUDASIM_KERNEL(tanh_gradient, float* CUDASIM_RESTRICT gradient, const float* CUDASIM_RESTRICT hidden,
                uint64_t count) {
   CUDASIM_FOR(i, count) {
@@ -109,8 +110,8 @@ CUDASIM_KERNEL(tanh_gradient, float* CUDASIM_RESTRICT gradient, const float* CUD
   }
 }
 
-// One block a token: the gradients of all places where it occurred, in their order. Threads: one for each of
-// `width`.
+// Adds, with one block per token, the gradients of all places where the token occurred, in their order.
+// Threads: one for each of `width`.
 CUDASIM_KERNEL(embedding_gradient, const uint8_t* CUDASIM_RESTRICT context,
                const float* CUDASIM_RESTRICT input_gradient, uint32_t places, uint32_t width,
                float* CUDASIM_RESTRICT out) {
@@ -131,7 +132,7 @@ CUDASIM_KERNEL(embedding_gradient, const uint8_t* CUDASIM_RESTRICT context,
   }
 }
 
-// `rate` and `epsilon` already hold the corrections of the step.
+// Updates the weights. `rate` and `epsilon` already include the corrections of the step.
 CUDASIM_KERNEL(adam, float* CUDASIM_RESTRICT weights, const float* CUDASIM_RESTRICT gradients,
                float* CUDASIM_RESTRICT first, float* CUDASIM_RESTRICT second, uint64_t count, float rate,
                float epsilon) {

@@ -23,7 +23,7 @@ struct Options {
 constexpr unsigned kMaxThreads = 1024;
 constexpr std::uint64_t kMaxHostMib = 1 << 20;
 
-// Host memory with known content, as a program's cache of its data.
+// Host memory with known content, like a program's cache of its data.
 class HostMemory {
  public:
   explicit HostMemory(std::uint64_t mib) : words_((mib << 20) / sizeof(std::uint64_t)) {
@@ -41,7 +41,7 @@ class HostMemory {
   std::vector<std::uint64_t> words_;
 };
 
-// Threads beside the one that trains, as a data loader has them; these only wait.
+// Threads in addition to the training thread, like the threads of a data loader. These threads only wait.
 class WaitingThreads {
  public:
   explicit WaitingThreads(unsigned count) {

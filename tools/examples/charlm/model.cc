@@ -111,7 +111,7 @@ void Model::forward() {
          shape_.classes, shape_.columns, kBatch, loss_.get());
 }
 
-// softmax_loss has left the gradient of the scores in their place.
+// Runs the backward pass. softmax_loss has stored the gradient in place of the scores.
 void Model::backward() {
   const std::uint64_t hidden = std::uint64_t{batch_} * shape_.hidden;
   const auto gradient = [&](std::uint64_t at) { return gradients_ + bytes_of(at); };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// charlm's model: the last kContext characters are embedded, go through one hidden layer (tanh) and a
-// softmax; trained with Adam. Parameters lie in one piece of device memory, their moments in two more;
-// gradients and activations are dead between two steps. Threads: one. Ownership: Gpu and Session outlive the
-// model. Errors: the program ends.
+// charlm's model: the last kContext characters are embedded, and pass through one hidden layer (tanh) and a
+// softmax. The model is trained with Adam. Parameters are in one piece of device memory, and their moments in
+// two more. Gradients and activations are not needed between two steps.
+// Threads: one. Ownership: Gpu and Session outlive the model. Errors: the program ends.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +13,45 @@
 
 namespace ckpt::examples {
 
-constexpr std::uint32_t kContext = 16;  // characters that predict the next one
+constexpr std::uint32_t kContext = 16;  // number of characters that predict the next character
 constexpr std::uint32_t kEmbedding = 16;
 constexpr std::uint32_t kBatch = 64;
 
 struct Shape {
-  std::uint32_t classes = 0;  // distinct characters
-  std::uint32_t columns = 0;  // the same rounded up to whole tiles
+  std::uint32_t classes = 0;  // number of distinct characters
+  std::uint32_t columns = 0;  // `classes` rounded up to whole tiles
   std::uint32_t hidden = 0;
   static constexpr std::uint32_t kInput = kContext * kEmbedding;
 
-  // The hidden width that comes closest to `parameters`.
+  // Returns the shape whose hidden width comes closest to `parameters`.
   static Shape choose(std::uint64_t parameters, std::size_t classes);
   [[nodiscard]] std::uint64_t parameters() const;
 };
 
 class Model {
  public:
-  // `batch`: how many of the kBatch places of a step this model computes, a multiple of 4.
+  // Takes `batch`, the number of a step's kBatch places that this model computes, a multiple of 4.
   Model(Session& session, const Shape& shape, std::uint64_t text_bytes, std::uint32_t batch = kBatch);
 
   void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
-  // One step of Adam on the kBatch places `positions`; `step` counts from 1. Returns the mean loss before it.
+  // Performs one step of Adam on the kBatch places `positions`; `step` counts from 1. Returns the mean loss
+  // before the step.
   double train(const std::vector<std::uint64_t>& positions, std::uint64_t step);
 
-  // The parts of a step, for several models that share a batch. The gradients are of the mean loss over kBatch places:
-  // their sum over all shares is the gradient of the step. Enqueued on the current stream.
-  // With the places that take() was given last; this part can be captured.
+  // Takes the places of a share. take(), compute() and update() are the parts of a step, for several models
+  // that share a batch. The gradients belong to the mean loss over kBatch places: their sum over all shares
+  // is the gradient of the step. take() and compute() enqueue on the current stream. compute() uses the
+  // places of the last take(), and can be captured.
   void take(const std::vector<std::uint64_t>& share);
   void compute();
   [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
-  [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // floats
+  [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // number of floats
   [[nodiscard]] CUdeviceptr weights() const { return weights_; }
   void update(std::uint64_t step) { update(step, 0, at_.end); }
-  // Only these floats of weights and moments.
+  // Updates only these floats of weights and moments.
   void update(std::uint64_t step, std::uint64_t begin, std::uint64_t count);
-  [[nodiscard]] double loss_sum() const;  // over the share's places; waits for compute()
-  // A digest of weights and moments.
+  [[nodiscard]] double loss_sum() const;  // the loss over the share's places; waits for compute()
+  // Returns a digest of weights and moments.
   [[nodiscard]] std::string digest() const;
 
  private:
@@ -58,7 +60,7 @@ class Model {
   void backward();
   void transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns);
 
-  // Where each tensor begins, in floats; the same for parameters, gradients and moments.
+  // The start of each tensor in floats. Parameters, gradients and moments share this layout.
   struct Layout {
     std::uint64_t embedding, w1, b1, w2, b2, end;
   };

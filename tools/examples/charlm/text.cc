@@ -13,14 +13,14 @@ namespace {
 
 constexpr const char* kDefaultFolder = "/usr/share/common-licenses";
 constexpr const char* kBundledFolder =
-    "../../licenses";  // from this program; another Linux may have no texts
+    "../../licenses";  // relative to this program; another Linux may have no such texts
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
 
 std::vector<std::string> files_of(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    // Links name other files of the folder: each text once.
+    // Links refer to other files of the folder. Without links each text is read once.
     if (!entry.is_symlink() && entry.is_regular_file()) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

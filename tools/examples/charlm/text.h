@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that charlm learns: a file, or by default the licence texts of Debian, as tokens (the distinct
-// bytes in their order). Errors: one line, then the program ends. Threads: any.
+// The text that charlm learns: a file, or by default the license texts of Debian, as tokens (the distinct
+// bytes in their order). Errors: one line, then the program ends.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@ namespace ckpt::examples {
 
 struct Text {
   std::vector<std::uint8_t> tokens;
-  std::string alphabet;  // token -> byte
+  std::string alphabet;  // the byte of each token
 };
 
-// `file` empty: all regular files of /usr/share/common-licenses in the order of their names.
+// Loads a file. `file` empty: loads all regular files of /usr/share/common-licenses in the order of their
+// names.
 Text load_text(const std::string& file);
 
 }  // namespace ckpt::examples

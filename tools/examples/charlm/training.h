@@ -20,7 +20,7 @@ struct TrainingOptions {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   double step_ms = 0;
-  std::string until;  // a file; empty: none
+  std::string until;  // a file whose existence ends the program; empty: none
   CommonOptions common;
 };
 
@@ -31,19 +31,19 @@ void check_training_options(const TrainingOptions& options);
 struct Progress {
   std::uint64_t step = 0;
   Batches batches;
-  double mean_loss = 0;  // over about the last 50 steps
+  double mean_loss = 0;  // mean over about the last 50 steps
   std::uint64_t moves = 0;
-  bool was_told_to_end = false;  // by --until, after the step that is counted last
+  bool was_told_to_end = false;  // set by --until, after the last counted step
   Pace pace;
 
-  // The file of --until is there now.
+  // Returns whether the file of --until exists.
   [[nodiscard]] static bool is_told_to_end(const TrainingOptions& options);
   [[nodiscard]] bool is_over(const TrainingOptions& options) const {
     return was_told_to_end || step >= options.steps;
   }
-  // Prints the step if it is due.
+  // Prints the step if a line is due.
   void end_step(double loss, const TrainingOptions& options);
-  // The program's last line.
+  // Returns the program's last line.
   [[nodiscard]] nlohmann::ordered_json result(const std::string& digest, std::uint64_t parameters) const;
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 128-bit digest (XXH3) over host memory, printed as 32 hex digits; of device memory: add_device() of gpu.h. Threads: one per object.
+// A 128-bit digest (XXH3) over host memory, printed as 32 hex digits. For device memory use add_device() of
+// gpu.h.
+// Threads: one per object.
 #pragma once
 
 #include <xxhash.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an example ends when something fails: one line on stderr. Threads: any.
+// The end of an example after a failure: one line on stderr.
+// Threads: any.
 #pragma once
 
 #include <string>

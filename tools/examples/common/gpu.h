@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the driver and of libckpt that every example needs: the primary context of the first device, kernels by
-// name, a ckpt session. The examples are programs of a user, so they link the driver directly and end with
-// one line on the first failure.
+// Parts of the driver and of libckpt that every example needs: the primary context of the first device,
+// kernels by name, and a ckpt session. The examples are programs of a user, so they link the driver directly
+// and end with one line on the first failure.
 // Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
 #pragma once
 
@@ -34,8 +34,8 @@ class Gpu {
   CUcontext context_ = nullptr;
 };
 
-// The device code NAME.fatbin or NAME.so (whichever the driver takes) of ../../lib/kernels beside the
-// program.
+// The device code NAME.fatbin or NAME.so (whichever the driver accepts) from ../../lib/kernels relative to
+// the program.
 class Kernels {
  public:
   explicit Kernels(const char* name);
@@ -49,10 +49,10 @@ class Kernels {
   CUmodule module_ = nullptr;
 };
 
-// Where kernels of this thread are enqueued; null, to begin with: the legacy stream.
+// Returns the stream on which this thread enqueues kernels. The initial value is null: the legacy stream.
 [[nodiscard]] CUstream current_stream() noexcept;
 
-// While it lives, another stream is the current one.
+// A scope in which another stream is the current stream.
 class OnStream {
  public:
   explicit OnStream(CUstream stream) noexcept;
@@ -64,7 +64,8 @@ class OnStream {
   const CUstream before_;
 };
 
-// Arguments must have exactly the types of the kernel's parameters; a device pointer is a CUdeviceptr.
+// Launches a kernel. The arguments must have exactly the types of the kernel's parameters; a device pointer
+// is a CUdeviceptr.
 template <typename... Args>
 void launch(CUfunction kernel, std::uint64_t blocks, std::uint32_t threads, Args... args) {
   void* pointers[] = {static_cast<void*>(&args)...};
@@ -73,7 +74,7 @@ void launch(CUfunction kernel, std::uint64_t blocks, std::uint32_t threads, Args
         "cuLaunchKernel");
 }
 
-// Device memory that stays behind when the job moves: the next instance makes its own.
+// Device memory that does not move with the job: the next instance allocates its own.
 class LocalMemory {
  public:
   explicit LocalMemory(std::size_t bytes);
@@ -86,7 +87,8 @@ class LocalMemory {
   CUdeviceptr pointer_ = 0;
 };
 
-// Names the program's memory to libckpt. Without libckpt it is plain memory, and the calls do nothing.
+// A session that registers the program's memory with libckpt. Without libckpt the memory is plain, and the
+// calls do nothing.
 class Session {
  public:
   explicit Session(bool with_ckpt = true);
@@ -98,7 +100,7 @@ class Session {
   void tensor(const char* name, CUdeviceptr pointer, ckpt_dtype dtype, std::vector<std::uint64_t> shape,
               ckpt_kind kind);
   void host_state(const char* name, void* pointer, std::size_t bytes);
-  // Whether this instance takes over from another one.
+  // Returns whether this instance takes over from another instance.
   bool ready();
   void barrier();
   void shutdown();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SplitMix64: the random numbers of the examples, the same on every machine. Its whole state is one number,
-// so that it can be host state of a job. Threads: one per object.
+// SplitMix64: the random numbers of the examples, which are equal on every machine. The whole state is one
+// number, so that it can be host state of a job.
+// Threads: one per object.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Session on libckpt (gpu.h); session_plain.cc is the other.
+// Session with libckpt (gpu.h); session_plain.cc implements Session without libckpt.
 #include "tools/examples/common/gpu.h"
 
 namespace ckpt::examples {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Session of a program that knows nothing of libckpt and does not link it: plain device memory, and calls
-// that do nothing.
+// Session of a program that neither uses nor links libckpt: plain device memory, and calls that do nothing.
 #include "tools/examples/common/gpu.h"
 
 namespace ckpt::examples {

@@ -37,7 +37,8 @@ def main():
         return loss.item()
 
     job = gpumigrate.attach(model=model, optimizer=optimizer, scaler=scaler, scheduler=scheduler, loader=loader)
-    # On a standby, while the source works: what is compiled, tuned or loaded at first use is there afterwards.
+    # Warms up a standby while the source works, so that code that is compiled, tuned or loaded at first use
+    # is ready afterwards.
     job.warmup(lambda: train_step(torch.zeros(32, 64), torch.zeros(32, 1)))
     for epoch in job.epochs(options.epochs):
         for given, wanted in job.steps():

@@ -57,7 +57,7 @@ bool read_all(int fd, void* to, std::size_t bytes, Clock::time_point until) {
   return true;
 }
 
-// To each other rank, once. What does not name a rank is left alone.
+// Sends the id to each other rank once. Connections that do not name a rank are ignored.
 void give(const Ranks& ranks, const ncclUniqueId& id, Clock::time_point until) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in here{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a job as torchrun's variables describe them (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without them one
-// rank), and NCCL between them. Errors: one line, then the program ends.
+// The ranks of a job as torchrun's variables describe them (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT;
+// without the variables one rank), and NCCL between the ranks. Errors: one line, then the program ends.
 // Threads: one. Ownership: RAII; the driver's context outlives a Communicator.
 #pragma once
 
@@ -24,25 +24,29 @@ struct Ranks {
 
 class Communicator {
  public:
-  // Joins all ranks; made before Session::ready(). A session also has a communicator for moved ranks.
+  // Joins all ranks. Construct the object before Session::ready(). A session also has a communicator for
+  // moved ranks.
   Communicator(Session& session, const Ranks& ranks);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // After Session::ready(). Rank 0 makes the id and hands it to the others at the rendezvous, within five minutes. After a
-  // move there is nothing to do.
+  // Connects the ranks after Session::ready(). Rank 0 creates the id and sends the id to the other ranks at
+  // the rendezvous, within five minutes. Does nothing after a move.
   void meet();
 
-  // Another number: it is another communicator. Graphs with calls on the one before are void.
+  // Returns a number that changes with the communicator. Graphs with calls on the previous communicator are
+  // invalid.
   [[nodiscard]] std::uint64_t epoch() const { return group_ != nullptr ? ckpt_nccl_epoch(group_) : 0; }
 
-  // On the current stream, as all that follow. Sums in place.
+  // Sums in place. This function and the following ones enqueue on the current stream.
   void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
-  // Each rank has `share` floats of `values`, by its number. Sums: of its own share only. Gathers: those of all.
+  // Sums the rank's own share over all ranks. Each rank has `share` floats of `values`, selected by its
+  // number. gather_shares() gathers the shares of all ranks.
   void sum_shares(CUdeviceptr values, std::size_t share);
   void gather_shares(CUdeviceptr values, std::size_t share);
-  // From one rank to another, in the order in which both enqueue them.
+  // Sends values to another rank. receive() receives values from another rank. Both ranks must enqueue these
+  // calls in the same order.
   void send(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t to);
   void receive(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t from);
 
@@ -53,8 +57,8 @@ class Communicator {
   void check(ncclResult_t result, const char* what) const;
 
   const Ranks ranks_;
-  ckpt_nccl* group_ = nullptr;  // with a session
-  ncclComm_t own_ = nullptr;    // without
+  ckpt_nccl* group_ = nullptr;  // the communicator with a session
+  ncclComm_t own_ = nullptr;    // the communicator without a session
 };
 
 }  // namespace ckpt::examples

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the trainings of several ranks begin, go on after a move, and end.
+// The start of trainings with several ranks, their continuation after a move, and their end.
 // Threads: one. Ownership: borrows everything for the call. Errors: the program ends.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ckpt::examples {
 
-// `trainer` has initialise(), step(), digest() and parameters(). Prints the rank's last line.
+// Trains. `trainer` has initialise(), step(), digest() and parameters(). Prints the rank's last line.
 template <class Trainer>
 void train(const char* name, Trainer& trainer, Session& session, Communicator& communicator,
            Progress& progress, const Ranks& ranks, const TrainingOptions& options) {
@@ -23,7 +23,7 @@ void train(const char* name, Trainer& trainer, Session& session, Communicator& c
     progress.batches.random = Random(options.seed + 1);
     progress.pace.forget_gap();
   }
-  communicator.meet();  // a standby joins no rendezvous, and ranks that went on from images meet again
+  communicator.meet();  // a standby joins no rendezvous, and ranks that were restored from images meet again
   while (!progress.is_over(options)) trainer.step();
   auto result = progress.result(trainer.digest(), trainer.parameters());
   result["rank"] = ranks.rank;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // serve: constant weights and a cache that grows by appending (--help). A request appends a row of the cache
-// for each token of its prompt, then finds the weights and the cached rows that fit the last of them best;
-// the next prompt depends on the answer, so one wrong byte that is used changes all answers after it.
+// for each token of its prompt. Then it finds the weights and the cached rows that best match the last row.
+// The next prompt depends on the answer, so one wrong byte that is used changes all later answers.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kWidth = 64;  // floats of a row, and threads of a block
 constexpr std::uint64_t kRowBytes = kWidth * sizeof(float);
 constexpr std::uint64_t kPromptRows = 256;  // rows that a request appends
-constexpr std::uint64_t kScored = 4096;     // rows of weights and of the cache that a request looks at
+constexpr std::uint64_t kScored = 4096;     // rows of weights and of the cache that a request reads
 
 struct Options {
   std::uint64_t weight_rows = 0;
@@ -31,7 +31,8 @@ struct Options {
   CommonOptions common;
 };
 
-// Host state that moves with the job. Answers form a chain: each is hashed with the hash of all before it.
+// Host state that moves with the job. Answers form a chain: each answer is hashed with the hash of all
+// earlier answers.
 struct HostState {
   std::uint64_t request = 0;
   std::uint64_t moves = 0;
@@ -57,7 +58,7 @@ Options parse_options(int argc, char** argv) {
   parse_or_exit(app, argc, argv);
   options.weight_rows = value_or_usage("--weights", tools::parse_size(weights)) / kRowBytes;
   options.cache_rows = value_or_usage("--cache", tools::parse_size(cache)) / kRowBytes;
-  // Whole prompts only, so that no prompt both reads and replaces a row.
+  // The cache holds whole prompts only, so that no prompt both reads and replaces a row.
   options.cache_rows -= options.cache_rows % kPromptRows;
   if (options.weight_rows == 0) fail("--weights: at least " + std::to_string(kRowBytes) + " bytes", kUsage);
   if (options.cache_rows < 2 * kPromptRows) {

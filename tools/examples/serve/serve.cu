@@ -11,7 +11,7 @@ CUDASIM_DEVICE uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A float in [-1, 1) from the upper bits of a number.
+// Returns a float in [-1, 1) from the upper bits of a number.
 CUDASIM_DEVICE float unit(uint32_t bits) {
   return static_cast<float>(static_cast<int32_t>(bits)) * (1.0f / 2147483648.0f);
 }
@@ -23,13 +23,13 @@ CUDASIM_KERNEL(fill_weights, float* CUDASIM_RESTRICT weights, uint64_t count, ui
   }
 }
 
-// Appends one row for each token of a prompt: block b makes row (first + b) from the token's weights and from
-// an older row.
+// Appends one row for each token of a prompt: block b computes row (first + b) from the token's weights and
+// from an older row.
 CUDASIM_KERNEL(append_rows, const float* CUDASIM_RESTRICT weights, float* cache, uint64_t weight_rows,
                uint64_t cache_rows, uint64_t first, uint64_t prompt) {
   const uint64_t token = mix(prompt + CUDASIM_BLOCK_INDEX());
   const uint64_t row = first + CUDASIM_BLOCK_INDEX();
-  // Older rows only: those of this prompt may be in the making.
+  // Uses older rows only, since other blocks may still compute the rows of this prompt.
   const uint64_t filled = first < cache_rows ? first : cache_rows - CUDASIM_GRID_BLOCKS();
   const uint64_t older = filled == 0 ? 0 : (first + cache_rows - 1 - mix(token) % filled) % cache_rows;
   const float* const from = weights + (token % weight_rows) * kWidth;
@@ -41,7 +41,8 @@ CUDASIM_KERNEL(append_rows, const float* CUDASIM_RESTRICT weights, float* cache,
   }
 }
 
-// scores[b]: how well row (start + b) of `rows` fits the query, which is row `query` of the cache.
+// Computes in scores[b] how well row (start + b) of `rows` matches the query, which is row `query` of the
+// cache.
 CUDASIM_KERNEL(score_rows, const float* CUDASIM_RESTRICT rows, const float* CUDASIM_RESTRICT cache,
                uint64_t row_count, uint64_t start, uint64_t query, float* CUDASIM_RESTRICT scores) {
   CUDASIM_SHARED(float, product, kThreads);
@@ -58,7 +59,8 @@ CUDASIM_KERNEL(score_rows, const float* CUDASIM_RESTRICT rows, const float* CUDA
   }
 }
 
-// answer[0]: the bits of the best score, answer[1]: its place among `count` (the first of equals). One block.
+// Stores the bits of the best score in answer[0], and its place among `count` (the first of equals) in
+// answer[1]. One block.
 CUDASIM_KERNEL(best_score, const float* CUDASIM_RESTRICT scores, uint64_t count,
                float* CUDASIM_RESTRICT answer) {
   CUDASIM_SHARED(float, best, kThreads);

@@ -21,7 +21,7 @@
 namespace cudasim {
 namespace {
 
-// Files of builds with another layout are made again.
+// Identifies the layout: files of builds with another layout are created again.
 constexpr std::uint64_t kMagic = 0x6375646173696d00ULL ^ (sizeof(CardState) << 32) ^ sizeof(MemoryEntry);
 constexpr off_t kContextLocks = off_t{1} << 40;
 
@@ -55,8 +55,8 @@ bool locked_by_others(int fd, off_t start, off_t length) {
 
 using InodeKey = std::pair<std::uint64_t, std::uint64_t>;
 
-// Every inode with an open-file-description lock: the only trace of a descriptor that is held by an unknown
-// process.
+// Reads every inode with an open-file-description lock. Such a lock is the only trace of a descriptor that an
+// unknown process holds.
 bool read_locked_inodes(std::set<InodeKey>* out) {
   std::FILE* file = std::fopen("/proc/locks", "re");
   if (file == nullptr) return false;
@@ -103,7 +103,7 @@ std::unique_ptr<Card> Card::open(const std::string& dir, int index, std::uint64_
   const std::string path = dir + "/device" + std::to_string(index);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
-  ::flock(fd, LOCK_EX);  // only one process formats it
+  ::flock(fd, LOCK_EX);  // only one process formats the file
   struct stat info {};
   if (::fstat(fd, &info) != 0 || ::ftruncate(fd, sizeof(CardState)) != 0) {
     ::close(fd);
@@ -154,7 +154,8 @@ Card::~Card() {
 
 void Card::lock() {
   if (pthread_mutex_lock(&state_->mutex) != EOWNERDEAD) return;
-  // The holder died in here. Entries are written before they count, so counting again repairs everything.
+  // The holder died while it held the lock. Entries are written before they count, so a new count repairs
+  // everything.
   state_->used = 0;
   for (const MemoryEntry& entry : state_->memory) {
     if (entry.inode != 0) state_->used += entry.bytes;
@@ -164,7 +165,7 @@ void Card::lock() {
 }
 
 bool Card::context_alive(int slot) {
-  if (slot == own_slot_) return true;  // the kernel does not show us our own lock
+  if (slot == own_slot_) return true;  // the kernel does not report our own lock
   return state_->contexts[slot].used != 0 && locked_by_others(fd_, kContextLocks + slot, 1);
 }
 
@@ -195,7 +196,8 @@ void Card::sweep_locked() {
   }
   if (doubtful.empty()) return;
   std::set<InodeKey> held;
-  // The kernel gives the list page by page and may skip a lock when others go meanwhile: look twice.
+  // The kernel reports the list page by page, and may omit a lock if other locks are released meanwhile. Read
+  // the list twice.
   if (!read_locked_inodes(&held) || !read_locked_inodes(&held)) return;
   for (const int i : doubtful) {
     const MemoryEntry& entry = state_->memory[i];
@@ -248,7 +250,7 @@ void Card::memory_let_go(int entry, int probe) {
   CardLock lock(this);
   struct stat info {};
   MemoryEntry& memory = state_->memory[entry];
-  // A sweep may have freed the entry already, and another allocation may have it now.
+  // A sweep may have freed the entry already, and another allocation may use the entry now.
   if (::fstat(probe, &info) != 0 || memory.inode != info.st_ino || memory.device != info.st_dev) return;
   if (memory.holder == own_slot_) memory.holder = -1;
   if (!locked_by_others(probe, 0, 0)) forget_locked(entry);

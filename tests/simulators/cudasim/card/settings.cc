@@ -24,7 +24,7 @@ Settings read_settings() {
   const char* dir = variable("CUDASIM_DIR");
   out.dir = dir != nullptr ? dir : "/dev/shm/cudasim-" + std::to_string(::getuid());
   char folder[PATH_MAX];
-  // The program may change its folder between two uses of the path.
+  // Makes the path absolute: the program may change its working directory between two uses of the path.
   if (out.dir[0] != '/' && ::getcwd(folder, sizeof folder) != nullptr)
     out.dir = std::string(folder) + "/" + out.dir;
   const char* name = variable("CUDASIM_NAME");
@@ -52,8 +52,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash * 0xc4ceb9fe1a85ec53ULL;
 }
 
-// The index of one entry of CUDA_VISIBLE_DEVICES: a number, or a (beginning of a) UUID as NVIDIA's driver
-// takes it.
+// Returns the index of one entry of CUDA_VISIBLE_DEVICES: a number or a UUID, which may be abbreviated to a
+// prefix as in NVIDIA's driver.
 int visible_entry(const std::string& entry, const Settings& machine) {
   if (entry.rfind("GPU-", 0) == 0) {
     for (int i = 0; i < machine.devices; i++) {
@@ -120,7 +120,7 @@ std::string swaps_path(const std::string& dir, int index) {
   return dir + "/swaps" + std::to_string(index);
 }
 
-// How often the card has been swapped: the size of a file.
+// Returns how often the card has been swapped: the size of a file.
 std::uint64_t swaps_of(const std::string& dir, int index) {
   struct stat info {};
   return ::stat(swaps_path(dir, index).c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment's settings of the software devices of this machine ("node"). Read at first use.
+// The settings of the software devices of this machine ("node") from the environment. Read at first use.
 //   CUDASIM_DIR          state folder, default /dev/shm/cudasim-UID
 //   CUDASIM_DEVICES      count, default 1
 //   CUDASIM_MEMORY       bytes per device with an optional unit, default 8GiB
@@ -16,8 +16,8 @@
 
 namespace cudasim {
 
-// Whether a program that has been restored may import memory: always, not once it was restored on another
-// device, or never again. A real driver may be like any of them.
+// Whether a restored program may import memory: always, only if it was never restored on another device, or
+// never again. A real driver may behave in any of these ways.
 enum class Imports : std::uint32_t { kAlways, kSameDevice, kNever };
 
 struct Settings {
@@ -32,24 +32,25 @@ struct Settings {
 inline constexpr int kMaxDevices = 64;
 
 const Settings& settings();
-// The process goes on on another machine (a restore there). No thread may be using the settings meanwhile.
+// Changes the settings because the process continues on another machine (a restore there). No thread may use
+// the settings meanwhile.
 void change_settings(const Settings& settings);
 
-// "1536", "512MiB", "2GiB", "4k": bytes, or nothing if it is not a size.
+// Parses a size such as "1536", "512MiB", "2GiB" or "4k" to bytes. Returns nothing for an invalid size.
 std::optional<std::uint64_t> parse_size(const std::string& text);
 
-// The devices that a CUDA program of this process sees, by their index on the machine, in its order. As with
-// the real driver the list ends at the first entry that names no device.
+// Returns the devices that a CUDA program of this process sees, in the program's order, by their index on the
+// machine. As with the real driver the list ends at the first invalid entry.
 std::vector<int> visible_devices();
 
-// The same for every process on the same state folder, different for each folder, until the card is swapped
-// for another one.
+// The device's UUID. It is equal for every process on the same state folder and different for each folder,
+// until the card is swapped for another one.
 struct Uuid {
   unsigned char bytes[16];
   bool operator==(const Uuid&) const = default;
 };
 Uuid device_uuid(const std::string& dir, int index);
 void swap_card(const std::string& dir, int index);
-std::string uuid_text(const Uuid& uuid);  // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+std::string uuid_text(const Uuid& uuid);  // returns GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
 
 }  // namespace cudasim

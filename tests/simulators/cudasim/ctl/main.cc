@@ -58,7 +58,7 @@ std::optional<std::uint32_t> number(const std::string& text) {
   return static_cast<std::uint32_t>(value);
 }
 
-// The error that a process sees whose context an Xid has killed.
+// Returns the error that a process sees after an Xid has killed its context.
 CUresult error_of_xid(std::uint32_t code) {
   switch (code) {
     case 31:
@@ -98,7 +98,7 @@ void print_status(Card& card, const std::string& dir) {
   }
 }
 
-// "xid CODE [--pid PID] [--quiet]"; PID alone means the same.
+// Runs "xid CODE [--pid PID] [--quiet]". A bare PID is equivalent to --pid PID.
 int inject_xid(Card& card, std::vector<std::string> words) {
   const auto take = [&words](const char* word) { return std::erase(words, word) > 0; };
   const bool quiet = take("--quiet");
@@ -122,7 +122,7 @@ int set_number(Card& card, std::atomic<std::uint32_t>& field, const std::string&
   return 0;
 }
 
-// "ecc KIND N".
+// Runs "ecc KIND N".
 int set_counter(Card& card, const std::string& kind, const std::string& text) {
   CardState& state = card.state();
   if (kind == "rows-corrected") return set_number(card, state.remapped_corrected, text);

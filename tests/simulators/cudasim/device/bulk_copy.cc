@@ -8,7 +8,7 @@
 namespace cudasim {
 namespace {
 
-// Shorter copies (a chunk, a row) are often read at once by the program that waits for them.
+// Programs often read shorter copies (a chunk, a row) immediately after the copy.
 constexpr std::uint64_t kMinBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLine = 64;
 
@@ -16,8 +16,8 @@ void move(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
 }
 
-// Whole lines at a line's begin, past the caches; no other store of this thread comes before them for any
-// thread.
+// Copies whole lines that begin at a line boundary, and bypasses the caches. No thread sees a later store of
+// this thread before these stores.
 void stream_lines(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kVector = sizeof(__m128i);
   for (std::uint64_t at = 0; at < bytes; at += kLine) {

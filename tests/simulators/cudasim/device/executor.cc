@@ -62,7 +62,7 @@ bool Executor::start(const RequestMessage& request, int fd) {
   memory_ = std::make_unique<DeviceMemory>(&cards_, device, program_);
   modules_ =
       std::make_unique<Modules>(kGlobalBase + (request.a[1] % (kGlobalBytes / kGlobalSlice)) * kGlobalSlice);
-  // Peers of the same program copy from and to this process, also where Yama restricts it.
+  // Peers of the same program copy from and to this process, also where Yama restricts such access.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
   install_fault_handlers();
   std::thread([this] { watch_card(); }).detach();
@@ -186,7 +186,7 @@ void Executor::watch_card() {
     if (card.lost.load() != 0) error = CUDA_ERROR_DEVICE_UNAVAILABLE;
     std::uint32_t none = 0;
     if (error != 0 && shared_->error.compare_exchange_strong(none, error)) {
-      // A thread that waits for a stream reads the error when it wakes.
+      // A thread that waits for a stream reads the error when the thread wakes.
       for (StreamShared& stream : shared_->streams) {
         stream.signal.fetch_add(1);
         futex_wake_all(stream.signal);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor of one CUDA context. It serves the library's requests on its control thread, and starts a
-// thread per stream. Another thread watches the card for injected faults. It ends with the socket or the
-// program, whichever is first.
+// thread per stream. Another thread watches the card for injected faults. The executor ends with the socket
+// or the program, whichever ends first.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace cudasim {
 
 class Executor {
  public:
-  // Returns when the program is gone.
+  // Serves requests; returns when the program has exited.
   static void serve(int socket);
 
  private:

@@ -27,7 +27,7 @@ void on_fault(int signal) {
 void install_fault_handlers() {
   struct sigaction action {};
   action.sa_handler = on_fault;
-  action.sa_flags = SA_ONSTACK | SA_NODEFER;  // the jump out leaves no signal blocked
+  action.sa_flags = SA_ONSTACK | SA_NODEFER;  // the long jump out of the handler leaves no signal blocked
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal, &action, nullptr);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudasim-device: the process behind one CUDA context of the software driver. Started by libcuda.so.1 with
-// its socket as descriptor 3; not for use by hand.
+// cudasim-device: the process behind one CUDA context of the software driver. libcuda.so.1 starts it with its
+// socket as descriptor 3. Do not start it by hand.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kSocket = 3;
 
-// Leaves the program's process group, terminal and descriptors alone: Ctrl-C there is not meant for a device,
-// and the program's pipes must see their end when the program ends.
+// Leaves the program's process group, terminal and descriptors. Ctrl-C in the terminal must not reach a
+// device, and the program's pipes must close when the program ends.
 void detach() {
   const pid_t child = ::fork();
   if (child != 0) ::_exit(child < 0 ? 1 : 0);
@@ -31,7 +31,7 @@ void detach() {
   ::dup2(output >= 0 ? output : null, 1);
   ::dup2(output >= 0 ? output : null, 2);
   ::signal(SIGPIPE, SIG_IGN);
-  rlimit files{};  // one descriptor for each allocation
+  rlimit files{};  // each allocation needs one descriptor
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
@@ -51,5 +51,5 @@ int main() {
   }
   detach();
   cudasim::Executor::serve(kSocket);
-  ::_exit(0);  // the streams' threads run to the end of the process
+  ::_exit(0);  // the streams' threads run until the process ends
 }

@@ -9,7 +9,7 @@
 
 #include "tests/simulators/cudasim/card/settings.h"
 
-#ifndef MADV_COLLAPSE  // Linux 6.1; older headers lack it
+#ifndef MADV_COLLAPSE  // Linux 6.1 has this constant, older headers do not
 #define MADV_COLLAPSE 25
 #endif
 
@@ -18,16 +18,16 @@ namespace {
 
 constexpr unsigned char kFill = 0xA5;
 
-// Populating is for speed alone: a GPU has no first touch. A refusal changes nothing but that. For reading,
-// since that maps 16 pages per fault, and shared memory that is mapped for reading can be written without
-// another.
+// Populates memory only for speed: a GPU has no first touch. A refusal changes only the speed. Populates for
+// reading, which maps 16 pages per fault. Shared memory that is mapped for reading can be written without
+// another fault.
 void make_fast(void* address, std::uint64_t bytes) {
   ::madvise(address, bytes, MADV_POPULATE_READ);
 }
 
-// Puts huge pages under a new file, however the machine is set up (MADV_COLLAPSE asks no setting); what is
-// refused stays in small pages. The kernel collapses only what has a page already, and several at once cost
-// it one wait for all processors.
+// Puts huge pages under a new file, regardless of the machine's settings (MADV_COLLAPSE ignores them).
+// Refused ranges stay in small pages. The kernel collapses only ranges with an existing page. Several ranges
+// in one call need only one wait for all processors.
 void take_huge_pages(int fd, std::uint64_t bytes) {
   constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
   constexpr std::uint64_t kStep = 32 * kPage;
@@ -46,9 +46,9 @@ void take_huge_pages(int fd, std::uint64_t bytes) {
   ::munmap(reserved, bytes + kPage);
 }
 
-// The real driver promises no content of new memory; this one promises junk. Writing the file is faster than
-// filling a mapping (no page is zeroed first), and a machine that is out of memory is an error here instead
-// of a SIGBUS later.
+// Fills new memory with junk. The real driver promises no content of new memory; this driver promises junk.
+// Writing the file is faster than filling a mapping, since no page is zeroed first. A machine without free
+// memory causes an error at this point instead of a SIGBUS later.
 bool fill_new_memory(int fd, std::uint64_t bytes) {
   static const std::vector<unsigned char> junk(256 * 1024, kFill);
   for (std::uint64_t at = 0; at < bytes;) {
@@ -137,7 +137,7 @@ CUresult DeviceMemory::drop(std::uint64_t id) {
   held_.erase(found);
   const int probe = reopen_memory(memory.fd);
   ::close(memory.fd);
-  if (probe < 0) return CUDA_SUCCESS;  // the next sweep finds it
+  if (probe < 0) return CUDA_SUCCESS;  // the next sweep finds the free entry
   memory.card->memory_let_go(memory.entry, probe);
   ::close(probe);
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The physical memory that one executor holds, and its mappings. Used by the control thread only. Results are
+// The physical memory that one executor holds, and its mappings. Only the control thread uses it. Results are
 // CUresult.
 #pragma once
 
@@ -17,23 +17,23 @@ namespace cudasim {
 
 class DeviceMemory {
  public:
-  // `cards` by physical index; `device` is the executor's own.
+  // Takes the `cards` by physical index; `device` is the executor's own.
   DeviceMemory(std::vector<std::unique_ptr<Card>>* cards, int device, pid_t program)
       : cards_(*cards), device_(device), program_(program) {}
 
   CUresult create(std::uint64_t bytes, bool exportable, std::uint64_t* id);
-  // Takes a descriptor of exported memory of any device of this machine.
+  // Imports a descriptor of exported memory of any device of this machine.
   CUresult import(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device);
-  // Takes a descriptor of a peer executor's memory, which need not be exportable.
+  // Imports a descriptor of a peer executor's memory, which need not be exportable.
   CUresult attach(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device);
-  // A descriptor that holds the memory by itself; the caller closes it.
+  // Returns a descriptor that holds the memory on its own. The caller closes the descriptor.
   CUresult share(std::uint64_t id, int* fd);
-  // The executor's own descriptor of it, and the file's st_dev and st_ino.
+  // Returns the executor's own descriptor of the memory, and the file's st_dev and st_ino.
   CUresult number(std::uint64_t id, std::uint64_t out[3]);
   CUresult drop(std::uint64_t id);
   CUresult map(std::uint64_t id, std::uint64_t address, bool writable);
 
-  // Takes the access away again; the addresses stay reserved.
+  // Removes access to the range. The addresses stay reserved.
   static CUresult unmap(std::uint64_t address, std::uint64_t bytes);
   static CUresult map_host(int fd, std::uint64_t address, std::uint64_t bytes);
 

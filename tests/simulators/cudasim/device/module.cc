@@ -22,7 +22,8 @@ struct WritableScan {
   std::uint64_t end = 0;
 };
 
-// The writable part of a loaded object: its writable segment less what became read-only after relocation.
+// Finds the writable part of a loaded object: its writable segment except the part that became read-only
+// after relocation.
 int scan_object(dl_phdr_info* info, std::size_t, void* argument) {
   auto* scan = static_cast<WritableScan*>(argument);
   if (info->dlpi_addr != scan->base) return 0;
@@ -40,8 +41,8 @@ int scan_object(dl_phdr_info* info, std::size_t, void* argument) {
   return 1;
 }
 
-// The addresses of all words of a loaded object that the loader writes: relocations, and the head of its jump
-// table.
+// Visits the addresses of all words of a loaded object that the loader writes: relocations, and the head of
+// its jump table.
 template <typename Visit>
 void for_each_loader_word(void* handle, const Visit& visit) {
   link_map* map = nullptr;
@@ -67,8 +68,8 @@ void for_each_loader_word(void* handle, const Visit& visit) {
   for (std::uint64_t i = 0; jump_table != 0 && i < 3; i++) visit(jump_table + i * sizeof(std::uint64_t));
 }
 
-// A path that no module had before: the loader takes one of a known name for loaded, and descriptors' numbers
-// come again. The number stands in the path as its bits.
+// Returns a path that no earlier module had. The loader treats a module with a known name as loaded, and
+// descriptor numbers are reused. The path encodes the number as its bits.
 std::string path_of(int fd, std::uint64_t number) {
   std::string path = "/proc/self/";
   for (int bit = 0; bit < 32; bit++) path += ((number >> bit) & 1) != 0 ? "./" : "/";
@@ -77,8 +78,9 @@ std::string path_of(int fd, std::uint64_t number) {
 
 }  // namespace
 
-// The program must not be able to touch module variables, yet copies name them by address: so their pages are
-// made shared memory and mapped a second time inside the range that the program has reserved.
+// Makes module variables accessible to copies, which name them by address. The program must not access module
+// variables directly. Therefore their pages become shared memory, and are mapped a second time inside the
+// range that the program has reserved.
 bool Modules::open_window(std::uint64_t begin, std::uint64_t end, Module* module) {
   const std::uint64_t bytes = end - begin;
   if (next_alias_ + bytes > alias_end_) return false;
@@ -149,7 +151,7 @@ CUresult Modules::restore(std::uint64_t id, int fd) {
     if (::pread(fd, content.data(), bytes, static_cast<off_t>(at)) != static_cast<ssize_t>(bytes))
       return CUDA_ERROR_INVALID_VALUE;
     at += bytes;
-    // Words that the loader has written are addresses of this executor: they keep their values.
+    // Words that the loader has written are addresses of this executor: they retain their values.
     for_each_loader_word(found->second.handle, [&](std::uint64_t word) {
       if (word < window.begin || word + sizeof word > window.end) return;
       std::memcpy(content.data() + (word - window.begin), reinterpret_cast<void*>(word), sizeof word);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel modules of one executor. Used by the control thread only. Results are CUresult.
+// The kernel modules of one executor. Only the control thread uses them. Results are CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -14,13 +14,14 @@ namespace cudasim {
 
 class Modules {
  public:
-  // `base`: where the module variables of this context appear to the program.
+  // Takes `base`, the address at which the program sees the module variables of this context.
   explicit Modules(std::uint64_t base) : next_alias_(base), alias_end_(base + (std::uint64_t{256} << 20)) {}
 
-  // Loads the module whose bytes are in `fd`; the same bytes loaded twice are two modules. Its variables
-  // appear at `wanted`, or anywhere if that is 0.
+  // Loads the module whose bytes are in `fd`. Loading the same bytes twice gives two modules. Its variables
+  // appear at `wanted`, or anywhere if `wanted` is 0.
   CUresult load(int fd, std::uint64_t wanted, std::uint64_t* id, std::uint64_t* variables);
-  // The content of a module's variables, and back into the same module of another executor.
+  // Saves the content of a module's variables to a file, for restore() into the same module of another
+  // executor.
   CUresult save(std::uint64_t id, int* fd, std::uint64_t* bytes);
   CUresult restore(std::uint64_t id, int fd);
   CUresult unload(std::uint64_t id);
@@ -29,7 +30,7 @@ class Modules {
   CUresult global(std::uint64_t id, const char* name, std::uint64_t* address, std::uint64_t* bytes);
 
  private:
-  struct Window {  // writable pages of a module, seen a second time at `alias`
+  struct Window {  // writable pages of a module, mapped a second time at `alias`
     std::uint64_t begin;
     std::uint64_t end;
     std::uint64_t alias;

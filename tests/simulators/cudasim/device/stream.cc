@@ -22,7 +22,7 @@ using Kernel = void (*)(const cudasim_block*, void**);
 
 constexpr std::uint64_t kXidPageFault = 31;
 constexpr int kCheckInterval =
-    100;  // ms between looks at the context's error while waiting for another party
+    100;  // ms between checks of the context's error while waiting for another party
 constexpr std::uint64_t kBounceBytes = std::uint64_t{1} << 20;
 
 std::uint64_t now_ns() {
@@ -31,7 +31,7 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000000ULL + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Moves `bytes` between this process and another one; 0 or an errno.
+// Moves `bytes` between this process and another process. Returns 0 or an errno.
 int remote_copy(pid_t pid, std::uint64_t local, std::uint64_t remote, std::uint64_t bytes, bool to_remote) {
   while (bytes > 0) {
     const iovec here{reinterpret_cast<void*>(local), bytes};
@@ -100,7 +100,7 @@ bool is_awaited(T found, T value, std::uint32_t flags) {
       return (found & value) != 0;
     case CU_STREAM_WAIT_VALUE_NOR:
       return static_cast<T>(~(found | value)) != 0;
-    default:  // greater or equal, around the end of the numbers
+    default:  // greater or equal with wraparound
       return static_cast<std::make_signed_t<T>>(found - value) >= 0;
   }
 }
@@ -185,7 +185,7 @@ void Stream::execute(const CommandHeader* command) {
 
 void Stream::launch(const LaunchCommand* command) {
   delay();
-  // The arguments stay in the ring: it is freed only after the command.
+  // The arguments stay in the ring, since the ring frees them only after the command.
   auto* bytes =
       const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(command) + sizeof(LaunchCommand));
   void* arguments[64];
@@ -254,7 +254,7 @@ void Stream::write_value(const ValueCommand* command) {
   if (signal != 0) fail(CUDA_ERROR_ILLEGAL_ADDRESS, kXidPageFault);
 }
 
-// Looks again and again, as a device does: a write of the word wakes nothing.
+// Polls the word, as a device does: a write to the word wakes no thread.
 void Stream::wait_for_value(const ValueCommand* command) {
   constexpr timespec kBetweenLooks{0, 20000};
   bool there = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of an executor: a thread that runs the commands of its ring in order. It lives as long as the
-// executor.
+// One stream of an executor: a thread that runs the commands of its ring in order. The stream exists as long
+// as the executor.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the files that define the exported functions: cuda.h with the versioned names, and short helpers.
+// Declarations for the files that define the exported functions: cuda.h with the versioned names, and short
+// helpers.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +21,7 @@
     if (!(condition)) return (error);   \
   } while (false)
 
-// The functions that the exports (exports.cc) call; each file of api/ defines some.
+// The functions that the exports (exports.cc) call. Each file of api/ defines some of them.
 namespace cudasim::api {
 #define CUDASIM_EXPORT(name, base) decltype(::name) base;
 #include "cudasim_exports.def"
@@ -38,13 +39,14 @@ inline CUstream to_handle(Stream* stream) {
 inline Event* from_handle(CUevent event) {
   return reinterpret_cast<Event*>(event);
 }
-// The function, in the current context, of a kernel of a library (api_library.cc); null if there is none.
+// Returns the function of a library's kernel in the current context (api_library.cc); null if there is none.
 Function* function_of_kernel(CUfunction handle);
 inline Function* from_handle(CUfunction function) {
   if ((reinterpret_cast<std::uintptr_t>(function) & 1) != 0) return function_of_kernel(function);
   return reinterpret_cast<Function*>(function);
 }
-// The length of an image in memory, which an ELF object has in itself. CUDA_ERROR_INVALID_IMAGE: it is none.
+// Returns the length of an image in memory, as stored in an ELF object. CUDA_ERROR_INVALID_IMAGE: the memory
+// has no ELF image.
 CUresult image_bytes(const void* image, std::uint64_t* bytes);
 inline Module* from_handle(CUmodule module) {
   return reinterpret_cast<Module*>(module);

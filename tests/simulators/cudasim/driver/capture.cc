@@ -36,7 +36,7 @@ CUgraphNodeType type_of(const Work& work) {
   return kTypes[work.index()];
 }
 
-// All that `tail` needs, itself included.
+// Returns all nodes that `tail` depends on, including `tail`.
 std::set<const Node*> behind(const std::vector<Node*>& tail) {
   std::set<const Node*> seen;
   std::vector<const Node*> open(tail.begin(), tail.end());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: what is asked of a capturing stream becomes a node of a graph instead of being done. Each
-// stream of a capture keeps the nodes that its next one needs. What a capture does not allow makes it
-// invalid; it stays so until it is ended.
+// Stream capture: each operation on a capturing stream becomes a node of a graph and is not executed. Each
+// stream of a capture stores the nodes that its next node depends on. A forbidden operation invalidates the
+// capture until the capture ends.
 //
-// Threads: all; one lock (graphs_lock()). Whether a stream captures at all is asked without it:
-// Stream::capture.
+// Threads: all; one lock (graphs_lock()). Stream::capture shows without the lock whether a stream captures.
 #pragma once
 
 #include <cuda.h>
@@ -33,17 +32,18 @@ CUresult begin_capture(Stream* stream, CUstreamCaptureMode mode, const std::shar
                        const std::vector<Node*>& needs);
 CUresult end_capture(Stream* stream, CUgraph* out);
 void invalidate(Stream* stream);
-void leave_capture(Stream* stream);  // it is destroyed
-void end_dead_captures();            // those whose stream ended with its context; without Process::lock
+void leave_capture(Stream* stream);  // for a stream that is destroyed
+void end_dead_captures();  // ends captures whose stream ended with its context; without Process::lock
 
-// The work becomes the stream's next node.
+// Adds the work as the stream's next node.
 CUresult capture_work(Stream* stream, Work work);
 CUresult capture_record(Stream* stream, Event* event);
-// A wait for an event of a capture takes the stream into it; CUDA_ERROR_NOT_FOUND: no capture is concerned.
+// Waits for an event of a capture, and adds the stream to this capture. CUDA_ERROR_NOT_FOUND: no capture is
+// affected.
 CUresult capture_wait(Stream* stream, Event* event, bool external);
 
-// For calls that a capture does not allow: CUDA_SUCCESS if none forbids them, else the error, and the
-// captures are invalid.
+// Checks a call that captures do not allow. Returns CUDA_SUCCESS if no capture forbids the call; otherwise
+// returns the error and invalidates the captures.
 CUresult allow_unsafe_call();
 CUresult allow_legacy_stream(Context* context);
 CUresult allow_synchronize(Context* context);

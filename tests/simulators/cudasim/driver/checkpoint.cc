@@ -15,8 +15,8 @@
 namespace cudasim {
 namespace {
 
-// Memory that the program has exported and whose descriptor it still has open: the driver could not let go of
-// it.
+// Returns whether the program still has an open descriptor of memory that it has exported. The driver could
+// not release such memory.
 bool holds_exports() {
   DIR* folder = ::opendir("/proc/self/fd");
   if (folder == nullptr) return false;
@@ -51,8 +51,8 @@ int index_of(const Settings& machine, const Uuid& uuid) {
   return -1;
 }
 
-// Where each of the process's devices goes on. Given pairs must have all of them. Without any it is the same
-// device, or on another machine the one with the same number.
+// Assigns the device on which each of the process's devices continues. Given pairs must include all of them.
+// Without pairs a device continues on itself, or on another machine on the device with the same number.
 CUresult assign_devices(const Order& order, const Settings& machine, std::vector<int>* out) {
   if (order.pair_count > kMaxDevices) return CUDA_ERROR_INVALID_VALUE;
   for (const Device& device : Process::get().devices) {
@@ -81,7 +81,7 @@ bool same_devices(const Settings& machine, const std::vector<int>& physical) {
   return true;
 }
 
-// At exit(), as the real driver's library lets go.
+// Releases the contexts at exit(), as the real driver's library does.
 __attribute__((destructor)) void leave_contexts() {
   for (Context* context : Process::get().contexts) context->mark_leaving();
 }
@@ -130,7 +130,7 @@ CUresult Checkpoint::lock(unsigned timeout_ms) {
   return CUDA_SUCCESS;
 }
 
-// Everything that may fail comes first; then the process lets go.
+// Performs all steps that may fail first. Then the process releases its devices.
 CUresult Checkpoint::checkpoint() {
   if (state_ != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
   Process& process = Process::get();
@@ -163,7 +163,8 @@ CUresult Checkpoint::restore(const Order& order) {
   std::vector<int> physical;
   CUresult result = assign_devices(order, machine, &physical);
   if (result != CUDA_SUCCESS) return result;
-  if (machine.name != settings().name) return CUDA_ERROR_NOT_SUPPORTED;  // another chip
+  // the other machine has another type of chip
+  if (machine.name != settings().name) return CUDA_ERROR_NOT_SUPPORTED;
   std::vector<std::unique_ptr<Card>> cards;
   for (const int index : physical) {
     cards.push_back(Card::open(machine.dir, index, machine.memory));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's states as seen by cuCheckpointProcess*. Running. Locked: its calls wait at the gate, nothing
-// is in flight. Checkpointed: no executor, no card, no descriptor and no shared memory is left; their content
-// is in private memory. checkpoint_context.cc and checkpoint_memory.cc have what contexts and memory do for
-// it.
+// This process's states as seen by cuCheckpointProcess*. Running. Locked: its calls wait at the gate, and no
+// work is in flight. Checkpointed: no executor, card, descriptor or shared memory is left, and their content
+// is in private memory. checkpoint_context.cc and checkpoint_memory.cc implement the checkpoint of contexts
+// and memory.
 //
-// Threads: obey() is called by one thread, the one that takes orders. Errors: CUresult.
+// Threads: only the thread that takes orders calls obey(). Errors: CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -30,8 +30,8 @@ class Checkpoint {
   void give_up();
 
   CUprocessState state_ = CU_PROCESS_STATE_RUNNING;
-  // A restore has failed halfway: as with the real driver the state stays, no restore works any more, and
-  // nothing but the end of the process helps.
+  // A restore has failed halfway. As with the real driver the state stays, every further restore fails, and
+  // only the end of the process helps.
   bool broken_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a context in the checkpoint of its process. Nothing is in flight then, and no call is inside of
-// the driver. Only the thread of host functions may read the shared state meanwhile. So the memory behind
-// that state is replaced at one instant, and is never unmapped.
+// A context's part in the checkpoint of its process. No work is in flight then, and no call is inside of the
+// driver. Only the thread of host functions may read the shared state meanwhile. So the memory of this state
+// is replaced atomically, and is never unmapped.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -38,8 +38,8 @@ bool read_all(int fd, void* to, std::uint64_t bytes) {
 
 }  // namespace
 
-// Whether all that was submitted has been done before the deadline. A context with an error has nothing to
-// wait for.
+// Waits until all submitted work has completed. Returns false at the deadline. A context with an error has
+// nothing to wait for.
 bool Context::drain(Deadline deadline) {
   const int high = slots_high_.load();
   for (int i = 0; i < high; i++) {
@@ -105,7 +105,7 @@ void Context::close_executor() {
     ::close(socket_);
     socket_ = -1;
   }
-  // The memory of the executor is free when its process has ended, not before.
+  // The memory of the executor is free only after its process has ended.
   pollfd end{process, POLLIN, 0};
   while (process >= 0 && ::poll(&end, 1, kEndMs) < 0 && errno == EINTR) {
   }
@@ -135,11 +135,11 @@ CUresult Context::reload(Module* module) {
     if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
     result = call({Request::kModuleRestore, {module->id}}, fd, nullptr, nullptr);
     ::close(fd);
-    module->saved = std::vector<unsigned char>();  // `= {}` would keep its memory
+    module->saved = std::vector<unsigned char>();  // `= {}` would retain its memory
   }
   for (auto& [name, function] : module->functions) {
     RequestMessage request{Request::kFunction, {module->id}};
-    std::strcpy(request.name, name.c_str());  // it came in such a field
+    std::strcpy(request.name, name.c_str());  // the name came in a field of this size
     if (result == CUDA_SUCCESS) result = call(request, &reply);
     function->address = reply.a[0];
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a process in its checkpoint: the content goes into private memory, and comes back into new
-// physical memory at the same addresses. Handles, mappings and reservations are the process's own and just
-// stay.
+// The memory of a process in its checkpoint. The content is saved to private memory, and restored to new
+// physical memory at the same addresses. Handles, mappings and reservations belong to the process and do not
+// change.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ void free_saved(Physical* physical) {
 
 }  // namespace
 
-// All physical memory that there is, by handle or mapping.
+// Returns all existing physical memory, by handle or mapping.
 std::vector<std::shared_ptr<Physical>> Memory::all() const {
   std::set<std::shared_ptr<Physical>> found;
   for (const auto& [handle, physical] : handles_) found.insert(physical);
@@ -64,7 +64,8 @@ CUresult Memory::save() {
     if (result != CUDA_SUCCESS) return result;
   }
   for (auto& [address, block] : host_) {
-    // The descriptor would be in an image. A restored executor reaches the memory through the process.
+    // The descriptor would become part of an image. A restored executor reaches the memory through the
+    // process.
     unmap_registered(&block);
     if (block.fd < 0) continue;
     if (!make_private(reinterpret_cast<void*>(address), block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -74,7 +75,7 @@ CUresult Memory::save() {
   return CUDA_SUCCESS;
 }
 
-// After a failed save(): everything as before it.
+// Undoes a failed save(): everything is as before.
 void Memory::forget_saved() {
   for (const std::shared_ptr<Physical>& physical : all()) free_saved(physical.get());
   share_host();

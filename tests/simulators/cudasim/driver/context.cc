@@ -16,7 +16,8 @@
 namespace cudasim {
 namespace {
 
-constexpr std::uint64_t kLegacyIds = std::uint64_t{1} << 48;  // of default streams; others count from 1
+constexpr std::uint64_t kLegacyIds = std::uint64_t{1} << 48;  // IDs of default streams; IDs of other streams
+                                                              // count from 1
 
 std::atomic<int> next_context_number{0};
 
@@ -47,7 +48,8 @@ CUresult Context::create(int ordinal, int physical, unsigned flags, Context** ou
   return CUDA_SUCCESS;
 }
 
-// Puts the state that is shared with the executor into `memory`: new, or as it was, at the same place.
+// Moves the state that is shared with the executor to `memory`, at the same address. The state is either new
+// or retained.
 bool Context::share_state(int memory) {
   const std::size_t bytes = sizeof(ContextShared);
   if (memory < 0 || ::ftruncate(memory, static_cast<off_t>(bytes)) != 0) return false;
@@ -70,8 +72,8 @@ CUresult Context::start_executor(int physical) {
   bool started = share_state(memory) && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
   if (started) {
     socket_ = ends[0];
-    // The executor reads and writes pageable memory of the program; Yama would allow that to its parents
-    // only.
+    // The executor reads and writes pageable memory of the program. By default Yama would allow this only to
+    // parents of the program.
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     started = spawn_executor(ends[1]);
   }
@@ -101,7 +103,7 @@ void Context::forget_executor() {
 void Context::destroy() {
   alive_ = false;
   {
-    // Never together with objects_: create_stream takes the two the other way round.
+    // Never hold this lock together with objects_: create_stream takes the two locks in the opposite order.
     std::lock_guard<std::mutex> lock(control_);
     shared_->leaving = 1;
     ::close(socket_);  // ends the executor
@@ -142,7 +144,7 @@ CUresult Context::call(const RequestMessage& request, ReplyMessage* reply) {
   return call(request, -1, reply, nullptr);
 }
 
-// A dead executor is noticed by the call that waits for it.
+// Checks the executor. The call that waits for a dead executor detects its death.
 void Context::check_executor() {
   pollfd end{socket_, POLLRDHUP, 0};
   if (::poll(&end, 1, 0) <= 0 || (end.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) == 0) return;
@@ -161,7 +163,7 @@ bool Context::wait_for_space(int slot, std::uint64_t needed) {
   return true;
 }
 
-// Under the slot's mutex.
+// Publishes a command. The caller holds the slot's mutex.
 bool Context::publish(int slot, CommandHeader* command, std::size_t bytes, const void* payload,
                       std::size_t payload_bytes) {
   StreamShared& ring = shared_->streams[slot];
@@ -193,7 +195,8 @@ bool Context::publish_wait(int slot, int on, std::uint64_t sequence) {
   return publish(slot, &wait.header, sizeof wait, nullptr, 0);
 }
 
-// The legacy default stream waits for all streams but the non-blocking ones, and those wait for it.
+// Orders the legacy default stream with the others: it waits for all streams except non-blocking ones, and
+// those blocking streams wait for it.
 bool Context::join_streams(Stream* stream) {
   if (stream->slot == 0) {
     const int high = slots_high_.load();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA context: the program's side of one executor. Commands go into the ring of a stream; requests with
-// descriptors or answers go over the socket.
+// A CUDA context: the program's side of one executor. Commands are written to the ring of a stream. Requests
+// with descriptors or answers are sent over the socket.
 //
 // Threads: all methods may be called at once. Ownership: contexts, streams, events, modules and functions are
-// never freed, so that a handle used after its destruction is found out by its `alive` flag. Errors:
-// CUresult; once `error()` is set it is the answer to everything (sticky).
+// never freed; their `alive` flag reveals the use of a destroyed handle. Errors: CUresult; once `error()` is
+// set, every call returns this error (sticky).
 #pragma once
 
 #include <cuda.h>
@@ -34,22 +34,22 @@ struct Stream {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   int slot = 0;
-  std::uint64_t id = 0;  // of no other stream, ever
+  std::uint64_t id = 0;  // an ID that no other stream ever has
   unsigned flags = 0;
   int priority = 0;
-  std::atomic<Capture*> capture{nullptr};  // capture.h
-  std::vector<Node*> capture_tail;         // what the next captured node needs
+  std::atomic<Capture*> capture{nullptr};  // the capture, see capture.h
+  std::vector<Node*> capture_tail;         // the nodes that the next captured node depends on
 };
 
 struct Event {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   unsigned flags = 0;
-  std::uint64_t index = 0;       // of the time stamp
-  std::uint64_t capture_id = 0;  // recorded in this capture, behind these nodes; 0: in none
+  std::uint64_t index = 0;       // index of the event's time stamp
+  std::uint64_t capture_id = 0;  // the capture that recorded the event after the nodes in `captured`; 0: none
   std::vector<Node*> captured;
-  // The last record command: the stream's slot and the sequence there in one word, since one thread may
-  // record while another one asks. 0: never recorded.
+  // The last record command: the stream's slot and the sequence number in one word, since one thread may
+  // record while another thread queries. 0: never recorded.
   std::atomic<std::uint64_t> recorded{0};
   static constexpr int kSlotShift = 52;
   void set_recorded(int slot, std::uint64_t sequence) {
@@ -66,23 +66,24 @@ struct Function {
   struct Module* module = nullptr;
   std::string name;
   std::uint64_t address = 0;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> parameters;  // size, alignment
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> parameters;  // size and alignment of each parameter
 };
 
 struct Module {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   std::uint64_t id = 0;
-  std::vector<unsigned char> image;  // for the executor of after a restore
-  std::uint64_t variables = 0;       // where they are; 0: it has none
-  std::vector<unsigned char> saved;  // their content while the process is checkpointed
+  std::vector<unsigned char> image;  // the image, which a new executor loads after a restore
+  std::uint64_t variables = 0;       // address of the module's variables; 0: the module has none
+  std::vector<unsigned char> saved;  // content of the variables while the process is checkpointed
   std::map<std::string, std::unique_ptr<Function>> functions;
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> globals;  // address, bytes
+  // address and size in bytes of each global
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> globals;
 };
 
 class Context {
  public:
-  // Starts the executor on the device with this ordinal of the program.
+  // Creates a context and starts its executor on the device with this ordinal of the program.
   static CUresult create(int ordinal, int physical, unsigned flags, Context** out);
   void destroy();
 
@@ -91,17 +92,19 @@ class Context {
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] unsigned flags() const { return flags_; }
   void set_flags(unsigned flags) { flags_ = flags; }
-  // They are kept and change nothing. CUDA_ERROR_UNSUPPORTED_LIMIT: none that this device knows.
+  // Gets a limit. Limits are stored without any effect. CUDA_ERROR_UNSUPPORTED_LIMIT: this device does not
+  // know the limit.
   CUresult get_limit(CUlimit limit, std::size_t* value);
   CUresult set_limit(CUlimit limit, std::size_t value);
   [[nodiscard]] pid_t executor() const { return executor_; }
   CUresult error() { return static_cast<CUresult>(shared_->error.load(std::memory_order_relaxed)); }
 
-  // One request and its reply. `reply_fd` gets the reply's descriptor, or -1.
+  // Sends one request and waits for its reply. `reply_fd` receives the reply's descriptor, or -1.
   CUresult call(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd);
   CUresult call(const RequestMessage& request, ReplyMessage* reply = nullptr);
 
-  // Commands. `command` begins with a CommandHeader, of which only `command` is set; `payload` may be null.
+  // Submits a command. `command` begins with a CommandHeader in which only `command` is set. `payload` may be
+  // null.
   CUresult submit(Stream* stream, void* command, std::size_t bytes, const void* payload,
                   std::size_t payload_bytes, std::uint64_t* sequence);
   CUresult wait(int slot, std::uint64_t sequence);
@@ -123,15 +126,15 @@ class Context {
 
   CUresult load_module(const void* image, std::uint64_t bytes, Module** out);
 
-  // For a checkpoint of the process (checkpoint_context.cc), in this order.
+  // Steps of a checkpoint of the process, in this order (checkpoint_context.cc).
   bool drain(Deadline deadline);
   CUresult save();
   void close_executor();
-  // In a forked child: closes its copy of the connection.
+  // Closes a forked child's copy of the connection.
   void forget_executor();
   CUresult open_executor(int physical);
   void mark_restored();
-  // The program ends in good order.
+  // Records that the program exits in an orderly way.
   void mark_leaving();
 
  private:
@@ -152,7 +155,7 @@ class Context {
     void* data;
   };
 
-  static constexpr int kCheckIntervalMs = 100;  // between looks at the executor while waiting for it
+  static constexpr int kCheckIntervalMs = 100;  // ms between checks of the executor while waiting for it
   CUresult start_executor(int physical);
   bool share_state(int memory);
   void copy_shared(ContextShared* to);
@@ -189,7 +192,7 @@ class Context {
   bool host_thread_ = false;
 };
 
-// A file without a name, with this content; -1 if there is no memory for it.
+// Creates an unnamed file with this content. Returns -1 if memory is exhausted.
 int make_file(const std::vector<unsigned char>& content);
 
 }  // namespace cudasim

@@ -7,9 +7,9 @@
 
 #include "tests/simulators/cudasim/card/futex.h"
 
-// There only in a program under ThreadSanitizer, with which the driver itself is never built: without a
-// notice it would take what a checkpoint does after other threads' calls for races with them. An address for
-// each direction, since calls order nothing among themselves.
+// These functions exist only in a program under ThreadSanitizer; the driver itself is never built with it.
+// Without these annotations ThreadSanitizer would report races between a checkpoint and earlier calls of
+// other threads. Each direction has its own address, since calls are not ordered among themselves.
 #pragma weak __tsan_acquire
 #pragma weak __tsan_release
 
@@ -25,7 +25,8 @@ void announce_release(void* address) {
     __tsan_release(address);
 }
 
-constexpr int kCheckInterval = 1000;  // ms; wake-ups come by futex, this only bounds what a lost one costs
+constexpr int kCheckInterval = 1000;  // ms; a futex wakes waiters, and this interval only limits the delay of
+                                      // a lost wake-up
 
 thread_local int depth = 0;
 thread_local bool per_thread_stream_now = false;

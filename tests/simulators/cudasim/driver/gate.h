@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call into the driver passes this gate, so that a process can be locked. While the gate is closed new
-// calls wait and those inside are counted out. Calls that another call makes pass freely.
+// The gate that every call into the driver passes, so that a process can be locked. While the gate is closed,
+// new calls wait and running calls are counted until all have returned. Calls that another call makes pass
+// without waiting.
 //
 // Threads: all. After a fork the child starts with an open gate (forget()).
 #pragma once
@@ -13,14 +14,15 @@ namespace cudasim {
 
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
-// Milliseconds until then, at most `most`.
+// Returns the milliseconds until the deadline, at most `most`.
 int milliseconds_left(Deadline deadline, int most);
 
 class Gate {
  public:
   void enter();
   void leave();
-  // Returns when no thread is inside; false at the deadline, and the gate is open again.
+  // Closes the gate, and returns when no thread is inside. Returns false at the deadline; the gate is then
+  // open again.
   bool close(Deadline deadline);
   void open();
   void forget();
@@ -34,7 +36,7 @@ class Gate {
 
 Gate& gate();
 
-// The scope of a call: holds the gate (if the call is gated), and sets what a null stream means.
+// The scope of a call. It holds the gate (if the call is gated), and sets the meaning of a null stream.
 class CallScope {
  public:
   CallScope(bool gated, bool per_thread_stream);
@@ -47,7 +49,7 @@ class CallScope {
   bool outer_per_thread_;
 };
 
-// Whether the null stream is the thread's own: in a call by its _ptds or _ptsz name.
+// Returns whether the null stream is the thread's own stream, as in a call by its _ptds or _ptsz name.
 bool null_stream_is_per_thread();
 
 }  // namespace cudasim

@@ -8,7 +8,7 @@
 namespace cudasim {
 namespace {
 
-// Memory of graphs that the program has not freed itself.
+// Returns the memory of graphs that the program has not freed itself.
 std::set<std::uint64_t>& graph_memory() {
   static auto* addresses = new std::set<std::uint64_t>;
   return *addresses;

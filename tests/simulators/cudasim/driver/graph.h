@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: nodes that hold work and what they need first. An executable graph is the same work in one order
-// that keeps every need. It is queued on one stream at each launch (branches do not run side by side).
+// Graphs: nodes that hold work and their dependencies. An executable graph is the same work in one order that
+// respects every dependency. Each launch queues the work on one stream, so branches do not run in parallel.
 //
-// Threads: everything under graphs_lock(). Handles are pointers; a handle that is none is found out by the
-// sets of what exists.
+// Threads: everything under graphs_lock(). Handles are pointers; the sets of existing objects reveal invalid
+// handles.
 #pragma once
 
 #include <cuda.h>
@@ -19,8 +19,8 @@
 
 namespace cudasim {
 
-// Memory of MEM_ALLOC nodes; it goes with the last graph that knows it, unless the program has freed it
-// before.
+// Memory of MEM_ALLOC nodes. The last graph that refers to the memory frees it, unless the program has freed
+// the memory earlier.
 class GraphMemory {
  public:
   GraphMemory(std::uint64_t address, std::uint64_t bytes) : address_(address), bytes_(bytes) {}
@@ -35,7 +35,7 @@ class GraphMemory {
   std::uint64_t bytes_;
 };
 std::shared_ptr<GraphMemory> make_graph_memory(std::uint64_t address, std::uint64_t bytes);
-// The program frees such memory itself: the graphs forget it.
+// Makes the graphs forget memory that the program frees itself.
 void forget_graph_memory(std::uint64_t address);
 bool is_graph_memory(std::uint64_t address);
 
@@ -46,8 +46,8 @@ struct Node {
   std::vector<Node*> needs;
   std::shared_ptr<GraphBody> child;
   std::shared_ptr<GraphMemory> memory;
-  std::vector<void*> parameters;   // of a kernel, for queries
-  const Node* original = nullptr;  // in the graph that this one is a clone of
+  std::vector<void*> parameters;   // parameters of a kernel node, for queries
+  const Node* original = nullptr;  // the corresponding node in the graph from which this graph was cloned
 };
 
 struct GraphBody {
@@ -58,7 +58,7 @@ struct GraphBody {
 
 struct ExecutableGraph {
   struct Step {
-    const Node* node;  // may be gone; only its address counts
+    const Node* node;  // the node may no longer exist; only its address counts
     CUgraphNodeType type;
     Work work;
     bool enabled = true;
@@ -67,12 +67,12 @@ struct ExecutableGraph {
   std::vector<std::shared_ptr<GraphMemory>> memory;
   UserReferences user_references;
   cuuint64_t flags = 0;
-  Event* last = nullptr;  // its last launch; one launch ends before the next begins
+  Event* last = nullptr;  // end of the graph's last launch; a launch ends before the next launch begins
 };
 
 struct Graphs {
   std::set<GraphBody*> bodies;
-  std::map<GraphBody*, std::shared_ptr<GraphBody>> owned;  // by the program
+  std::map<GraphBody*, std::shared_ptr<GraphBody>> owned;  // graphs that the program owns
   std::set<Node*> nodes;
   std::map<ExecutableGraph*, std::shared_ptr<ExecutableGraph>> executables;
 };
@@ -93,17 +93,18 @@ inline CUgraphNode to_handle(Node* node) {
 }
 
 std::shared_ptr<GraphBody> make_graph();
-// The program owns it from now on; the handle to give out.
+// Transfers ownership of the graph to the program. Returns the handle for the program.
 CUgraph give_graph(const std::shared_ptr<GraphBody>& body);
-// Also of a child or a clone: all that `body` has.
+// Clones a graph with all its content. The graph may be a child or a clone.
 std::shared_ptr<GraphBody> clone_graph(const GraphBody& body);
 void destroy_node(Node* node);
 
-// The nodes in an order that keeps all needs; false: there is a circle.
+// Returns the nodes in an order that respects all dependencies. Returns false if the dependencies form a
+// cycle.
 bool order_nodes(const GraphBody& body, std::vector<const Node*>* out);
 CUresult instantiate(const GraphBody& body, ExecutableGraph* out);
-// Without the lock: it may wait for a copy of pageable memory. As with the real driver, one graph is launched
-// and changed by one thread at a time.
+// Launches a graph without the lock, since the launch may wait for a copy of pageable memory. As with the
+// real driver, only one thread at a time launches or changes a graph.
 CUresult launch(ExecutableGraph* graph, Context* context, Stream* stream);
 
 }  // namespace cudasim

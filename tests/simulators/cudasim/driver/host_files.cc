@@ -59,7 +59,8 @@ void HostFiles::close_device() {
   device_ = -1;
 }
 
-// As the real driver's: of this type, and its name has the PID namespace, the process and a zero at the end.
+// Opens a socket like the real driver's. It has the same type, and its name contains the PID namespace, the
+// process and a final zero.
 void HostFiles::listen() {
   if (listens_) return;
   struct stat space {};

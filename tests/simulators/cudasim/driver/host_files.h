@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imitations of the files that NVIDIA's driver uses in a program beside its GPUs. The device is a descriptor
-// and a shared mapping that forked children inherit and CRIU cannot dump: secret memory for /dev/nvidia*. The
-// listener is an abstract Unix socket that stays open through a checkpoint. A thread's name is a file below
-// /proc/self/task by the thread's number, and cuInit fails where that is not found. The profiler is a library
-// that CUDA_INJECTION64_PATH names; under it no checkpoint is made.
+// Imitations of the files that NVIDIA's driver uses in a program in addition to its GPUs. The device is a
+// descriptor and a shared mapping that forked children inherit and CRIU cannot dump: secret memory for
+// /dev/nvidia*. The listener is an abstract Unix socket that stays open through a checkpoint. A thread's name
+// is a file below /proc/self/task with the thread's number, and cuInit fails without this file. The profiler
+// is a library that CUDA_INJECTION64_PATH names; with a profiler the driver refuses checkpoints.
 //
 // Threads: one at a time (cuInit, then the thread that takes orders). Ownership: until the process ends.
 #pragma once
@@ -14,11 +14,11 @@ class HostFiles {
  public:
   static HostFiles& get();
 
-  // cuInit, first: false if the calling thread's name cannot be written.
+  // Checks, first in cuInit, whether the calling thread's name can be written.
   [[nodiscard]] static bool names_threads();
-  // cuInit. A kernel without secret memory gives no device, and everything else works.
+  // Opens the files in cuInit. A kernel without secret memory gives no device; everything else works.
   void open();
-  // Afterwards, without a lock: the library may call the driver.
+  // Loads the profiler after cuInit, without a lock: the library may call the driver.
   void load_profiler();
   void close_device();
   void open_device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory, addresses and mappings; memory_blocks.cc has what stands on them.
+// Physical memory, addresses and mappings. memory_blocks.cc implements the blocks on top of them.
 #include "tests/simulators/cudasim/driver/memory.h"
 
 #include <unistd.h>
@@ -49,7 +49,7 @@ CUresult Memory::release_handle(CUmemGenericAllocationHandle handle) {
   const std::shared_ptr<Physical> physical = find_handle(handle);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   physical->handles--;
-  // The same handle may have been retained again and again; it is gone with the last release.
+  // A handle may have been retained several times. The last release removes the handle.
   if (physical->handles == 0) handles_.erase(handle);
   drop_if_unused(physical);
   return CUDA_SUCCESS;
@@ -58,7 +58,7 @@ CUresult Memory::release_handle(CUmemGenericAllocationHandle handle) {
 CUresult Memory::retain(std::uint64_t address, CUmemGenericAllocationHandle* handle) {
   const Mapping* mapping = find_mapping(address);
   if (mapping == nullptr || mapping->physical->plain) return CUDA_ERROR_INVALID_VALUE;
-  // The handle of a mapping stays its name, also when it was released meanwhile.
+  // A mapping retains its handle, even if the handle was released meanwhile.
   handles_[mapping->handle] = mapping->physical;
   mapping->physical->handles++;
   *handle = mapping->handle;
@@ -148,7 +148,7 @@ CUresult Memory::map(std::uint64_t address, std::uint64_t bytes, CUmemGenericAll
   return CUDA_SUCCESS;
 }
 
-// The mappings that make up exactly this range, without holes and without parts of mappings.
+// Returns whether the range is within one reservation and has no mappings.
 bool Memory::reserved_and_free(std::uint64_t address, std::uint64_t bytes) const {
   auto reserved = reservations_.upper_bound(address);
   if (reserved == reservations_.begin()) return false;
@@ -181,7 +181,7 @@ void Memory::erase_mapping(std::map<std::uint64_t, Mapping>::iterator found) {
 }
 
 CUresult Memory::unmap(std::uint64_t address, std::uint64_t bytes) {
-  // As the driver has it: nothing to unmap is no error.
+  // As in the driver, a range without mappings is no error.
   if (bytes > 0 && reserved_and_free(address, bytes)) return CUDA_SUCCESS;
   std::vector<std::uint64_t> whole;
   const CUresult result = mappings_in(address, bytes, &whole);
@@ -266,8 +266,8 @@ CUresult Memory::join(Context* context) {
   return CUDA_SUCCESS;
 }
 
-// Frees the memory that only this context's executor holds: its cuMemAlloc memory, and physical memory made
-// through it that no other executor has.
+// Frees the memory that only this context's executor holds: its cuMemAlloc memory, and its physical memory
+// that no other executor uses.
 void Memory::leave(Context* context) {
   const auto forget = [context](Physical& physical) {
     physical.attached.erase(context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemAlloc, pinned host memory, peers, and the addresses that copies name.
+// cuMemAlloc, pinned host memory, peers, and the addresses that copies use.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "tests/simulators/cudasim/driver/memory.h"
 #include "tests/simulators/cudasim/driver/process.h"
 
-#ifndef MADV_COLLAPSE  // Linux 6.1; older headers lack it
+#ifndef MADV_COLLAPSE  // Linux 6.1 has this constant, older headers do not
 #define MADV_COLLAPSE 25
 #endif
 
@@ -18,7 +18,7 @@ namespace cudasim {
 namespace {
 
 constexpr std::uint64_t kBlockAlignment = 512;
-constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // allocations below share a slab
+constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // smaller allocations share a slab
 constexpr std::uint64_t kPage = 4096;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -170,7 +170,8 @@ CUresult Memory::allocate_host(std::uint64_t bytes, unsigned flags, std::uint64_
     ::madvise(where, bytes, MADV_HUGEPAGE);
     ::madvise(where, bytes, MADV_POPULATE_WRITE);
     if (settings().huge_pages)
-      ::madvise(where, bytes, MADV_COLLAPSE);  // whatever the machine's setting for shared memory
+      ::madvise(where, bytes, MADV_COLLAPSE);  // applies regardless of the machine's setting for shared
+                                               // memory
     result = CUDA_SUCCESS;
   }
   for (Context* context : Process::get().contexts) {
@@ -207,7 +208,8 @@ CUresult Memory::register_host(std::uint64_t address, std::uint64_t bytes, unsig
   return CUDA_SUCCESS;
 }
 
-// Where that is not possible executors reach the memory through the program's process.
+// Maps registered memory of a file into the executors. If this is impossible, executors reach the memory
+// through the program's process.
 void Memory::map_registered(std::uint64_t address, HostBlock* block) {
   const int file = file_behind(address, block->bytes);
   if (file < 0) return;
@@ -265,7 +267,8 @@ bool Memory::inside_block(const Mapping& mapping, std::uint64_t address, std::ui
   return address + bytes <= found->first + found->second.bytes;
 }
 
-// A range may span mappings that follow one another; all must be reached in the same way.
+// Resolves device memory. A range may span adjacent mappings, but all of them must be reached in the same
+// way.
 CUresult Memory::resolve_device(Context* context, std::uint64_t address, std::uint64_t bytes, bool write,
                                 Side* side) const {
   for (std::uint64_t at = address; at < address + bytes;) {

@@ -17,7 +17,7 @@ constexpr int kCheckInterval = 100;
 
 std::atomic<std::uint64_t> next_stream_id{1};
 
-// A thread's default streams; given back when it ends.
+// A thread's default streams, which are destroyed when the thread ends.
 struct ThreadStreams {
   std::unordered_map<Context*, Stream*> streams;
   ~ThreadStreams() {
@@ -33,8 +33,8 @@ struct ThreadStreams {
 
 CUresult Context::create_stream(unsigned flags, int priority, Stream** out) {
   std::lock_guard<std::mutex> lock(objects_);
-  // A slot's thread is kept and used again. One that still has work would delay the new stream, so it comes
-  // last.
+  // A slot's thread continues to exist and is reused. A slot with pending work would delay the new stream, so
+  // such slots are chosen last.
   int chosen = -1;
   for (int i = 1; i < kMaxStreams; i++) {
     if (slots_[i].used) continue;
@@ -64,7 +64,7 @@ CUresult Context::create_stream(unsigned flags, int priority, Stream** out) {
   return CUDA_SUCCESS;
 }
 
-// As in the real driver, work that is still queued goes on.
+// Destroys a stream. As in the real driver, queued work continues.
 void Context::destroy_stream(Stream* stream) {
   std::lock_guard<std::mutex> lock(objects_);
   stream->alive = false;
@@ -121,7 +121,8 @@ CUresult Context::host_function(Stream* stream, CUhostFn function, void* data) {
   return publish(stream->slot, &command.header, sizeof command, nullptr, 0) ? CUDA_SUCCESS : error();
 }
 
-// The thread in the program that runs what streams have come to. A stream waits until its function is done.
+// Runs host functions when their streams reach them. This is a thread in the program. Each stream waits until
+// its function has returned.
 void Context::run_host_functions() {
   for (;;) {
     const std::uint32_t request = shared_->host_request.load();

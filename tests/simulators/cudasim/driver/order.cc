@@ -27,7 +27,7 @@
 namespace cudasim {
 namespace {
 
-// A program that is stopped takes no orders.
+// A stopped program takes no orders.
 constexpr auto kConnectTime = std::chrono::seconds(10);
 
 class Descriptor {
@@ -57,8 +57,9 @@ bool peer_of(int socket, ucred* peer) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0;
 }
 
-// In the program that gets it. A process that may signal it may order it; the caller's user is checked all
-// the same, since a number could be sent by another process than the one that listens.
+// Runs an order in the program that receives it. A process with permission to send the signal may give
+// orders. The caller's user is checked nevertheless, since another process than the listening one could send
+// a number.
 void take_order(std::uint64_t number) {
   const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -78,11 +79,12 @@ void take_order(std::uint64_t number) {
   send_message(socket.get(), &reply, sizeof reply, -1);
 }
 
-// Once cuInit is done another process may look for the thread.
+// Another process may search for the thread once cuInit has returned.
 std::binary_semaphore named(0);
 
 void* take_orders(void*) {
-  ::prctl(PR_SET_NAME, kOrderThread);  // by itself: from outside it takes a /proc of the same PID namespace
+  ::prctl(PR_SET_NAME, kOrderThread);  // set by the thread itself: from outside this needs a /proc of the
+                                       // same PID namespace
   named.release();
   sigset_t orders;
   sigemptyset(&orders);
@@ -104,7 +106,7 @@ bool is_order_thread(const std::string& path) {
   return read && std::string(name) == std::string(kOrderThread) + "\n";
 }
 
-// Waits for the program's connection; -1 when it has ended or does not come.
+// Waits for the program's connection. Returns -1 if the program has exited or does not connect.
 int accept_program(int listener, pid_t pid) {
   const Descriptor program(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (program.get() < 0) return -1;
@@ -124,7 +126,7 @@ int accept_program(int listener, pid_t pid) {
 }  // namespace
 
 void start_taking_orders() {
-  // No signal of the program's ever runs in this thread, and nobody else's mask changes.
+  // This thread never handles a signal of the program, and no other thread's mask changes.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -181,7 +183,7 @@ CUresult give_order(pid_t pid, const Order& order, OrderReply* reply) {
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (fd >= 0) ::close(fd);
-  // Not before the program has closed its end: a dump that follows finds no socket.
+  // Waits until the program has closed its end, so that a subsequent dump finds no socket.
   char none;
   while (::recv(program.get(), &none, sizeof none, 0) < 0 && errno == EINTR) {
   }

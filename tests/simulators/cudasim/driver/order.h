@@ -9,13 +9,13 @@
 
 namespace cudasim {
 
-// Starts the thread that takes orders to this process; once, by cuInit.
+// Starts the thread that takes orders to this process. cuInit calls this once.
 void start_taking_orders();
 
-// The thread of process `pid` that takes orders. CUDA_ERROR_INVALID_VALUE: there is no such process, or it
-// does not use CUDA.
+// Finds the thread of process `pid` that takes orders. CUDA_ERROR_INVALID_VALUE: the process does not exist
+// or does not use CUDA.
 CUresult find_order_thread(pid_t pid, pid_t* thread);
-// Gives the order and waits until it is done.
+// Gives the order and waits until the program has answered.
 CUresult give_order(pid_t pid, const Order& order, OrderReply* reply);
 
 }  // namespace cudasim

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools and memory that is allocated and freed in a stream's order. What is freed is kept, and given
-// out again on the same stream at once, elsewhere when its stream has come to the free. Beyond the pool's
-// release threshold it goes back to the device at the next synchronization or when memory is short.
+// Memory pools, and memory that is allocated and freed in a stream's order. Freed memory stays in the pool.
+// The same stream may reuse it at once; other streams reuse it after its stream has reached the free. Memory
+// beyond the pool's release threshold returns to the device at the next synchronization or when memory is
+// short.
 //
-// Threads: all; a lock of its own, taken before Process::lock. Errors: CUresult.
+// Threads: all; the pools' own lock, taken before Process::lock. Errors: CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -24,13 +25,13 @@ class Pool {
 
   CUresult allocate(Context* context, Stream* stream, std::uint64_t bytes, std::uint64_t* address);
   bool has(std::uint64_t address);
-  // The stream comes to the free after `sequence`.
+  // Frees the block when the stream has completed `sequence`.
   void free_after(std::uint64_t address, Context* context, int slot, std::uint64_t sequence);
-  // The program has freed it without a stream.
+  // Removes a block that the program has freed without a stream.
   void forget(std::uint64_t address);
-  // Gives what is free, and done, back to the device until no more than `keep` is reserved.
+  // Returns free, completed memory to the device until at most `keep` bytes are reserved.
   void trim(std::uint64_t keep);
-  // Gives back, at a synchronization, the memory above the threshold.
+  // Returns the memory above the threshold at a synchronization.
   void sweep() { trim(threshold_); }
   CUresult get(CUmemPool_attribute attribute, void* value);
   CUresult set(CUmemPool_attribute attribute, const void* value);
@@ -53,7 +54,8 @@ class Pool {
   [[nodiscard]] static bool done(const Free& free) {
     return free.block.context->completed(free.slot, free.sequence);
   }
-  // The memory of a context goes with it, and its addresses may be in other use by now.
+  // Removes the memory of destroyed contexts. Their memory no longer exists, and its addresses may have been
+  // reused.
   void forget_dead();
   bool reuse(Context* context, int slot, std::uint64_t bytes, std::uint64_t* address);
   void count(std::int64_t reserved, std::int64_t used);
@@ -70,10 +72,10 @@ class Pool {
   std::uint64_t used_high_ = 0;
 };
 
-// All pools of the process.
+// Returns the lock of all pools of the process.
 std::recursive_mutex& pools_lock();
-void sweep_pools();                           // at a synchronization
-bool shrink_pools();                          // memory is short: gives back all; false: there was nothing
-void forget_in_pools(std::uint64_t address);  // freed without a stream
+void sweep_pools();   // call this at a synchronization
+bool shrink_pools();  // called when memory is short: returns all free memory; false if there was none
+void forget_in_pools(std::uint64_t address);  // for memory that was freed without a stream
 
 }  // namespace cudasim

@@ -16,7 +16,8 @@
 namespace cudasim {
 namespace {
 
-// Never destroyed: other libraries may call the driver while the process ends.
+// Returns the process state. It is never destroyed, since other libraries may call the driver while the
+// process ends.
 Process* the_process() {
   static auto* process = new Process;
   return process;
@@ -63,8 +64,8 @@ CUresult Process::initialize() {
   return CUDA_SUCCESS;
 }
 
-// The executors' connections and the cards are this driver's own and have nothing like them in NVIDIA's: a child
-// that kept them would keep an executor alive whose program lets go of it.
+// Closes the executors' connections and the cards in a forked child. NVIDIA's driver has no equivalent of
+// them. A child that retained them would prolong the life of an executor whose program has released it.
 void Process::forget_in_child() {
   forked_ = true;
   gate().forget();

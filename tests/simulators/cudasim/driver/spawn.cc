@@ -29,7 +29,7 @@ std::string find_executor() {
   return "";
 }
 
-// The program's environment, less what was meant for the program's own start.
+// Returns the program's environment without the variables that only affect the program's own start.
 std::vector<std::string> executor_environment() {
   std::vector<std::string> out;
   for (char** entry = environ; *entry != nullptr; entry++) {
@@ -78,7 +78,7 @@ bool spawn_executor(int socket) {
     std::fprintf(stderr, "cudasim: %s cannot be started (errno %d)\n", path.c_str(), failed);
     return false;
   }
-  // It detaches by a second fork; this child only goes. ECHILD: the program ignores SIGCHLD.
+  // The executor detaches by a second fork, and this child exits. ECHILD: the program ignores SIGCHLD.
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return true;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting cudasim-device.
+// Starts the cudasim-device process.
 #pragma once
 
 namespace cudasim {
 
-// Starts the executor with `socket` as its descriptor 3, detached from the program (not its child, no signals
-// of its terminal). False with a line on stderr if there is no such binary: that is a broken installation.
+// Starts the executor with `socket` as its descriptor 3, detached from the program: not its child, and
+// without signals of its terminal. Returns false with a line on stderr if the binary is missing, which means
+// a broken installation.
 bool spawn_executor(int socket);
 
 }  // namespace cudasim

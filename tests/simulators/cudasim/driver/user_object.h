@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// User objects: what a program wants to be told the end of. Graphs and executable graphs hold references.
+// User objects: a program is notified when their last reference is dropped. Graphs and executable graphs hold
+// references.
 //
-// Threads: any. The program's destructor runs in a thread of its own, since it must not call the driver and
-// is not waited for.
+// Threads: any. The program's destructor runs in its own thread, since it must not call the driver and no
+// caller waits for it.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +14,7 @@ namespace cudasim {
 
 struct UserObject;
 
-// References that a graph has. Copied with the graph; dropped at the end.
+// The references of a graph. They are copied with the graph, and dropped at its end.
 class UserReferences {
  public:
   UserReferences() = default;
@@ -21,9 +22,9 @@ class UserReferences {
   UserReferences& operator=(const UserReferences& other);
   ~UserReferences() { drop(); }
 
-  void add(UserObject* object, unsigned count);  // takes over references that were counted
+  void add(UserObject* object, unsigned count);  // takes over references that are already counted
   void add(const UserReferences& other);
-  // False: it has not so many.
+  // Removes references. Returns false if the graph has fewer references.
   bool remove(UserObject* object, unsigned count);
   void drop();
   [[nodiscard]] bool empty() const { return counts_.empty(); }
@@ -35,7 +36,8 @@ class UserReferences {
 inline UserObject* from_handle(CUuserObject handle) {
   return reinterpret_cast<UserObject*>(handle);
 }
-// CUDA_ERROR_INVALID_VALUE: there is no such object, or it has not so many references.
+// Returns CUDA_ERROR_INVALID_VALUE, as release() does, if the object does not exist or has too few
+// references.
 CUresult retain(UserObject* object, unsigned count);
 CUresult release(UserObject* object, unsigned count);
 UserObject* make_user_object(void* content, CUhostFn destroy, unsigned count);

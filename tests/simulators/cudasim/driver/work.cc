@@ -7,7 +7,7 @@
 namespace cudasim {
 namespace {
 
-// From the first byte to the last one.
+// Returns the distance from the first byte to the last byte.
 std::uint64_t span(std::uint64_t bytes, std::uint64_t rows, std::uint64_t row, std::uint64_t slices,
                    std::uint64_t slice) {
   return (slices - 1) * slice + (rows - 1) * row + bytes;
@@ -23,7 +23,8 @@ bool is_empty(const CopyWork& work) {
   return work.bytes == 0 || work.rows == 0 || work.slices == 0;
 }
 
-// Rows are checked one by one where the range between them is not all of one allocation's.
+// Resolves both sides of a copy. If the range between the rows does not belong to one allocation, each row is
+// checked separately.
 CUresult resolve(Context* context, const CopyWork& work, Side* target, Side* source) {
   CUDASIM_CHECK(sane(work), CUDA_ERROR_INVALID_VALUE);
   Shared lock(Process::get().lock);
@@ -61,8 +62,8 @@ CUresult queue_copy(Context* context, Stream* stream, const CopyWork& work, Wait
                       source.pid};
   std::uint64_t sequence = 0;
   const bool one_row = work.rows == 1 && work.slices == 1;
-  // Little pageable memory travels with the command, so the program may change it at once, as with the real
-  // driver.
+  // Small pageable memory is copied into the command, so the program may change the memory at once, as with
+  // the real driver.
   if (source.pageable && one_row && work.bytes <= kInlineBytes && target.pid == 0) {
     command.header.command = Command::kCopyInline;
     command.from_pid = 0;
@@ -114,8 +115,8 @@ CUresult queue_wait(Context* context, Stream* stream, Event* event) {
   const int slot = Event::slot_of(recorded);
   const std::uint64_t sequence = Event::sequence_of(recorded);
   if (recorded == 0 || event->context->completed(slot, sequence)) return CUDA_SUCCESS;
-  // Another context's streams are in another executor. What the event waits for has been submitted already,
-  // so waiting for it here is the same order, only less asynchronous.
+  // Another context's streams run in another executor. The event's work has already been submitted. A wait at
+  // this point therefore gives the same order, but is less asynchronous.
   if (event->context != context) return event->context->wait(slot, sequence);
   if (slot == stream->slot) return CUDA_SUCCESS;
   WaitCommand command{{0, Command::kWait, 0}, static_cast<std::uint64_t>(slot), sequence};
@@ -128,7 +129,7 @@ CUresult queue_work(Context* context, Stream* stream, const Work& work) {
   if (const auto* launch = std::get_if<LaunchWork>(&work)) {
     CUDASIM_CHECK(launch->function->module->alive, CUDA_ERROR_INVALID_HANDLE);
     LaunchCommand command = launch->command;
-    command.function = launch->function->address;  // another one after a restore of the process
+    command.function = launch->function->address;  // the address changes after a restore of the process
     return context->submit(stream, &command, sizeof command, launch->arguments.data(),
                            launch->arguments.size(), nullptr);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of work that can be queued on a stream, such as copies, memory sets, launches, host functions. A
-// graph's nodes hold the same kinds, and queue their work at each launch. Errors: CUresult.
+// The kinds of work that can be queued on a stream, such as copies, memory sets, launches and host functions.
+// A graph's nodes hold the same kinds, and queue their work at each launch. Errors: CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -55,7 +55,7 @@ struct WaitWork {
   Event* event = nullptr;
 };
 
-struct AllocateWork {  // memory of a graph's own
+struct AllocateWork {  // memory that a graph owns
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
 };
@@ -71,24 +71,24 @@ using Work = std::variant<EmptyWork, CopyWork, SetWork, LaunchWork, HostWork, Re
 
 enum class Waits { kYes, kNo };
 
-// Queue at once. A copy from or to pageable memory waits for its end whatever is asked.
+// Queues work at once. A copy from or to pageable memory always waits for its end.
 CUresult queue_copy(Context* context, Stream* stream, const CopyWork& work, Waits waits);
 CUresult queue_set(Context* context, Stream* stream, const SetWork& work, Waits waits);
 CUresult queue_record(Context* context, Stream* stream, Event* event);
 CUresult queue_wait(Context* context, Stream* stream, Event* event);
 CUresult queue_work(Context* context, Stream* stream, const Work& work);
 
-// Whether the bytes can be copied or set at all; what a graph asks when a node is made.
+// Checks whether the bytes can be copied or set. A graph calls this when a node is created.
 CUresult check_copy(Context* context, const CopyWork& work);
 CUresult check_set(Context* context, const SetWork& work);
 
-// A call on a stream: captured if the stream is capturing, else queued.
+// Performs a call on a stream: the work is captured if the stream is capturing, and queued otherwise.
 CUresult submit_copy(CUstream stream, const CopyWork& work, Waits waits);
 CUresult submit_set(CUstream stream, const SetWork& work, Waits waits);
 
 CUresult make_copy(const CUDA_MEMCPY3D& given, CopyWork* out);
 
-// Makes a launch of the driver's arguments.
+// Creates a launch from the driver's arguments.
 CUresult make_launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra,
                      LaunchWork* out);
 

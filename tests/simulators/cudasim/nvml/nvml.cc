@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnvidia-ml.so.1 of the software driver. Like the real one it shows all devices of the machine, whatever
-// CUDA_VISIBLE_DEVICES is. Handles are pointers to entries that live as long as the process.
+// libnvidia-ml.so.1 of the software driver. Like the real library it shows all devices of the machine,
+// regardless of CUDA_VISIBLE_DEVICES. Handles are pointers to entries that exist as long as the process.
 #include "tests/simulators/cudasim/nvml/nvml.h"
 
 #include <time.h>
@@ -52,7 +52,8 @@ struct Library {
   std::vector<std::unique_ptr<Gpu>> gpus;
 };
 
-// Never destroyed, since other libraries may ask while the process ends.
+// Returns the library's state. It is never destroyed, since other libraries may call NVML while the process
+// ends.
 Library& library() {
   static auto* instance = new Library;
   return *instance;
@@ -63,7 +64,8 @@ Return ready() {
   return library().users > 0 ? kSuccess : kUninitialized;
 }
 
-// An injected hang, of the whole library as with a wedged driver: the caller is held until it is taken back.
+// Simulates a hang of the whole library, as with a wedged driver. The caller blocks until the fault is
+// withdrawn.
 void hang_if_ordered(Gpu& gpu) {
   static const std::string order = settings().dir + "/nvml-hangs";
   for (;;) {
@@ -174,7 +176,7 @@ void read_field(Gpu& gpu, FieldValue* value) {
   }
 }
 
-// The next event of one registration, oldest first.
+// Returns the next event of one registration, oldest first.
 bool next_event(Registration* registration, EventData* out) {
   Card& card = *registration->gpu->card;
   *out = {registration->gpu, 0, 0, kNoInstance, kNoInstance};
@@ -434,8 +436,8 @@ Return nvmlDeviceRegisterEvents(void* device, unsigned long long types, void* ha
   return kSuccess;
 }
 
-// One event per call. With several devices in the set it sleeps on the first one's word and looks at the
-// others often.
+// Returns one event per call. With several devices in the set it sleeps on the first device's word and polls
+// the others often.
 Return nvmlEventSetWait_v2(void* handle, EventData* out, unsigned timeout_ms) {
   if (handle == nullptr || out == nullptr) return kInvalidArgument;
   auto* set = static_cast<EventSet*>(handle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NVML's binary interface that the software driver has (API 13, x86-64). NVIDIA's header is not
-// part of the toolkit's minimal installation, so the few layouts stand here.
+// The part of NVML's binary interface that the software driver supports (API 13, x86-64). NVIDIA's header is
+// not part of the toolkit's minimal installation, so this file declares the few layouts.
 #pragma once
 
 #include <cstdint>

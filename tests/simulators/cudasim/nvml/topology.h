@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the software devices of a machine are connected: the file `topology` in the state folder. It is read at
-// every question, so that a test may change it. Without it all devices hang off one host bridge of NUMA node
-// 0 and have no NVLink. One statement a line, # begins a comment:
+// How the software devices of a machine are connected: the file `topology` in the state folder. The file is
+// read at every query, so that a test may change it. Without the file all devices are attached to one host
+// bridge of NUMA node 0 and have no NVLink. Each line has one statement, and # begins a comment:
 //
 //   numa DEVICE NODE             nearest memory; -1: the driver does not report it
 //   nvlink DEVICE DEVICE LINKS   direct links between two devices
@@ -11,8 +11,7 @@
 //                                machine
 //   mig DEVICE                   MIG mode is on
 //
-// Threads: all functions are pure but for reading the file. Errors: a line of another form counts as
-// not there.
+// Threads: all functions are pure except for reading the file. Errors: a line of another form is ignored.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@
 
 namespace cudasim::nvml {
 
-inline constexpr int kTheSwitch = -1;  // the far end of a link
+inline constexpr int kTheSwitch = -1;  // far end of a link to the NVLink switch
 
 struct Fabric {
   std::array<std::uint8_t, 16> cluster{};
@@ -37,8 +36,8 @@ struct Fabric {
 
 struct Topology {
   std::map<int, int> numa_nodes;
-  std::map<std::pair<int, int>, int> ancestors;  // the smaller device first
-  std::map<int, std::vector<int>> links;         // device: far end of each link
+  std::map<std::pair<int, int>, int> ancestors;  // pairs with the smaller device first
+  std::map<int, std::vector<int>> links;         // for each device, the far end of each link
   std::map<int, Fabric> fabrics;
   std::set<int> mig;
 };
@@ -47,7 +46,8 @@ Topology parse_topology(const std::string& text);
 // Reads the topology of this process's state folder.
 Topology read_topology();
 
-// nvml.cc: the device behind a handle, or why there is none; and a device's PCI address.
+// Returns the index of the device of a handle, or the error. describe_pci() returns a device's PCI address.
+// nvml.cc defines both functions.
 Return find_device(void* handle, int* index);
 void describe_pci(int index, PciInfo* info);
 

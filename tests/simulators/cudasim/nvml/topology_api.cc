@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML's questions about how devices are connected.
+// NVML's queries about the connections of devices.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -26,7 +26,7 @@ struct FabricInfo {
 };
 static_assert(sizeof(FabricInfo) == 40);
 
-// The far end of a link, or why there is none.
+// Finds the far end of a link, or returns the error.
 Return find_link(void* device, unsigned link, int* far_end) {
   int index = -1;
   const Return state = find_device(device, &index);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of the library to an executor over their Unix socket (SOCK_SEQPACKET), each with at most one
-// descriptor and one reply. Both ends are of one build and one program, so the structs go as they are.
+// Requests from the library to an executor over their Unix socket (SOCK_SEQPACKET). Each request has at most
+// one descriptor and one reply. The comments of the requests list the values of `a`, the name and the
+// descriptor; "->" introduces the reply. Both ends belong to one build and one program, so the structs are
+// sent unchanged.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +24,7 @@ enum class Request : std::uint32_t {
   kStreamOpen,     // a: slot
   kModuleLoad,     // a: address of its variables or 0; descriptor -> a: module id, address of its variables
   kModuleSave,     // a: module id -> a: bytes; descriptor of its variables' content
-  kModuleRestore,  // a: module id; descriptor of what kModuleSave gave
+  kModuleRestore,  // a: module id; descriptor that kModuleSave returned
   kModuleUnload,   // a: module id
   kFunction,       // a: module id; name -> a: address; parameters
   kGlobal,         // a: module id; name -> a: address, bytes
@@ -35,7 +37,7 @@ struct RequestMessage {
 };
 
 struct ReplyMessage {
-  std::uint32_t result;  // CUresult
+  std::uint32_t result;  // a CUresult
   std::uint32_t count;
   std::uint64_t a[4];
   struct {
@@ -44,9 +46,10 @@ struct ReplyMessage {
   } parameters[64];
 };
 
-// Sends one message with `fd` unless it is -1. False when the other end is gone.
+// Sends one message with `fd` unless `fd` is -1. Returns false when the other end is closed.
 bool send_message(int socket, const void* message, std::size_t bytes, int fd);
-// Receives one whole message of exactly `bytes`, and its descriptor (close-on-exec) or -1. False at the end.
+// Receives one whole message of exactly `bytes`, and its descriptor (close-on-exec) or -1. Returns false at
+// the end of the connection.
 bool receive_message(int socket, void* message, std::size_t bytes, int* fd);
 
 }  // namespace cudasim

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How cuCheckpointProcess* of one process reaches another one. The program that gets the order has no open
-// socket for it. Its driver has a thread (kOrderThread, found by name in /proc) that sleeps for kOrderSignal.
-// The caller listens on an abstract Unix socket whose name holds a random number, sends the number with the
-// signal to that thread. The thread connects, takes one Order, does it, answers with one OrderReply and
-// closes. Both ends are of one build, so the structs go as they are; what is read is checked all the same.
+// The protocol by which cuCheckpointProcess* of one process reaches another process. The receiving program
+// has no open socket for orders. Its driver has a thread (kOrderThread, found by name in /proc) that sleeps
+// until kOrderSignal. The caller listens on an abstract Unix socket whose name contains a random number, and
+// sends the number with the signal to this thread. The thread connects, receives one Order, executes the
+// order, answers with one OrderReply and closes the connection. Both ends belong to one build, so the structs
+// are sent unchanged; received values are checked nevertheless.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,13 @@ enum class OrderKind : std::uint32_t { kGetState, kLock, kCheckpoint, kRestore, 
 
 struct Order {
   OrderKind kind;
-  std::uint32_t timeout_ms;  // of kLock; 0: none
-  // For kRestore: the machine of the caller, where the program goes on, and its devices there.
+  std::uint32_t timeout_ms;  // timeout of kLock; 0: none
+  // For kRestore: the caller's machine, on which the program continues, and its devices on this machine.
   char dir[1024];
   char name[256];
   std::int32_t devices;
   std::uint32_t huge_pages;
-  std::uint32_t imports;  // Imports
+  std::uint32_t imports;  // an Imports value
   std::uint64_t memory;
   std::uint32_t pair_count;
   struct {
@@ -35,8 +36,8 @@ struct Order {
 };
 
 struct OrderReply {
-  std::uint32_t result;  // CUresult
-  std::uint32_t state;   // CUprocessState
+  std::uint32_t result;  // a CUresult
+  std::uint32_t state;   // a CUprocessState
 };
 
 }  // namespace cudasim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the driver library (in the program) and the executor of one context share. It has a command
 // ring and a completion count for each stream. The library writes commands under the stream's mutex, and the
-// stream's thread in the executor runs them in order. Everything slow or with descriptors goes over the
+// stream's thread in the executor runs them in order. Slow requests and requests with descriptors use the
 // socket instead (message.h).
 #pragma once
 
@@ -13,15 +13,14 @@
 
 namespace cudasim {
 
-// The program's device addresses: reserved without access in the program, the mappings themselves in each
-// executor, at the same addresses. The place is one that AddressSanitizer and ThreadSanitizer both leave to
-// the application.
+// The program's device addresses. The program reserves them without access, and each executor maps memory at
+// the same addresses. AddressSanitizer and ThreadSanitizer both leave this range to the application.
 inline constexpr std::uint64_t kDeviceBase = 0x7e9000000000ULL;
 inline constexpr std::uint64_t kDeviceBytes = std::uint64_t{192} << 30;
-// Pinned host memory: mapped on both sides, so that kernels may use it, too.
+// Pinned host memory. Both sides map it, so that kernels may use it, too.
 inline constexpr std::uint64_t kHostBase = kDeviceBase + kDeviceBytes;
 inline constexpr std::uint64_t kHostBytes = std::uint64_t{48} << 30;
-// Module variables, a slice for each context.
+// Module variables, with a slice for each context.
 inline constexpr std::uint64_t kGlobalBase = kHostBase + kHostBytes;
 inline constexpr std::uint64_t kGlobalSlice = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kGlobalBytes = std::uint64_t{16} << 30;
@@ -36,18 +35,18 @@ inline constexpr std::uint32_t kInlineBytes = 16 * 1024;
 enum class Command : std::uint32_t {
   kSkip,        // filler at the ring's end
   kLaunch,      // LaunchCommand + argument bytes
-  kCopy,        // CopyCommand
-  kCopyInline,  // CopyCommand + the bytes
-  kSet,         // SetCommand
-  kWait,        // WaitCommand
-  kRecord,      // RecordCommand
-  kHost,        // HostCommand
-  kWriteValue,  // ValueCommand
-  kWaitValue,   // ValueCommand
+  kCopy,        // a CopyCommand
+  kCopyInline,  // CopyCommand + the copied bytes
+  kSet,         // a SetCommand
+  kWait,        // a WaitCommand
+  kRecord,      // a RecordCommand
+  kHost,        // a HostCommand
+  kWriteValue,  // a ValueCommand
+  kWaitValue,   // a ValueCommand
 };
 
 struct CommandHeader {
-  std::uint32_t bytes;  // with the header, a multiple of 64
+  std::uint32_t bytes;  // size including the header, a multiple of 64
   Command command;
   std::uint64_t sequence;
 };
@@ -62,8 +61,9 @@ struct LaunchCommand {
   std::uint32_t offsets[64];
 };
 
-// Rows of `bytes` in slices; the steps lead from one row, one slice to the next. A side with a pid of another
-// process is reached there (pageable memory of the program, a peer's executor).
+// A copy of rows of `bytes` bytes in slices. The steps are the distances between rows and between slices. A
+// side with another process's pid is accessed in this process (pageable memory of the program, a peer's
+// executor).
 struct CopyCommand {
   CommandHeader header;
   std::uint64_t to;
@@ -79,7 +79,7 @@ struct CopyCommand {
   std::int32_t from_pid;
 };
 
-// Rows of `count` elements.
+// A memory set of rows with `count` elements.
 struct SetCommand {
   CommandHeader header;
   std::uint64_t to;
@@ -106,7 +106,7 @@ struct HostCommand {
   std::uint64_t ticket;
 };
 
-// One word of `width` bytes; `flags` as cuda.h numbers them.
+// A write of or a wait for one word of `width` bytes; `flags` has the values of cuda.h.
 struct ValueCommand {
   CommandHeader header;
   std::uint64_t address;
@@ -116,30 +116,31 @@ struct ValueCommand {
 };
 
 struct StreamShared {
-  alignas(64) std::atomic<std::uint64_t> produced;  // bytes, ever
-  alignas(64) std::atomic<std::uint32_t> sleeps;    // futex: the executor's thread waits for commands
-  alignas(64) std::atomic<std::uint64_t> consumed;  // bytes, ever
-  std::atomic<std::uint64_t> completed;             // the last finished command's sequence
-  std::atomic<std::uint64_t> wake_at;               // the lowest sequence that a thread sleeps for
-  std::atomic<std::uint32_t> signal;                // futex of those
+  alignas(64) std::atomic<std::uint64_t> produced;  // total number of bytes written
+  alignas(64) std::atomic<std::uint32_t> sleeps;  // futex; set while the executor's thread waits for commands
+  alignas(64) std::atomic<std::uint64_t> consumed;  // total number of bytes consumed
+  std::atomic<std::uint64_t> completed;             // sequence of the last finished command
+  std::atomic<std::uint64_t> wake_at;               // the lowest sequence for which a thread sleeps
+  std::atomic<std::uint32_t> signal;                // futex of the threads that wait for a sequence
   alignas(64) std::atomic<std::uint64_t> host_pending;
   std::atomic<std::uint64_t> host_done;
-  std::atomic<std::uint32_t> host_signal;  // futex: host_done has grown
+  std::atomic<std::uint32_t> host_signal;  // futex; host_done has increased
   alignas(64) unsigned char ring[kRingBytes];
 };
 
 struct ContextShared {
-  std::atomic<std::uint32_t> error;  // sticky CUresult
+  std::atomic<std::uint32_t> error;  // a sticky CUresult
   std::atomic<std::uint32_t>
-      restored_in;  // the program that a restore has brought the context to; 0: it was made
-  std::atomic<std::uint32_t> leaving;       // the program itself lets go of the context
-  std::atomic<std::uint32_t> host_request;  // futex: some stream waits for a host function
+      restored_in;  // the program into which a restore has brought the context; 0: the context was created
+                    // there
+  std::atomic<std::uint32_t> leaving;       // the program itself releases the context
+  std::atomic<std::uint32_t> host_request;  // futex; a stream waits for a host function
   std::atomic<std::uint64_t> event_ns[kMaxEvents];
   StreamShared streams[kMaxStreams];
 };
 
-// Waits until `sequence` of a stream is completed; false after `milliseconds` without (the caller looks
-// around and comes again). Any number of threads of both processes may wait.
+// Waits until `sequence` of a stream is completed. Returns false after `milliseconds`; the caller then checks
+// for errors and calls again. Any number of threads of both processes may wait.
 inline bool wait_completed(StreamShared& stream, std::uint64_t sequence, int milliseconds) {
   constexpr int kSpins = 100;
   for (int i = 0; i < kSpins; i++) {
@@ -155,8 +156,8 @@ inline bool wait_completed(StreamShared& stream, std::uint64_t sequence, int mil
   return stream.completed.load() >= sequence;
 }
 
-// By the stream's thread. A waiter that registers between the two stores has read the old signal and sees the
-// new one.
+// Completes a sequence; only the stream's thread calls this. A waiter that registers between the two stores
+// has read the old signal and detects the new one.
 inline void complete(StreamShared& stream, std::uint64_t sequence) {
   stream.completed.store(sequence);
   if (sequence < stream.wake_at.load()) return;

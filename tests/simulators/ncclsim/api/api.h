@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a function of NCCL's API is defined: its pnccl name is the same function, for profilers that put
-// themselves in place of the other.
+// The definition of a function of NCCL's API. Its pnccl name refers to the same function, for profilers that
+// replace the nccl name.
 #pragma once
 
 #include "tests/simulators/ncclsim/base/result.h"

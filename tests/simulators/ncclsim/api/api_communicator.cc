@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators: begin, ask, end.
+// Communicators: creation, queries and destruction.
 #include <algorithm>
 
 #include "tests/simulators/ncclsim/api/api.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Call = ncclResult_t (*)(Communicator*);
 
-// NULL is no communicator and no error.
+// Ends a communicator. NULL is neither a communicator nor an error.
 ncclResult_t end_with(ncclComm_t handle, Call call) {
   if (handle == nullptr) return ncclSuccess;
   Communicator* communicator = nullptr;
@@ -23,7 +23,7 @@ ncclResult_t end_with(ncclComm_t handle, Call call) {
   return call(communicator);
 }
 
-// The handle's, once it may be asked.
+// Returns the handle's communicator once it is ready for queries.
 ncclResult_t ready(ncclComm_t handle, const void* out, Communicator** communicator) {
   NCCLSIM_TRY(ncclsim::find(handle, communicator));
   NCCLSIM_CHECK(out != nullptr, ncclInvalidArgument, "an argument is NULL");
@@ -54,7 +54,7 @@ ncclResult_t init_all(ncclComm_t* out, int count, const int* devices) {
   return in_group([&] {
     for (int i = 0; i < count; i++) {
       CUcontext context = nullptr;
-      // As with NVIDIA's runtime, which NCCL uses, the program keeps the primary contexts.
+      // The program retains the primary contexts, as with NVIDIA's runtime, which NCCL uses.
       NCCLSIM_CUDA(cuDevicePrimaryCtxRetain, &context, devices != nullptr ? devices[i] : i);
       const ncclsim::Current current(context);
       NCCLSIM_TRY(current.result());

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and the device API: none here, as in NCCL between GPUs without symmetric memory. A window is not
-// made, and no error; kernels that use a communicator are refused. Teams are arithmetic.
+// Windows and the device API. They are not supported, as in NCCL between GPUs without symmetric memory.
+// Creating a window gives no window and no error; kernels that use a communicator are refused. Teams are
+// arithmetic.
 #include "tests/simulators/ncclsim/api/api.h"
 #include "tests/simulators/ncclsim/comm/communicator.h"
 
 using ncclsim::Communicator;
 
-// nccl_device/core.h has it, which only nvcc reads.
+// nccl_device/core.h declares this struct, but only nvcc reads this header.
 struct ncclTeam {
   int nRanks, rank, stride;
 };

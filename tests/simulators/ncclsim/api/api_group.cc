@@ -20,7 +20,7 @@ ncclResult_t simulate(ncclSimInfo_t* info) {
                          "ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER");
   }
   NCCLSIM_TRY(Group::current().end(true));
-  if (info != nullptr) info->estimatedTime = 0;  // there is no model of time
+  if (info != nullptr) info->estimatedTime = 0;  // this library has no model of time
   return ncclSuccess;
 }
 
@@ -102,6 +102,6 @@ NCCLSIM_API(const char*, ncclGetLastError, ncclComm_t) {
   return ncclsim::last_error();
 }
 
-// NCCL_DEBUG is read at each error.
+// NCCL_DEBUG is read at each error, so the function does nothing.
 NCCLSIM_API(void, ncclResetDebugInit) {}
 extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of NCCL's own, and buffers that are registered.
+// Memory that NCCL allocates, and buffers that are registered.
 #include <map>
 #include <mutex>
 
@@ -57,7 +57,7 @@ NCCLSIM_API(ncclResult_t, ncclCommRegister, const ncclComm_t handle, void* buffe
   NCCLSIM_CHECK(buffer != nullptr && out != nullptr && bytes > 0, ncclInvalidArgument,
                 "an argument is NULL or 0");
   NCCLSIM_TRY(communicator->ensure_ready());
-  // Nothing is gained by it here; what counts is that each is taken back.
+  // Registration has no benefit in this library; the program only must deregister each buffer.
   auto registration = std::make_unique<char>();
   *out = registration.get();
   communicator->registered[*out] = std::move(registration);

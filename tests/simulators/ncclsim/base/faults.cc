@@ -42,7 +42,7 @@ struct Statement {
   std::string communicator;
 };
 
-// KIND [VALUE] [rank=N] [comm=NAME]
+// Parses a line: KIND [VALUE] [rank=N] [comm=NAME]
 bool parse(const std::string& line, Statement* out) {
   std::istringstream words(line);
   std::string word;
@@ -103,7 +103,7 @@ Faults::Faults(int rank, std::string communicator) : rank_(rank), communicator_(
   if (path.empty()) return;
   fresh_ = true;
   watch_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-  // The folder: the file may come later, or be replaced.
+  // Watches the folder, since the file may be created later or be replaced.
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   ::inotify_add_watch(watch_, folder.empty() ? "." : folder.c_str(), IN_CLOSE_WRITE | IN_MOVED_TO);
 }

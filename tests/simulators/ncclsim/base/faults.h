@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that are ordered from outside, by the environment or by lines of the file NCCLSIM_FAULTS (README.md).
-// The file is watched: each time that it is written its lines take effect again.
+// Faults that are injected from outside, by the environment or by lines of the file NCCLSIM_FAULTS
+// (README.md). The file is watched: each time the file is written, its lines take effect again.
 //
-// Threads: one for each object. Errors: a line that is none is left out, with a warning.
+// Threads: one for each object. Errors: an invalid line is ignored with a warning.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Fault {
   std::int64_t value = 0;
 };
 
-// The delay in ms of a communicator that is being made; -1: a delay without an end.
+// Returns the delay in ms of a communicator that is being created; -1: an infinite delay.
 std::int64_t init_delay(int rank, const std::string& communicator);
 
-// The faults of a communicator that has been made.
+// The faults of a communicator that has been created.
 class Faults {
  public:
   Faults(int rank, std::string communicator);
@@ -30,9 +30,9 @@ class Faults {
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
 
-  // Readable when the file may have changed; -1: none is watched.
+  // Returns a descriptor that is readable when the file may have changed; -1: no file is watched.
   [[nodiscard]] int descriptor() const { return watch_; }
-  // The lines that concern the communicator, if the file has been written since the last call.
+  // Returns the lines that concern the communicator, if the file has been written since the last call.
   std::vector<Fault> take();
 
  private:

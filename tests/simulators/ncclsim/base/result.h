@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results and the text of the last error, as ncclGetLastError gives it.
+// Results and the text of the last error, as ncclGetLastError returns it.
 //
-// Threads: any. Texts live as long as the process; their number is bounded.
-// Errors: everything here returns NCCL's own codes.
+// Threads: any. Texts exist as long as the process, and their number is bounded. Errors: everything here
+// returns NCCL's own codes.
 #pragma once
 
 #include <nccl.h>
 
 namespace ncclsim {
 
-// Keeps the text as the last error, prints it where NCCL_DEBUG asks for warnings, and returns `code`.
+// Stores the text as the last error, prints the text if NCCL_DEBUG requests warnings, and returns `code`.
 [[gnu::format(printf, 2, 3)]] ncclResult_t fail(ncclResult_t code, const char* format, ...);
 const char* last_error();
 

@@ -25,7 +25,7 @@ std::string host_identity() {
   return std::string(name) + boot;
 }
 
-// FNV-1a: equal texts are all that counts.
+// Returns the FNV-1a hash; callers only rely on equal hashes of equal texts.
 std::uint64_t hash(const std::string& text) {
   std::uint64_t value = 0xcbf29ce484222325ULL;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

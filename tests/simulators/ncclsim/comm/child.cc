@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits and shrinks: the ranks that take part tell each other where they will listen, over the parent's
-// connections for control.
+// Splits and shrinks. The participating ranks send each other their future listening addresses, over the
+// parent's control connections.
 #include <algorithm>
 #include <cstring>
 
@@ -10,9 +10,9 @@
 namespace ncclsim {
 namespace {
 
-// The proposal of a rank to the others, as it travels.
+// The proposal of a rank to the other ranks, in its wire format.
 struct Proposal {
-  std::uint64_t number = 0;  // of the parent's exchanges
+  std::uint64_t number = 0;  // number of the parent's exchange
   std::uint32_t shrinks = 0;
   std::uint32_t excluded_hash = 0;
   std::int32_t color = 0;
@@ -40,7 +40,7 @@ ncclResult_t check(const Proposal& own, const Proposal& other, int peer) {
   return ncclSuccess;
 }
 
-// The proposals of the ranks that take part; those of others stay empty.
+// Exchanges the proposals of the participating ranks. The proposals of other ranks stay empty.
 ncclResult_t exchange(Communicator* parent, const Proposal& own, const std::vector<int>& excluded,
                       const Limits& limits, std::vector<Proposal>* all) {
   all->resize(static_cast<std::size_t>(parent->ranks));
@@ -112,9 +112,9 @@ ncclResult_t begin_child(Communicator* parent, const ChildRequest& request, nccl
     NCCLSIM_TRY(read_config(config, &read));
     child = new Communicator(parent->context, parent->device);
     child->config = read;
-    child->rank = parent->rank;  // for faults, until its own is known
+    child->rank = parent->rank;  // used for faults until the child's own rank is known
   }
-  // The parent is busy with it; the program gets the child once it is complete.
+  // The parent is busy with the job; the program receives the child once the child is complete.
   Group::current().add_job(
       {parent, child, out, [parent, child, request] { return make_child(parent, child, request); }});
   return ncclSuccess;

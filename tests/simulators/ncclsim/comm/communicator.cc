@@ -26,7 +26,7 @@ bool is_flag(int value) {
   return value == NCCL_CONFIG_UNDEF_INT || value == 0 || value == 1;
 }
 
-// The CTA numbers are compared before defaults are filled in, as NCCL does: one alone may be refused.
+// Compares the CTA numbers before defaults are filled in, as NCCL does: a single number may be refused.
 bool valid(const ncclConfig_t& config) {
   const bool counts = (config.minCTAs == NCCL_CONFIG_UNDEF_INT || config.minCTAs > 0) &&
                       (config.maxCTAs == NCCL_CONFIG_UNDEF_INT || config.maxCTAs > 0) &&
@@ -41,7 +41,7 @@ bool valid(const ncclConfig_t& config) {
 ncclResult_t read_config(const ncclConfig_t* given, Config* out) {
   if (given == nullptr) return ncclSuccess;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  // An older program's is shorter.
+  // An older program's configuration is shorter.
   const std::size_t size = std::min(given->size, sizeof config);
   NCCLSIM_CHECK(size >= offsetof(ncclConfig_t, cgaClusterSize), ncclInvalidArgument,
                 "this ncclConfig_t is too short");

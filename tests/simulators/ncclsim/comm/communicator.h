@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator: the object behind an ncclComm_t.
 //
-// Threads: as NCCL allows: one at a time, but for ncclCommAbort and ncclCommGetAsyncError. Ownership: the
-// program's, until destroy() or abort(). A list of all communicators tells valid handles from others.
-// Errors: NCCL's. While a job runs in the background the state is ncclInProgress.
+// Threads: as NCCL allows: one at a time, except for ncclCommAbort and ncclCommGetAsyncError. Ownership: the
+// program's, until destroy() or abort(). A list of all communicators identifies valid handles. Errors:
+// NCCL's. While a job runs in the background the state is ncclInProgress.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,8 @@ struct Config {
 // Checks the program's configuration as NCCL does; null leaves `out` as it is.
 ncclResult_t read_config(const ncclConfig_t* given, Config* out);
 
-// Graphs that have captured operations of a communicator. They may outlive every other use of it.
+// Graphs that have captured operations of a communicator. They may outlive every other use of the
+// communicator.
 class CapturedGraphs {
  public:
   void add();
@@ -41,15 +42,15 @@ class CapturedGraphs {
   int count_ = 0;
 };
 
-// The job of a communicator within a group or in the background: one at a time. end() is the last use that a
-// job makes of the communicator, which another thread may then free.
+// The job of a communicator within a group or in the background: one at a time. end() is a job's last use of
+// the communicator, which another thread may then free.
 class JobState {
  public:
-  // Waits for the one before.
+  // Waits for the previous job, and begins a new job.
   void begin();
   void end(ncclResult_t result);
   void wait();
-  // ncclInProgress, or the result of the last one.
+  // Returns ncclInProgress, or the result of the last job.
   [[nodiscard]] ncclResult_t state() const { return state_; }
 
  private:
@@ -71,32 +72,33 @@ struct Communicator {
   Mesh data;
   Mesh control;
   std::unique_ptr<Proxy> proxy;
-  // The same once it is complete, for threads that do not know whether it is.
+  // The proxy once it is complete, for threads that do not know whether it is complete.
   std::atomic<Proxy*> working{nullptr};
   std::unique_ptr<DeviceMemory> memory;
   std::vector<std::unique_ptr<DeviceMemory>> imports;
   std::shared_ptr<CapturedGraphs> graphs = std::make_shared<CapturedGraphs>();
-  std::map<int, std::pair<ncclDataType_t, Reduction>> operators;  // of the program's own
+  std::map<int, std::pair<ncclDataType_t, Reduction>> operators;  // the program's own operators
   int next_operator = 0;
-  std::map<void*, std::unique_ptr<char>> registered;  // by the handle that the program has
+  std::map<void*, std::unique_ptr<char>> registered;  // registrations by the handle that the program received
   std::mutex launches;
   std::shared_ptr<JobState> job = std::make_shared<JobState>();
 
   Stop aborted;
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
-  std::uint64_t control_number = 0;  // exchanges over `control`
+  std::uint64_t control_number = 0;  // number of exchanges over `control`
 
   [[nodiscard]] ncclResult_t async_error() const;
-  // ncclInvalidArgument while something is in progress; else its error.
+  // Returns ncclInvalidArgument while an operation is in progress; otherwise returns the communicator's
+  // error.
   [[nodiscard]] ncclResult_t ensure_ready() const;
-  // Closes all that it has. Called with no job and no graph.
+  // Closes everything that the communicator owns. Call this without a job and without a graph.
   void take_down();
 };
 
 ncclComm_t enlist(Communicator* communicator);
 void strike(Communicator* communicator);
-// Errors: ncclInvalidArgument: it is none.
+// Finds the communicator of a handle. Errors: ncclInvalidArgument: the handle is invalid.
 ncclResult_t find(ncclComm_t handle, Communicator** out);
 
 }  // namespace ncclsim

@@ -16,8 +16,9 @@ void discard(Communicator* communicator) {
   delete communicator;
 }
 
-// The end of a job: the program gets what it made. What failed is gone, unless it shows its own error, or is
-// being aborted, which frees it. `last`: of the owner's jobs; the owner may be gone after it.
+// Ends a job, and gives the result to the program. A failed communicator is destroyed, unless it reports its
+// own error, or is being aborted, which frees it. `last`: this is the owner's last job; the owner may no
+// longer exist afterwards.
 void hand_over(const Job& job, ncclResult_t result, bool last) {
   const std::shared_ptr<JobState> state = job.owner->job;
   const bool blocking = job.owner->config.blocking;
@@ -37,7 +38,7 @@ ncclResult_t run_in_order(const std::vector<Job>& jobs) {
   ncclResult_t result = ncclSuccess;
   for (const Job& job : jobs) {
     if (result == ncclSuccess) result = job.work();
-    // The last one's end is the end of all, for all that wait for the communicator.
+    // Waiters of the communicator wait until its last job has ended.
     hand_over(job, result, &job == &jobs.back());
   }
   return result;
@@ -66,7 +67,7 @@ ncclResult_t Group::end(bool simulate) {
         if (job.made != nullptr) discard(job.made);
         continue;
       }
-      // As a begin that fails.
+      // The job ends like a failed creation.
       hand_over(job, error != ncclSuccess ? error : ncclInvalidUsage, true);
     }
     tasks_.clear();
@@ -96,7 +97,7 @@ ncclResult_t Group::run_jobs(const std::vector<Job>& jobs) {
   std::vector<std::vector<Job>> now;
   for (std::vector<Job>& list : by_owner) {
     Communicator* owner = list[0].owner;
-    if (list[0].made != owner) owner->job->begin();  // a begin has begun with its handle
+    if (list[0].made != owner) owner->job->begin();  // a creation job has begun with its handle
     if (owner->config.blocking) {
       now.push_back(std::move(list));
     } else {
@@ -104,7 +105,7 @@ ncclResult_t Group::run_jobs(const std::vector<Job>& jobs) {
       std::thread([list = std::move(list)] { run_in_order(list); }).detach();
     }
   }
-  // Communicators of one process may wait for each other: their jobs run in parallel.
+  // Communicators of one process may wait for each other, so their jobs run in parallel.
   std::vector<ncclResult_t> results(now.size(), ncclSuccess);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < now.size(); i++)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group: the calls of a thread between ncclGroupStart and ncclGroupEnd. A call outside is a group of one.
+// The group: the calls of a thread between ncclGroupStart and ncclGroupEnd. A call outside of a group is a
+// group with one call.
 //
-// Threads: one group for each. Errors: the first error of a call within the group is the group's, which then
-// does nothing.
+// Threads: one group for each. Errors: the first error of a call within the group becomes the group's error,
+// and the group then does nothing.
 #pragma once
 
 #include "tests/simulators/ncclsim/comm/communicator.h"
@@ -10,9 +11,9 @@
 namespace ncclsim {
 
 struct Job {
-  Communicator* owner = nullptr;  // whose state shows it
-  Communicator* made = nullptr;   // what it makes, or null
-  ncclComm_t* out = nullptr;      // where the program gets that
+  Communicator* owner = nullptr;  // the communicator whose state shows the job
+  Communicator* made = nullptr;   // the communicator that the job creates, or null
+  ncclComm_t* out = nullptr;      // the program's variable for the new communicator
   std::function<ncclResult_t()> work;
 };
 
@@ -21,9 +22,9 @@ class Group {
   static Group& current();
 
   void start() { depth_++; }
-  // `simulate`: nothing is issued.
+  // Ends the group. `simulate`: no operation is issued.
   ncclResult_t end(bool simulate = false);
-  // Remembers the group's first error; returns the same.
+  // Records the group's first error, and returns `result`.
   ncclResult_t note(ncclResult_t result);
   void add_job(Job job) { jobs_.push_back(std::move(job)); }
   void add_task(Communicator* communicator, const Task& task) { tasks_.push_back({communicator, task}); }
@@ -38,7 +39,7 @@ class Group {
   std::vector<std::pair<Communicator*, Task>> tasks_;
 };
 
-// A call within the thread's group, which it ends if it began it.
+// Runs a call within the thread's group. Ends the group if this call began it.
 template <typename F>
 ncclResult_t in_group(F&& call) {
   Group& group = Group::current();

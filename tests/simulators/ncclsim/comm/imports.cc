@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCLSIM_IMPORTS: each rank exports memory to the other ranks of its host and keeps what it imports, as NCCL's
-// connections between GPUs of one host do. Descriptors travel over abstract Unix sockets.
+// NCCLSIM_IMPORTS: each rank exports memory to the other ranks of its host and retains the imported memory,
+// as NCCL's connections between GPUs of one host do. Descriptors are sent over abstract Unix sockets.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kImportBytes = std::size_t{2} << 20;
 constexpr auto kTimeToAccept = std::chrono::seconds(30);
 
-// Sent with the descriptor.
+// The data that is sent with the descriptor.
 struct Offer {
   std::uint64_t secret = 0;
   std::int32_t from = 0;
@@ -94,7 +94,7 @@ class Exchange {
   ncclResult_t run() {
     NCCLSIM_TRY(DeviceMemory::make(communicator_.device, kImportBytes, &own_));
     NCCLSIM_TRY(listen());
-    // The others listen, too, before any connects.
+    // All ranks listen before any rank connects.
     NCCLSIM_TRY(meet_all());
     for (const RankInfo& info : communicator_.table) {
       if (info.rank == communicator_.rank ||

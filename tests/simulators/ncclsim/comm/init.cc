@@ -14,7 +14,7 @@
 namespace ncclsim {
 namespace {
 
-// "0000:1a:00.0" as one number, which is all that NCCL compares.
+// Returns a bus id such as "0000:1a:00.0" as one number; NCCL compares only this number.
 ncclResult_t bus_of(CUdevice device, std::int64_t* out) {
   char text[64] = {};
   NCCLSIM_CUDA(cuDeviceGetPCIBusId, text, sizeof text, device);
@@ -60,7 +60,7 @@ ncclResult_t wait_as_ordered(const Communicator& communicator, const Stop& stop)
 }
 
 Limits limits_of(const Communicator& communicator) {
-  // A job in the background can be aborted; as with NCCL it has no deadline.
+  // A background job can be aborted; as with NCCL it has no deadline.
   const auto deadline = communicator.config.blocking ? Clock::now() + std::chrono::milliseconds(timeout_ms())
                                                      : Clock::time_point::max();
   return {&communicator.aborted, deadline};
@@ -127,7 +127,7 @@ ncclResult_t begin_init(ncclComm_t* out, int ranks, const ncclUniqueId& id, int 
   communicator->config = read;
   communicator->rank = rank;
   communicator->ranks = ranks;
-  communicator->job->begin();  // before another thread can see the handle
+  communicator->job->begin();  // begins the job before another thread can see the handle
   *out = enlist(communicator);
   Group::current().add_job(
       {communicator, communicator, out, [communicator, id] { return init(communicator, id); }});

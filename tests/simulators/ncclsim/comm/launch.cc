@@ -8,10 +8,10 @@
 namespace ncclsim {
 namespace {
 
-// A batch that a graph does at each launch. The graph owns it.
+// A batch that a graph runs at each launch. The graph owns the batch.
 struct CapturedBatch {
   std::shared_ptr<Batch> batch;
-  Proxy* proxy;  // outlives the graph: the communicator's end waits for it
+  Proxy* proxy;  // outlives the graph: the communicator waits for its graphs before it is destroyed
   std::shared_ptr<CapturedGraphs> graphs;
 };
 
@@ -20,7 +20,8 @@ void run_captured(void* data) {
   captured->proxy->run_now(captured->batch.get());
 }
 
-// The driver calls it once no graph has the batch any more. It calls no function of the driver.
+// Frees the batch. The driver calls this once no graph uses the batch any more. Calls no function of the
+// driver.
 void free_captured(void* data) {
   auto* captured = static_cast<CapturedBatch*>(data);
   const std::shared_ptr<CapturedGraphs> graphs = captured->graphs;
@@ -108,7 +109,7 @@ ncclResult_t capture(Communicator* communicator, const std::shared_ptr<Batch>& b
   return copy_out(*communicator, *batch, 0);
 }
 
-// The graph of the first stream that captures, or null.
+// Returns the graph of the first capturing stream, or null.
 ncclResult_t capturing_graph(const std::vector<Task>& tasks, CUgraph* graph) {
   for (const Task& task : tasks) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -119,7 +120,7 @@ ncclResult_t capturing_graph(const std::vector<Task>& tasks, CUgraph* graph) {
   return ncclSuccess;
 }
 
-// Checks that a rank receives, in the same group, all that it sends to itself.
+// Checks that a rank receives, in the same group, everything that it sends to itself.
 ncclResult_t check_own_messages(const Communicator& communicator, const std::vector<Task>& tasks) {
   std::vector<std::size_t> sent;
   std::vector<std::size_t> received;
@@ -184,7 +185,7 @@ ncclResult_t add_operation(ncclComm_t handle, Task task) {
                 name_of(task.kind));
   NCCLSIM_TRY(check_arguments(*communicator, task));
   if (task.reduces()) NCCLSIM_TRY(find_reduction(*communicator, &task));
-  // NCCL leaves out empty collectives, too.
+  // NCCL also omits empty collectives.
   if (task.is_collective() && task.count == 0) return ncclSuccess;
   Group::current().add_task(communicator, task);
   return ncclSuccess;

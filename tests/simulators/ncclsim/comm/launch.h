@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the operations of a group on their streams: copy in, tell the proxy, wait for it, copy out. On a
-// capturing stream the middle is a host node.
+// Puts the operations of a group on their streams: copy in, notify the proxy, wait for the proxy, copy out.
+// On a capturing stream the two middle steps are a host node.
 //
-// Threads: any; one group of a communicator at a time. Errors: ncclUnhandledCudaError; ncclInvalidUsage for what
-// NCCL, or this library, does not do.
+// Threads: any; one group of a communicator at a time. Errors: ncclUnhandledCudaError; ncclInvalidUsage for
+// operations that NCCL, or this library, does not support.
 #pragma once
 
 #include "tests/simulators/ncclsim/comm/communicator.h"

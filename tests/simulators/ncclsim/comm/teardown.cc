@@ -39,7 +39,7 @@ ncclResult_t begin_revoke(Communicator* communicator) {
   NCCLSIM_CHECK(!communicator->finalized && !communicator->revoked, ncclInvalidArgument,
                 "the communicator has been finalized or revoked");
   if (communicator->async_error() == ncclInProgress) {
-    communicator->aborted.set();  // a begin that is not complete ends with an error
+    communicator->aborted.set();  // an incomplete creation ends with an error
     communicator->job->wait();
   }
   stop_operations(communicator);
@@ -58,7 +58,8 @@ ncclResult_t destroy(Communicator* communicator) {
 
 ncclResult_t abort(Communicator* communicator) {
   communicator->aborted.set();
-  // The first stop ends the wait of a finalize. A begin may make its proxy until then, hence the second stop.
+  // The first stop ends the wait of a finalize. A creation may still create its proxy until the job has
+  // ended, so a second stop is needed.
   stop_operations(communicator);
   communicator->job->wait();
   stop_operations(communicator);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of the driver's virtual memory API, as NCCL allocates it: mapped, exportable, or imported.
+// Device memory of the driver's virtual memory API, allocated as in NCCL: mapped, exportable, or imported.
 //
-// Threads: one at a time. Ownership: the object's; its end waits for no stream.
-// Errors: ncclUnhandledCudaError.
+// Threads: one at a time. Ownership: the object's; its destructor waits for no stream. Errors:
+// ncclUnhandledCudaError.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace ncclsim {
 
 class DeviceMemory {
  public:
-  // At least `bytes`, on the device of the current context.
+  // Allocates at least `bytes` on the device of the current context.
   static ncclResult_t make(CUdevice device, std::size_t bytes, std::unique_ptr<DeviceMemory>* out);
-  // Maps what another process exported; the descriptor stays the caller's.
+  // Maps memory that another process exported. The caller still owns the descriptor.
   static ncclResult_t import(CUdevice device, int descriptor, std::size_t bytes,
                              std::unique_ptr<DeviceMemory>* out);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // A new descriptor of it, which the caller closes.
+  // Returns a new descriptor of the memory. The caller closes the descriptor.
   ncclResult_t export_to(int* descriptor) const;
   [[nodiscard]] CUdeviceptr address() const { return address_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }

@@ -13,7 +13,7 @@ Driver& loaded() {
   return functions;
 }
 
-// The text of what failed, or "".
+// Loads the driver. Returns the error text, or "".
 std::string load() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return "there is no libcuda.so.1";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver, found at run time as NCCL does: whatever libcuda.so.1 the program has or finds.
+// The CUDA driver, found at run time as in NCCL: the libcuda.so.1 that the program has loaded or finds.
 //
 // Threads: any. Errors: ncclUnhandledCudaError, with the driver's own name of the error in the text.
 #pragma once
@@ -16,14 +16,14 @@ struct Driver {
 #undef NCCLSIM_DRIVER
 };
 
-// Loads and initializes it once; the same answer each time.
+// Loads and initializes the driver once, and returns the same result each time.
 ncclResult_t load_driver();
-// After load_driver has succeeded.
+// Returns the driver. Call this after load_driver has succeeded.
 const Driver& driver();
 
 ncclResult_t cuda_result(CUresult result, const char* call);
 
-// Makes a context the thread's current one for a while.
+// A scope in which a context is the thread's current context.
 class Current {
  public:
   explicit Current(CUcontext context);
@@ -36,7 +36,7 @@ class Current {
   ncclResult_t result_;
 };
 
-// Lets the thread allocate while some stream captures.
+// A scope in which the thread may allocate while a stream captures.
 class RelaxedCapture {
  public:
   RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }

@@ -28,7 +28,7 @@ Announcement announcement_of(const Task& task, std::uint64_t number) {
   said.number = number;
   said.count = task.count;
   said.type = static_cast<std::uint32_t>(task.type);
-  // Operators of the program have numbers of their own on each rank.
+  // The program's operators have different numbers on each rank.
   said.operation = task.reduces() ? static_cast<std::uint32_t>(std::min<int>(task.operation, ncclNumOps)) : 0;
   const bool has_root = task.kind == Kind::kReduce || task.kind == Kind::kBroadcast;
   said.root = has_root ? task.root : 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of one group on one communicator: their place in pinned memory, and how they are done with the
-// peers. Collectives come in their order, then all sends and receives side by side.
+// The operations of one group on one communicator: their place in pinned memory, and their exchange with the
+// peers. Collectives run in order, and then all sends and receives run in parallel.
 //
-// Threads: one at a time; the communicator's proxy runs it. Ownership: the batch owns its blocks.
-// Errors: ncclInvalidUsage where ranks disagree about an operation, with both sides in the text; those of
+// Threads: one at a time; the communicator's proxy runs the batch. Ownership: the batch owns its blocks.
+// Errors: ncclInvalidUsage if ranks disagree about an operation, with both sides in the text; those of
 // mesh.h.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Placed {
   std::size_t part = 0;
   unsigned char* in = nullptr;
   unsigned char* out = nullptr;
-  unsigned char* scalar = nullptr;  // where the device's scalar is copied to
+  unsigned char* scalar = nullptr;  // host address to which the device's scalar is copied
 };
 
 struct Batch {
@@ -35,11 +35,11 @@ struct Batch {
   std::vector<Placed> tasks;
 };
 
-// Where a communicator is in its order of operations.
+// A communicator's position in its order of operations.
 struct Progress {
   std::uint64_t collectives = 0;
-  std::vector<std::uint64_t> sent;      // to each peer
-  std::vector<std::uint64_t> received;  // from each peer
+  std::vector<std::uint64_t> sent;      // number of messages sent to each peer
+  std::vector<std::uint64_t> received;  // number of messages received from each peer
 };
 
 struct World {
@@ -48,9 +48,9 @@ struct World {
   int ranks = 1;
 };
 
-// Takes a block for each stream and places the tasks in it. The context is current.
+// Allocates a block for each stream and places the tasks in the blocks. The context must be current.
 ncclResult_t place(const std::vector<Task>& tasks, CUcontext context, const World& world, Batch* out);
-// The inputs are there; afterwards the outputs are.
+// Runs the batch. The inputs must be present; afterwards the outputs are present.
 ncclResult_t run(Batch* batch, const World& world, Progress* progress, const Limits& limits);
 
 }  // namespace ncclsim

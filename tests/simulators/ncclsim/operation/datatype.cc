@@ -32,7 +32,7 @@ const TypeRow* row_of(ncclDataType_t type) {
   return nullptr;
 }
 
-// Small floats are computed as float and rounded.
+// Widens small floats to float; results are rounded.
 template <typename T>
 auto widen(T value) {
   if constexpr (std::is_arithmetic_v<T>) {
@@ -47,7 +47,7 @@ T narrow(W value) {
   return static_cast<T>(value);
 }
 
-// Integers wrap, which only unsigned ones do by the language's rules.
+// Adds two values. Integers wrap; in C++ only unsigned integers wrap, so the sum is computed unsigned.
 template <typename T>
 T sum(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -85,7 +85,7 @@ T smaller(T a, T b) {
   }
 }
 
-// Staging memory is aligned to more than any type.
+// Applies a function to each element. The alignment of staging memory exceeds the alignment of any type.
 template <typename T, typename F>
 void for_each(void* into, const void* with, std::size_t count, F apply) {
   auto* to = static_cast<T*>(into);

@@ -24,7 +24,7 @@ std::size_t part_for(CUstream stream, std::vector<Part>* parts) {
   return parts->size() - 1;
 }
 
-// The next `bytes` of a block, of which `used` are given away.
+// Returns the next `bytes` of a block, of which `used` bytes are already allocated.
 unsigned char* take(const Block& block, std::size_t bytes, std::size_t* used) {
   unsigned char* at = block.data() + *used;
   *used += aligned(bytes);

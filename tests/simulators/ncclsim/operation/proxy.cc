@@ -11,7 +11,8 @@
 namespace ncclsim {
 namespace {
 
-// Between looks at a word that a stream writes, which wakes nothing: rarer the longer it has not come.
+// Intervals between polls of a word that a stream writes, since such a write wakes no thread. The interval
+// grows while the word does not change.
 constexpr long kLookNanoseconds = 20000;
 constexpr long kMaxLookNanoseconds = 500000;
 
@@ -51,7 +52,7 @@ void Proxy::run_now(Batch* batch) {
   entries_.push_front(entry);
   wake();
   changed_.wait(lock, [&] { return entry->done || stop_.is_set(); });
-  // The batch is the graph's: the proxy must not be at it any more.
+  // The graph owns the batch, so the proxy must no longer use the batch.
   changed_.wait(lock, [&] { return running_ != entry; });
   std::erase(entries_, entry);
 }
@@ -79,7 +80,7 @@ void Proxy::stop() {
 void Proxy::work() {
   while (!stop_.is_set()) {
     const std::shared_ptr<Entry> entry = next();
-    apply_faults();  // what was ordered before the operation came concerns it
+    apply_faults();  // faults that were ordered before the operation arrived apply to it
     if (entry != nullptr) {
       do_entry(entry);
       look_nanoseconds_ = kLookNanoseconds;
@@ -125,7 +126,7 @@ void Proxy::do_entry(const std::shared_ptr<Entry>& entry) {
     if (entry->batch != nullptr) let_pass(*entry->batch);
   } else if (!stop_.is_set()) {
     error_ = result;
-    if (entry->batch != nullptr) entries_.push_front(entry);  // its streams wait
+    if (entry->batch != nullptr) entries_.push_front(entry);  // the streams of the batch wait
   } else if (entry->batch != nullptr) {
     let_pass(*entry->batch);
   }

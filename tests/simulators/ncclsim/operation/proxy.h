@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a communicator that does its operations with the peers, one group after the other, in the
-// order in which they were issued. It calls no function of the driver.
+// The thread of a communicator that runs its operations with the peers, one group after the other, in the
+// order of issue. It calls no function of the driver.
 //
-// An error stays: from then on nothing is done, and streams wait as they do for NCCL's kernels, until stop().
-// Threads: any. Ownership: the proxy shares each batch until it is done.
+// An error is permanent: no further operation runs, and streams wait until stop(), as they wait for NCCL's
+// kernels.
+// Threads: any. Ownership: the proxy shares each batch until the batch is done.
 #pragma once
 
 #include <atomic>
@@ -28,21 +29,21 @@ class Proxy {
   Proxy& operator=(const Proxy&) = delete;
 
   void start();
-  // Runs it once its streams have come to it.
+  // Runs the batch once its streams have reached it.
   void submit(std::shared_ptr<Batch> batch);
-  // From a host node of a graph: runs it before what has been submitted and whose streams have not come.
-  // Returns when it is done, or when the proxy was stopped.
+  // Runs a batch from a host node of a graph, ahead of submitted batches whose streams have not reached them.
+  // Returns when the batch is done, or when the proxy was stopped.
   void run_now(Batch* batch);
-  // Until nothing is outstanding. Errors: the proxy's own; ncclInternalError: stopped.
+  // Waits until nothing is outstanding. Errors: the proxy's own; ncclInternalError: stopped.
   ncclResult_t drain();
-  // Ends what runs and lets all streams pass, now and from now on.
+  // Ends the running operation, and unblocks all current and future streams.
   void stop();
   [[nodiscard]] ncclResult_t error() const { return error_.load(); }
 
  private:
   struct Entry {
-    std::shared_ptr<Batch> batch;  // of a stream
-    Batch* captured = nullptr;     // of a graph
+    std::shared_ptr<Batch> batch;  // a batch of a stream
+    Batch* captured = nullptr;     // a batch of a graph
     bool done = false;
   };
   void work();
@@ -64,7 +65,7 @@ class Proxy {
   std::deque<std::shared_ptr<Entry>> entries_;
   std::shared_ptr<Entry> running_;
   std::atomic<ncclResult_t> error_{ncclSuccess};
-  long look_nanoseconds_ = 0;  // of the thread alone
+  long look_nanoseconds_ = 0;  // used only by the proxy's thread
   std::thread thread_;
 };
 

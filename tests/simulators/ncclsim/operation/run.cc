@@ -9,7 +9,7 @@
 namespace ncclsim {
 namespace {
 
-// The elements of a reduction that one rank reduces for all.
+// The elements of a reduction that one rank reduces for all ranks.
 struct Segment {
   std::size_t begin = 0;
   std::size_t count = 0;
@@ -47,7 +47,7 @@ class Collective {
   }
 
  private:
-  // One flow for each peer, which begins with both sides' announcements.
+  // Returns one flow for each peer. Each flow begins with the announcements of both sides.
   std::vector<Flow> announced() {
     std::vector<Flow> flows;
     for (int peer = 0; peer < world_.ranks; peer++) {
@@ -83,7 +83,8 @@ class Collective {
     return world_.mesh->exchange(flows, limits_);
   }
 
-  // Each rank reduces its segment, in the order of ranks, and gives the result to those that want it.
+  // Reduces each rank's segment in the order of ranks. Each rank sends its result to the ranks that need the
+  // result.
   ncclResult_t reduce() {
     const std::size_t elements = task_.bytes_in(world_.rank, world_.ranks) / size_;
     scale_input(elements);
@@ -162,7 +163,7 @@ class Messages {
 
   ncclResult_t run(const Limits& limits) {
     Flow& own = flows_[static_cast<std::size_t>(world_.rank)];
-    // To itself: matched in order when the group was ended.
+    // Messages to the own rank were matched in order at the end of the group.
     for (std::size_t i = 0; i < own.in.size(); i++)
       copy_bytes(own.in[i].data, own.out[i].data, own.in[i].bytes);
     own = {};
@@ -203,7 +204,7 @@ class Messages {
   const World& world_;
   Progress* progress_;
   std::vector<Flow> flows_;
-  std::list<Announcement> announcements_;  // at fixed places
+  std::list<Announcement> announcements_;  // a list, since the announcements must not move in memory
 };
 
 }  // namespace

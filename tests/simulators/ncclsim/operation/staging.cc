@@ -14,7 +14,7 @@
 namespace ncclsim {
 namespace {
 
-constexpr std::size_t kWordsBytes = 4096;  // data begins at a page
+constexpr std::size_t kWordsBytes = 4096;  // data begins at a page boundary
 constexpr std::size_t kMinData = std::size_t{64} << 10;
 
 static_assert(offsetof(StagingWords, ready) == kWordReady &&
@@ -23,7 +23,7 @@ static_assert(offsetof(StagingWords, ready) == kWordReady &&
 
 struct Pool {
   int communicators = 0;
-  std::list<Block*> idle;  // or soon so, when their stream has passed
+  std::list<Block*> idle;  // idle blocks, or blocks that become idle when their stream has passed them
 };
 
 std::mutex& pools_lock() {
@@ -104,7 +104,8 @@ void leave_staging(CUcontext context) {
     std::lock_guard<std::mutex> lock(pools_lock());
     Pool& pool = pools()[context];
     if (--pool.communicators > 0) return;
-    // Freeing waits for all streams: not while one has not come to its block, it may wait for something else.
+    // Freeing waits for all streams. A stream that has not reached its block may wait for another event, so
+    // do not free yet.
     if (!std::all_of(pool.idle.begin(), pool.idle.end(), [](const Block* block) { return passed(*block); }))
       return;
     unused.swap(pool.idle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation of a communicator as the program asked for it. All of NCCL's calls come down to these kinds.
+// One operation of a communicator as the program requested it. All NCCL calls map to these kinds.
 #pragma once
 
 #include <cuda.h>
@@ -22,10 +22,11 @@ const char* name_of(Kind kind);
 
 struct Reduction {
   Combine combine = Combine::kSum;
-  bool scales = false;                  // each rank's input, by `scalar`
-  const void* device_scalar = nullptr;  // it is read there when the operation runs
+  bool scales = false;                  // each rank's input is multiplied by `scalar`
+  const void* device_scalar = nullptr;  // device address from which the operation reads the scalar when it
+                                        // runs
   Scalar scalar;
-  bool divides = false;  // the sum, by the number of ranks
+  bool divides = false;  // the sum is divided by the number of ranks
 };
 
 struct Task {
@@ -35,8 +36,8 @@ struct Task {
   std::size_t count = 0;
   ncclDataType_t type = ncclInt8;
   Reduction reduction;
-  ncclRedOp_t operation = ncclSum;  // as the program named it, to be compared between ranks
-  int root = 0;                     // or the peer
+  ncclRedOp_t operation = ncclSum;  // the operator as named by the program, for comparison between ranks
+  int root = 0;                     // the root or the peer
   CUstream stream = nullptr;
 
   [[nodiscard]] bool is_collective() const { return kind != Kind::kSend && kind != Kind::kReceive; }
@@ -44,7 +45,8 @@ struct Task {
     return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   }
   [[nodiscard]] std::size_t bytes() const { return count * size_of(type); }
-  // The bytes that a rank gives into the operation, and gets out of it.
+  // Returns the bytes that a rank gives to the operation. bytes_out() returns the bytes that the rank
+  // receives.
   [[nodiscard]] std::size_t bytes_in(int rank, int ranks) const;
   [[nodiscard]] std::size_t bytes_out(int rank, int ranks) const;
 };

@@ -13,7 +13,7 @@
 namespace ncclsim {
 namespace {
 
-constexpr std::uint64_t kIdTag = 0x314d49534c43434eULL;  // "NCCLSIM1"
+constexpr std::uint64_t kIdTag = 0x314d49534c43434eULL;  // the text "NCCLSIM1"
 
 struct IdContent {
   std::uint64_t tag = 0;

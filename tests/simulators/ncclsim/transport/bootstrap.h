@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a new communicator find each other: by the root, a thread in the process that made the id.
-// Each rank tells the root where it listens; once all have come, the root gives each the whole table.
+// The bootstrap by which the ranks of a new communicator find each other. Its root is a thread in the process
+// that created the id. Each rank sends the root its listening address. Once all ranks have registered, the
+// root sends each rank the whole table.
 //
-// Threads: any; the root has one of its own, which ends once it has given out the table. Until then it lives
-// as long as the process.
-// Errors: ncclRemoteError: the root or a rank is gone; ncclInvalidUsage: ranks that do not fit together;
-// ncclInvalidArgument: no id.
+// Threads: any; the root has its own thread, which ends once the root has sent the table. Until then the
+// thread exists as long as the process. Errors: ncclRemoteError: the root or a rank has exited;
+// ncclInvalidUsage: ranks do not match; ncclInvalidArgument: invalid id.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ncclsim {
 
 constexpr int kMaxRanks = 4096;
 
-// A rank's description for the others, as it travels; all machines here have one order of bytes.
+// A rank's description for the other ranks, in its wire format. All machines have the same byte order.
 struct RankInfo {
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
@@ -27,11 +27,11 @@ struct RankInfo {
   Endpoint control;
 };
 
-// Starts a root and writes the id by which it is found.
+// Starts a root, and writes the id by which ranks find the root.
 ncclResult_t start_root(ncclUniqueId* id);
-// The number by which the ranks of the id know each other's connections.
+// Returns the number by which the ranks of the id recognize each other's connections.
 ncclResult_t secret_of(const ncclUniqueId& id, std::uint64_t* secret);
-// Waits for all ranks; `table` has one entry for each, in order.
+// Waits for all ranks. `table` has one entry for each rank, in order.
 ncclResult_t meet(const ncclUniqueId& id, const RankInfo& self, const Limits& limits,
                   std::vector<RankInfo>* table);
 

@@ -6,15 +6,15 @@
 
 namespace ncclsim {
 
-// Rank to root, once.
+// The message from a rank to the root, sent once.
 struct Registration {
   std::uint64_t secret = 0;
   RankInfo info;
 };
 
-// Root to rank, once; on success the table of all ranks follows.
+// The message from the root to a rank, sent once. On success the table of all ranks follows.
 struct RootAnswer {
-  std::uint32_t result = 0;  // ncclResult_t
+  std::uint32_t result = 0;  // an ncclResult_t
   char text[124] = {};
 };
 

@@ -12,7 +12,7 @@ Stop::Stop() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 void Stop::set() {
   set_ = true;
   const std::uint64_t one = 1;
-  // It fails only where the event is set already.
+  // The write fails only if the event is already set.
   [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
 }
 

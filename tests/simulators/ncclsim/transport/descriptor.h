@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor that is closed at its end, and the event that ends waits.
+// A descriptor that is closed by its destructor, and the event that ends waits.
 #pragma once
 
 #include <unistd.h>
@@ -34,13 +34,13 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Set once, from any thread; from then on each wait that knows of it ends at once.
+// An event that any thread sets once. Afterwards each wait that uses this event ends at once.
 class Stop {
  public:
   Stop();
   void set();
   [[nodiscard]] bool is_set() const { return set_.load(); }
-  // Readable once it is set.
+  // Returns a descriptor that is readable once the event is set.
   [[nodiscard]] int descriptor() const { return event_.get(); }
 
  private:

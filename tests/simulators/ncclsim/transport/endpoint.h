@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An address that a rank or a bootstrap root listens on, and the interface it is of.
+// An address on which a rank or a bootstrap root listens, and its interface.
 //
 // Threads: any. NCCL_SOCKET_IFNAME is read at each call.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace ncclsim {
 
-// IPv4. As it travels between ranks: numbers in network order.
+// An IPv4 endpoint in its wire format: numbers are in network byte order.
 struct Endpoint {
   std::uint32_t address = 0;
   std::uint16_t port = 0;
@@ -21,9 +21,9 @@ struct Endpoint {
 };
 
 std::string to_text(const Endpoint& endpoint);
-// The address, without a port, of the interface that NCCL_SOCKET_IFNAME names: a list of prefixes, "=" before
-// it means whole names, "^" the others. Unset: the first that is up, the loopback last.
-// Errors: ncclInvalidUsage if there is none.
+// Returns the address, without a port, of the interface that NCCL_SOCKET_IFNAME names. The variable is a list
+// of prefixes; a leading "=" means whole names, and a leading "^" excludes the names. Unset: the first
+// interface that is up, with the loopback last. Errors: ncclInvalidUsage if there is none.
 ncclResult_t own_address(Endpoint* out);
 
 }  // namespace ncclsim

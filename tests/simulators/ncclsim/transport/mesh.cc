@@ -15,7 +15,7 @@ constexpr std::size_t kMaxUnauthenticatedPeers = 64;
 
 }  // namespace
 
-// How far the flows of one exchange have come.
+// The progress of the flows of one exchange.
 class Mesh::Progress {
  public:
   Progress(Mesh* mesh, const std::vector<Flow>& flows) : mesh_(mesh) {
@@ -94,7 +94,7 @@ class Mesh::Progress {
     return ncclSuccess;
   }
 
-  // Until something can be moved, accepted or connected.
+  // Waits until data can be moved, or a connection can be accepted or established.
   ncclResult_t wait(const Limits& limits) {
     std::vector<pollfd> polled{{limits.stop != nullptr ? limits.stop->descriptor() : -1, POLLIN, 0},
                                {mesh_->listener_.get(), POLLIN, 0}};
@@ -149,7 +149,7 @@ ncclResult_t Mesh::connect(const std::vector<int>& peers, const Limits& limits) 
 }
 
 void Mesh::drop(int peer) {
-  // The connection stays open in name: the next use of it fails.
+  // The descriptor stays open, but the next use of the connection fails.
   if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size()) return;
   const Descriptor& socket = peers_[static_cast<std::size_t>(peer)].socket;
   if (socket.valid()) ::shutdown(socket.get(), SHUT_RDWR);

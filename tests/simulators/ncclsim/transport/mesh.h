@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections between the ranks of a communicator, each made at its first use: the lower rank connects.
+// Connections between the ranks of a communicator. Each connection is made at its first use; the lower rank
+// connects.
 //
-// Threads: one at a time. Ownership: the mesh's sockets.
-// Errors: those of socket.h. A stranger's connection is closed and is no error.
+// Threads: one at a time. Ownership: the mesh's sockets. Errors: those of socket.h. A stranger's connection
+// is closed and is no error.
 #pragma once
 
 #include <functional>
@@ -21,10 +22,10 @@ struct Outbound {
 struct Inbound {
   void* data = nullptr;
   std::size_t bytes = 0;
-  std::function<ncclResult_t()> check;  // once it is there; may be empty
+  std::function<ncclResult_t()> check;  // called once the data has arrived; may be empty
 };
 
-// The data that goes to one peer and comes from it, each in this order.
+// The data that is sent to one peer and received from it, each in this order.
 struct Flow {
   int peer = 0;
   std::vector<Outbound> out;
@@ -35,14 +36,14 @@ class Mesh {
  public:
   // Listens on the rank's address.
   ncclResult_t listen(Endpoint* at);
-  // `secret` and `purpose` are what the ranks know each other's connections by.
+  // Sets the peers. The ranks recognize each other's connections by `secret` and `purpose`.
   void set_peers(int rank, std::vector<Endpoint> peers, std::uint64_t secret, std::uint32_t purpose);
 
-  // Moves all flows, side by side; at most one for each peer.
+  // Moves all flows in parallel; at most one flow for each peer.
   ncclResult_t exchange(const std::vector<Flow>& flows, const Limits& limits);
-  // Connects to these peers now.
+  // Connects to these peers immediately.
   ncclResult_t connect(const std::vector<int>& peers, const Limits& limits);
-  // Closes the connection to a peer, as the peer's death does.
+  // Closes the connection to a peer, as the peer's death would.
   void drop(int peer);
   void close();
 

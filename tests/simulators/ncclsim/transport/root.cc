@@ -39,7 +39,7 @@ void Root::look_at(Guest* guest, bool readable) {
     return;
   }
   if (!readable) return;
-  // A rank sends no more until it is answered: this is its end.
+  // A rank sends nothing until it receives an answer, so a readable socket means that the rank has exited.
   give_up(ncclRemoteError, "rank " + std::to_string(guest->registration.info.rank) +
                                " is gone before the communicator was complete");
 }
@@ -104,7 +104,7 @@ void Root::answer_all(const RootAnswer& answer, const std::vector<RankInfo>& tab
   for (Guest& guest : guests_) {
     if (!guest.registered() || !guest.socket.valid()) continue;
     if (send_all(guest.socket.get(), &answer, sizeof answer, limits) != ncclSuccess) continue;
-    // A rank that is gone by now is found out by those that connect to it.
+    // The ranks that connect to an exited rank detect its exit.
     [[maybe_unused]] const ncclResult_t sent =
         send_all(guest.socket.get(), table.data(), table.size() * sizeof(RankInfo), limits);
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bootstrap root of one id: gathers the registrations of all ranks and gives out their table.
+// The bootstrap root of one id. It collects the registrations of all ranks and sends them their table.
 //
-// Threads: run() in one. It waits without an end, as NCCL's does: ranks may come late or never.
-// Errors: what is no registration is closed. Ranks that do not fit together, or one that is gone before the
-// table is complete, are an error to all.
+// Threads: run() in one. The root waits without limit, as NCCL's root does: ranks may register late or never.
+// Errors: connections with invalid registrations are closed. Ranks that do not match, or a rank that exits
+// before the table is complete, cause an error for all ranks.
 #pragma once
 
 #include <list>
@@ -18,7 +18,7 @@ namespace ncclsim {
 class Root {
  public:
   Root(Descriptor listener, std::uint64_t secret) : listener_(std::move(listener)), secret_(secret) {}
-  // Until the table, or an error, was given out.
+  // Runs until the table, or an error, was sent.
   void run();
 
  private:
@@ -30,7 +30,7 @@ class Root {
     [[nodiscard]] bool registered() const { return socket.valid() && got == sizeof registration; }
   };
   void accept_guests();
-  // False: it is none, and to be forgotten.
+  // Reads from a guest. Returns false if the guest sends no valid registration; drop the guest in this case.
   bool read_from(Guest* guest);
   bool enter(const Guest& guest);
   void look_at(Guest* guest, bool readable);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without assertions, too: what ends the process here ends it in a release.
+// This test is also built without assertions: a failed check that ends the process here also ends it in a
+// release build.
 #include "libckpt/base/check.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,8 @@
 namespace ckpt {
 namespace {
 
-// A death test's exit code is that of gtest's own check otherwise: the signal tells that the process ended itself.
+// Expects the signal instead of an exit code. Otherwise gtest's own check would set the exit code of a death
+// test; the signal shows that the process aborted.
 const auto kAborted = testing::KilledBySignal(SIGABRT);
 
 TEST(CheckDeathTest, AViolatedInvariantAbortsWithItsLocationAndText) {
@@ -23,7 +25,7 @@ TEST(Check, CheckHasNoEffectIfTheInvariantHolds) {
   EXPECT_EQ(looked, 1);
 }
 
-// It is one statement: an else behind it belongs to the if before it.
+// CHECK is a single statement: an else after it belongs to the if before it.
 TEST(Check, CheckCanBeUsedBetweenIfAndElse) {
   bool is_other = false;
   if (is_other)

@@ -30,7 +30,8 @@ class FaultTest : public ::testing::Test {
     std::ofstream(folder_ + "/" + name) << text;
   }
 
-  // Reaches kSourcePaused (103) in a child and returns its wait status; WUNTRACED shows a stop.
+  // Reaches kSourcePaused (103) in a child and returns the child's wait status. WUNTRACED also reports a
+  // stopped child.
   int reach() {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -58,7 +59,7 @@ TEST_F(FaultTest, ArmedPointKillsTheProcessOnce) {
   EXPECT_EQ(WEXITSTATUS(reach()), 7) << "the restarted process passes";
 }
 
-// The kernel gives a signal of the process to any thread, and the others go on for a moment.
+// The kernel delivers a process-directed signal to any thread, and the other threads run on for a moment.
 TEST_F(FaultTest, ThreadThatReachesAStopPointDoesNotContinue) {
   for (int turn = 0; turn < 20; ++turn) {
     arm("agent.a.103", "stop");

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMachine = std::uint64_t{1000} << 10;  // of meminfo below
+constexpr std::uint64_t kMachine = std::uint64_t{1000} << 10;  // MemAvailable in the meminfo text below
 
 class MemoryLeft : public ::testing::Test {
  protected:

@@ -26,7 +26,7 @@ class PreloadedTest : public ::testing::Test {
     EXPECT_EQ(::chmod((folder_ + "/" + name).c_str(), mode), 0);
     return folder_ + "/" + name;
   }
-  // An ELF file with one part of that type.
+  // Returns an ELF file with one program header of the given type.
   static std::string elf(std::uint32_t type, unsigned char bits = ELFCLASS64) {
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);

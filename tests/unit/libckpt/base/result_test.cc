@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without assertions, too: what ends the process here ends it in a release.
+// This test is also built without assertions: a failed check that ends the process here also ends it in a
+// release build.
 #include "libckpt/base/result.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ Result<std::string> name() {
   return std::string("train");
 }
 
-// A death test's exit code is that of gtest's own check otherwise: the signal tells that the process ended itself.
+// Expects the signal instead of an exit code. Otherwise gtest's own check would set the exit code of a death
+// test; the signal shows that the process aborted.
 const auto kAborted = testing::KilledBySignal(SIGABRT);
 
 TEST(ResultDeathTest, AnErrorReadAsAValueAbortsAndIsPrinted) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines: help that fits, empty values, misspelt names.
+// Tests of command lines: help that fits the width, empty values and misspelled names.
 #include "libckpt/command_line/command_line.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace ckpt {
 namespace {
 
-// A program of a few commands, and what they were given.
+// A program with a few commands, and the arguments that the commands received.
 struct Program {
   Program() {
     line.pass_unknown_options_up();

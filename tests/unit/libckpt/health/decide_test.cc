@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions of decide() on more than one fact: order of the inputs, several Xids, the victim, silence
-// and loss.
+// Decisions of decide() on more than one fact: the order of the inputs, several Xids, the victim, silence and
+// loss.
 #include "libckpt/health/decide.h"
 
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ TEST(Decide, TheStrongerRecoveryActionOfFieldAndLogIsUsed) {
   EXPECT_EQ(decide(table(), evidence).recovery, 2U);
   evidence.gpu.recovery = 4;
   EXPECT_EQ(decide(table(), evidence).recovery, 1U);
-  evidence.gpu.recovery = 77;  // not known
+  evidence.gpu.recovery = 77;  // an unknown recovery action
   EXPECT_EQ(decide(table(), evidence).recovery, 1U);
 }
 
@@ -147,7 +147,7 @@ TEST(Decide, SilenceAfterAFaultIsTreatedAsALostGpu) {
   Evidence evidence = with({seen(74)}, {process(1, Probe::kAlive)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
-  evidence.xids = {seen(13, 1)};  // an application's own
+  evidence.xids = {seen(13, 1)};  // a fault of an application
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kNone);
 }
 
@@ -183,7 +183,7 @@ TEST(Decide, ResetFlagsOfTheLogLineDecide) {
   EXPECT_EQ(line("RST: No, D-RST: No").recovery, std::nullopt);
   EXPECT_EQ(line("RST: Yes, D-RST: No").recovery, 1U);
   EXPECT_EQ(line("RST: No, D-RST: Yes").recovery, 4U);
-  EXPECT_EQ(line("RST: Yes, D-RST: Yes").recovery, 1U);  // memory that must not be read outweighs
+  EXPECT_EQ(line("RST: Yes, D-RST: Yes").recovery, 1U);  // unreadable memory takes precedence
 }
 
 TEST(Decide, NvLinkLinesDecideByTheirSeverity) {
@@ -295,7 +295,7 @@ TEST(Counters, NewUncorrectedErrorsMoveJobsLaterUnlessAnXidDecides) {
   EXPECT_THAT(decision.reason, HasSubstr("2 new uncorrected errors"));
   evidence.xids.push_back(seen(95));
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
-  evidence.xids = {seen(13, -1)};  // another program's own fault
+  evidence.xids = {seen(13, -1)};  // a fault of another program
   EXPECT_EQ(decide(table(), evidence).processes[0].outcome, Outcome::kLive);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every Xid and every recovery action of the tables through decide(), against what operations.md and NVIDIA's
-// catalogue say of them, written down here once more as rules: an Xid that is in no rule, or a rule whose Xid
-// is not in the table, fails.
+// Tests every Xid and every recovery action of the tables through decide(). The expected outcomes restate
+// operations.md and NVIDIA's catalog as rules. The test fails for an Xid without a rule, and for a rule whose
+// Xid is not in the table.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,7 +18,7 @@ constexpr Outcome kRestore = Outcome::kRestore;
 
 constexpr std::int32_t kVictim = 100;
 constexpr std::int32_t kTenant = 200;
-constexpr std::int32_t kPeer = 300;  // a tenant that uses peer to peer
+constexpr std::int32_t kPeer = 300;  // a tenant that uses peer-to-peer access
 
 struct Expected {
   Outcome victim = kNone;
@@ -41,7 +41,7 @@ std::set<std::uint32_t> together(std::initializer_list<std::set<std::uint32_t>> 
   return out;
 }
 
-// The expected outcomes on a GPU that contains errors (H200), by Xid.
+// Returns the expected outcomes by Xid on a GPU that contains errors (H200).
 std::map<std::uint32_t, Expected> rules() {
   const std::set<std::uint32_t> copy_engines =
       together({{39, 40, 41}, {70, 71, 72}, {75, 76, 77}, {85}, range(126, 135)});
@@ -51,32 +51,34 @@ std::map<std::uint32_t, Expected> rules() {
     Expected expected;
   };
   const std::vector<Rule> list = {
-      // Application faults, sympathetic cleanup, notes: the job's own matter, the GPU goes on.
+      // Application faults, sympathetic cleanup and notes: they affect only the job, and the GPU continues to
+      // work.
       {{8, 11, 13, 14, 25, 31, 43, 45, 60, 69, 108, 137, 141, 174}, {}},
       {video, {}},
-      {{37, 38, 44, 66, 67}, {}},                              // firmware's complaints
-      {{78, 93, 106, 107, 122, 123, 124, 125, 152, 153}, {}},  // notes
-      {{162, 163, 164, 165}, {}},                              // power smoothing
-      {{142, 147, 148, 166, 168, 170}, {}},                    // nothing of the memory that is there
-      {{154}, {}},                                             // by its number, not by the table
-      // The bus under one process, or its copy engine: it is lost, the others are not.
+      {{37, 38, 44, 66, 67}, {}},                              // firmware reports
+      {{78, 93, 106, 107, 122, 123, 124, 125, 152, 153}, {}},  // informational notes
+      {{162, 163, 164, 165}, {}},                              // power smoothing events
+      {{142, 147, 148, 166, 168, 170}, {}},                    // no effect on the existing memory
+      {{154}, {}},                                             // decided by its number, not by the table
+      // Faults of the bus under one process, or of its copy engine: this process is lost, other processes are
+      // not.
       {{32, 80}, {kRestore, kLive, kLive, true, true, false}},
       {copy_engines, {kRestore, kLive, kLive, true, true, false}},
       // Memory errors that the GPU contains.
       {{48, 94, 156, 171, 172}, {kRestore, kLive, kLive, true, true, false}},
-      // Predictive: when there is memory and time.
+      // Predictive errors: jobs move when memory and time are available.
       {{54, 63, 92, 121, 157, 160, 161, 176}, {kLive, kLive, kLive, true, false, false}},
       {{64}, {kLive, kLive, kLive, true, true, false}},
-      // NVLink down: memory is fine, peer to peer is not.
+      // NVLink is down: memory is readable, but peer-to-peer access fails.
       {{74, 136, 155}, {kLive, kLive, kRestore, true, true, false}},
       {{149}, {kLive, kLive, kRestore, true, true, false}},
       {{144, 145, 146, 150},
-       {kRestore, kRestore, kRestore, true, true, false}},  // what is not decoded counts as fatal
-      // Nobody's memory can be trusted or read.
+       {kRestore, kRestore, kRestore, true, true, false}},  // an Xid that cannot be decoded counts as fatal
+      // The memory of no process can be trusted or read.
       {{95, 140}, {kRestore, kRestore, kRestore, true, true, false}},
       {{46, 61, 62, 109, 110, 119, 120, 143, 158, 159, 167, 169, 173, 175},
        {kRestore, kRestore, kRestore, true, true, false}},
-      // And the node must be restarted.
+      // The node must also be restarted.
       {{79, 151}, {kRestore, kRestore, kRestore, true, true, true}},
   };
   std::map<std::uint32_t, Expected> out;
@@ -171,7 +173,8 @@ TEST(EveryRow, EachRecoveryActionOverridesEachXid) {
       evidence.xids.push_back(hit(xid));
       const auto rule = by_recovery.find(value);
       Expected expected = rule == by_recovery.end() ? by_xid.at(xid) : rule->second;
-      // A drain restores whose context is lost: with Xids that leave every context valid none is lost.
+      // A drain restores jobs whose context is lost. If the Xids leave every context valid, no context is
+      // lost.
       const bool drains = value == 3 || value == 4;
       if (drains && row.memory_readable == Readable::kYes) expected.victim = kLive;
       expect(decide(table, evidence), expected);
@@ -189,7 +192,7 @@ TEST(EveryRow, EachRecoveryActionAloneGivesItsExpectedOutcome) {
     evidence.gpu.recovery = value;
     const auto rule = rules.find(value);
     Expected expected = rule == rules.end() ? Expected{} : rule->second;
-    if (value == 3 || value == 4) expected.victim = kLive;  // nothing has hit it
+    if (value == 3 || value == 4) expected.victim = kLive;  // no fault has affected it
     expect(decide(table, evidence), expected);
   }
 }

@@ -32,7 +32,7 @@ TEST(History, FaultsOfThreeDifferentJobsMakeAGpuSuspect) {
   add(history, "a", 13, 1);
   add(history, "a", 13, 2);
   EXPECT_FALSE(suspect(history, "a", 13));
-  add(history, "a", 13, 2);  // the same job again
+  add(history, "a", 13, 2);  // a second error of job "a"
   EXPECT_FALSE(suspect(history, "a", 13));
   add(history, "a", 13, 3);
   EXPECT_TRUE(suspect(history, "a", 13));
@@ -89,9 +89,9 @@ TEST(History, SecondaryAndGpuWideXidsAreNeverCounted) {
     add(history, "a", 95, job);
     add(history, "a", 14, job);
   }
-  EXPECT_FALSE(suspect(history, "a", 45));  // follows another
-  EXPECT_FALSE(suspect(history, "a", 95));  // acted on anyway
-  EXPECT_FALSE(suspect(history, "a", 14));  // no context was lost
+  EXPECT_FALSE(suspect(history, "a", 45));  // the Xid follows another Xid
+  EXPECT_FALSE(suspect(history, "a", 95));  // this Xid leads to an action in any case
+  EXPECT_FALSE(suspect(history, "a", 14));  // this Xid loses no context
 }
 
 TEST(History, HistoryIsBounded) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every form of line that kernel_log.h lists, and what must not be taken for one.
+// Tests every form of line that kernel_log.h lists, and lines that must not be recognized.
 #include "libckpt/health/kernel_log.h"
 
 #include <gtest/gtest.h>
@@ -85,14 +85,14 @@ TEST(KernelLog, LostGpuIsParsedFromOneLineOrFromThreeLines) {
       "NVRM: fallen off the bus and is not responding to commands.");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<LostLine>(events[0]).gpu, pci(0, 0x1a));
-  // Up to two lines of others may stand between.
+  // Up to two other lines may come between the two lines.
   for (const int between : {2, 3}) {
     EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:1b:00.0").empty());
     for (int i = 0; i < between; ++i) EXPECT_TRUE(parser.take("something else").empty());
     EXPECT_EQ(parser.take("NVRM: fallen off the bus and is not responding to commands.").size(),
               between == 2 ? 1U : 0U);
   }
-  // Without its first line it names no GPU; a first line long before does not count.
+  // Without its first line the message names no GPU. A first line much earlier does not count.
   EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
   EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(parser.take("something else").empty());

@@ -28,7 +28,8 @@ TEST(Nvlink5, ManualExampleIsDecoded) {
   EXPECT_EQ(verdict->severity, LinkSeverity::kLinkFatal);
 }
 
-// Each row is found by a word made of its own pattern, in both versions, and no lesser one is taken for it.
+// A word made of each row's own pattern finds this row, in both versions; no less specific row matches it
+// instead.
 TEST(Nvlink5, EveryTableRowIsFound) {
   for (const Nvlink5Row& row : table().nvlink5()) {
     for (const BitPattern& info : {row.info_v1, row.info_v2}) {
@@ -45,7 +46,7 @@ TEST(Nvlink5, TheMostSevereErrorDecides) {
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x6)->severity, LinkSeverity::kFatal);
 }
 
-// A unit that the table knows is not judged by the rows of another, whose patterns would match.
+// Rows of another unit do not apply to a known unit, even if their patterns would match.
 TEST(Nvlink5, RowsOfAnotherUnitAreIgnored) {
   const auto first_of = [](const Nvlink5Row& row) { return row.unit.substr(0, row.unit.find('/')); };
   unsigned tried = 0;

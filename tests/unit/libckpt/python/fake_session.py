@@ -9,8 +9,8 @@ import gpumigrate._job
 
 
 class FakeSession:
-    arrives = None  # the bytes that a standby gets; None: a fresh instance
-    asked = False  # a pause, at the next barrier
+    arrives = None  # the bytes that a standby receives; None: a fresh instance
+    asked = False  # whether a pause is requested at the next barrier
 
     def __init__(self):
         self.standby = FakeSession.arrives is not None

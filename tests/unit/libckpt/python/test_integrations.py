@@ -193,7 +193,7 @@ class Lightning(FrameworkTest):
         trainer = types.SimpleNamespace(
             optimizers=self.optimizers, lr_scheduler_configs=[types.SimpleNamespace(scheduler=scheduler)],
             precision_plugin=types.SimpleNamespace(scaler=scaler), fit_loop=loop, global_step=0)
-        batches = iter(loader)  # made before the callback is called, as Lightning does
+        batches = iter(loader)  # created before the callback is called, as Lightning does
         callback.on_train_start(trainer, "module")
         while True:
             for batch in batches:

@@ -40,7 +40,7 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first = torch.nn.Linear(4, 4)
-        self.norm = torch.nn.BatchNorm1d(4)  # has a counter, which is a tensor of one element
+        self.norm = torch.nn.BatchNorm1d(4)  # has a counter, which is a tensor with one element
         self.last = torch.nn.Linear(4, 4)
         self.last.weight = self.first.weight
         self.register_buffer("table", torch.zeros(2, 3), persistent=False)

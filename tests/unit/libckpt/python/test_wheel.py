@@ -10,7 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
-# A program that uses the package's own libckpt and allocator, the latter as torch would call it.
+# A program that uses the package's own libckpt and allocator. It calls the allocator as torch does.
 USE = """
 import ctypes, gpumigrate, importlib.metadata, os, pathlib
 from gpumigrate import _library, _memory

@@ -30,7 +30,7 @@ constexpr auto fields_of(Of<Part>) {
   return fields(field("name", &Part::name), field("size", &Part::size));
 }
 
-// A struct with a constructor, whose members only the compiler counts.
+// A struct with a constructor; only the compiler can count its members.
 struct Place {
   Place() = default;
   explicit Place(std::string node_name) : node(std::move(node_name)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runner with a protocol of the test's own: events name what their machine answers with.
+// Tests the runner with a protocol of this test: each event names the answer of its machine.
 #include "libckpt/runner/machine_runner.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ struct TestTypes {
   };
   struct Event {
     std::string name;
-    std::vector<TestAction> actions;  // of its one batch
+    std::vector<TestAction> actions;  // actions of the event's only batch
     bool is_possible = true;
     bool needs_disk = false;
   };
@@ -81,7 +81,7 @@ class TestProtocol : public Protocol<TestTypes> {
     batches.push_back({batch.key, {Do{"without " + record}}});
     return batches;
   }
-  // Waits while the record is held.
+  // Appends a record; waits while the record is held.
   Result<void> append(const Batch&, const std::string& record) override {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kDeadline, [&] { return !held_.contains(record); }))
@@ -253,7 +253,7 @@ TEST_F(MachineRunnerTest, AnArmedTimerCanBeFiredImmediately) {
   EXPECT_THAT(protocol_.lines, IsEmpty());
 }
 
-// 4 places for a migration, 6 in all.
+// The limits are 4 places for one migration and 6 in total.
 TEST_F(MachineRunnerTest, WaitingMessagesAreBoundedAndOwnEventsAreKept) {
   for (const wire::MigrationId id : {1, 2, 3}) {
     protocol_.hold("record");
@@ -264,7 +264,7 @@ TEST_F(MachineRunnerTest, WaitingMessagesAreBoundedAndOwnEventsAreKept) {
   runner_.enqueue(1, {"own", {}});
   for (int i = 0; i < 3; ++i) runner_.enqueue_remote(2, {"from 2", {}});
   runner_.enqueue_remote(3, {"from 3", {}});
-  EXPECT_EQ(runner_.waiting(1), 3U);  // "flood 0", "flood 1" and its own
+  EXPECT_EQ(runner_.waiting(1), 3U);  // "flood 0", "flood 1" and the event "own"
   EXPECT_EQ(runner_.waiting(3), 1U);
   protocol_.let_go("record");
   for (const wire::MigrationId id : {1, 2, 3}) run_until_idle(id);

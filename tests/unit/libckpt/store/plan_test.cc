@@ -164,7 +164,8 @@ TEST(Plan, PlanIsDecodedAsEncodedAndValidated) {
   EXPECT_EQ(again->extents.size(), 2u);
 
   Plan forged = plan;
-  forged.extents[0].bytes = 1 << 20;  // more than the tensor has: would write beside it
+  forged.extents[0].bytes = 1 << 20;  // more bytes than the tensor has; the extent would write past the
+                                      // tensor
   EXPECT_FALSE(decode_plan(wire::encode(forged)).has_value());
   forged = plan;
   forged.tensors[0].bytes = 1 << 20;

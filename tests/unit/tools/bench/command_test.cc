@@ -41,7 +41,8 @@ TEST(Command, LinesAreReturnedAsWritten) {
   const Nanos deadline = now_ns() + kPatience;
   EXPECT_EQ(*running.read_line(deadline), "one");
   EXPECT_EQ(*running.read_line(deadline), "two");
-  // The rest of a line never comes: its end is what ends the wait, and the object's end the process.
+  // The rest of a line never arrives. The deadline ends the wait, and the object's destructor ends the
+  // process.
   const auto rest = running.read_line(now_ns() + 1'000'000);
   ASSERT_FALSE(rest);
   EXPECT_EQ(rest.error().code(), ErrorCode::kTimedOut);

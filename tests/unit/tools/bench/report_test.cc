@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures, goals and the three ways a report is written.
+// Tests figures, goals, and the three output forms of a report.
 #include "tools/bench/report.h"
 
 #include <gtest/gtest.h>

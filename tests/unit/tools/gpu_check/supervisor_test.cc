@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items that hang, die and leave daemons behind: each is reported, and nothing of it is left.
+// Tests items that hang, die and leave daemons behind. Each such item is reported, and all its processes are
+// ended.
 #include "tools/gpu_check/supervisor.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +57,7 @@ Result<Outcome> die(const Setting& setting) {
   sleep_for_ever();
 }
 
-// A daemon in a session of its own, whose pid is left in a file, then nothing more.
+// Starts a daemon in its own session, writes the daemon's pid to a file, and then hangs.
 Result<Outcome> leave_daemon_and_hang(const Setting& setting) {
   if (::fork() == 0) {
     ::setsid();

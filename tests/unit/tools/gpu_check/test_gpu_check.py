@@ -28,7 +28,7 @@ class GpuCheck(unittest.TestCase):
                               check=False)
 
     def test_without_a_driver(self):
-        # A file that is no library stands in for a missing one, wherever this runs.
+        # An invalid library file represents a missing library on every machine.
         (pathlib.Path(self.folder.name) / "libcuda.so.1").write_text("no library")
         done = self.check(environment={"LD_LIBRARY_PATH": self.folder.name})
         self.assertEqual(0, done.returncode, done.stdout)

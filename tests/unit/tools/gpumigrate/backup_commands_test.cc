@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands backup, backup show and backup restore. tests/unit/libckpt/store/backup tests the file's form
-// and the folder's content.
+// Tests the commands backup, backup show and backup restore. tests/unit/libckpt/store/backup tests the file's
+// format and the folder's content.
 #include <sys/file.h>
 
 #include "tests/unit/libckpt/store/backup/folder.h"
@@ -15,7 +15,7 @@ class BackupCommands : public backup::BackupTest {
     fill_home("a");
     make_backup();
   }
-  // Returns a coordinator whose copy is that file.
+  // Returns a coordinator whose backup is the file `copy`.
   static FakeCoordinator coordinator_with(const std::string& copy) {
     return FakeCoordinator([copy](const FakeRequest&) { return json(Json{{"file", copy}}.dump()); });
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands against a coordinator that answers in the form of docs/api.md.
+// Tests commands against a coordinator that answers in the form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -290,7 +290,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
   EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
 }
 
-// A lost coordinator cannot take an abort, and a user who interrupts does not want a minute of retries.
+// A lost coordinator cannot receive an abort, and a user who interrupts does not want a minute of retries.
 TEST(Commands, InterruptWithoutACoordinatorEndsImmediatelyAndNamesTheNextCommand) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};
@@ -539,7 +539,7 @@ TEST(Commands, WaitReturnsTheExitCodeOfTheJob) {
   EXPECT_EQ(run(running.home(), {"wait", "train", "--timeout", "0"}).code, 124);
 }
 
-// Answers orders, but hangs up for the first `away` questions about the job's end.
+// Answers orders, but closes the connection for the first `away` queries about the job's end.
 FakeAnswer away_at_first(const FakeRequest& request, std::atomic<int>& away) {
   if (request.method == "POST") return json(kJob);
   return away-- > 0 ? FakeAnswer{.hang_up = true} : json(kEndedJob);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The diagnosis from the facts of a node, complete or with missing parts, and the command with a program that
-// plays the agent.
+// Tests the diagnosis from the facts of a node, complete or with missing parts, and the command with a script
+// that plays the agent.
 #include "tools/gpumigrate/doctor.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST(Doctor, AProcessThatCannotImportMemoryAllocatesItsOwnMemory) {
   EXPECT_THAT(own.to_do, HasSubstr("makes memory of its own"));
   facts["remap"]["own_moved"] = false;
   EXPECT_THAT(found(diagnose(facts), "import after a restore").to_do, HasSubstr("cannot be moved"));
-  facts["remap"]["import_moved"] = nullptr;  // there is no second GPU
+  facts["remap"]["import_moved"] = nullptr;  // the node has no second GPU
   EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kYes);
   facts.erase("remap");
   EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kUnknown);
@@ -234,7 +234,8 @@ TEST(Doctor, LowKernelLimitsAreReported) {
   EXPECT_EQ(found(diagnosis, "memory folder").answer, Answer::kNo);
 }
 
-// `criu check` tests the kernel. It does not see that a filter or a missing capability stops this process.
+// `criu check` tests the kernel. The check does not detect a filter or a missing capability that stops this
+// process.
 TEST(Doctor, CriuThatCannotMoveAProcessIsReportedAsMissing) {
   Json facts = full();
   facts["criu"]["moves"] = true;

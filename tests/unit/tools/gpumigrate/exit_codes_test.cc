@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exit codes and refusals that scripts rely on, for unusual answers of the coordinator.
+// Tests exit codes and refusals that scripts rely on, for unusual answers of the coordinator.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -113,7 +113,7 @@ TEST(ExitCodes, EndOfAJobDeterminesTheExitCode) {
                {R"("state":"failed","exit_code":null,"reason":"it did not start")", 125},
                {R"("state":"lost","exit_code":null,"reason":"its node is gone")", 125}};
   for (const auto& one : cases) {
-    // A second answer would differ: it shows that the command took the first one as the end.
+    // A second answer would differ. The test shows that the command took the first answer as the end.
     std::atomic<int> asked{0};
     FakeCoordinator coordinator([&](const FakeRequest&) {
       return json(asked++ == 0 ? job(one.fields) : job(R"("state":"exited","exit_code":77,"reason":null)"));
@@ -173,7 +173,8 @@ TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
 
 TEST(ExitCodes, AProcessOfAnotherMachineIsRefusedForAdoption) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
-  const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});  // no kernel has so high a number
+  // no kernel assigns so high a process number
+  const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});
   EXPECT_EQ(ended.code, 5);
   EXPECT_TRUE(coordinator.requests().empty());
 }

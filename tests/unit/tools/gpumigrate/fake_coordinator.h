@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small coordinator. It answers each request with a function, and writes the file in which the CLI finds
-// its address.
+// A small coordinator for tests. It answers each request with a function, and writes the file in which the
+// CLI finds its address.
 // Threads: the function runs on the server's own thread; requests() may be called once the command has ended.
 #pragma once
 
@@ -26,8 +26,8 @@ struct FakeAnswer {
   unsigned status = 200;
   std::string body;
   std::map<std::string, std::string> headers;
-  bool hang_up = false;  // closes the connection without an answer
-  bool silent = false;   // leaves the connection open until the other side closes it
+  bool hang_up = false;  // close the connection without an answer
+  bool silent = false;   // leave the connection open until the other side closes it
 };
 
 class FakeCoordinator {

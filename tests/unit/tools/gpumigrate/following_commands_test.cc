@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that follow operations of the coordinator (drains, rebalances, snapshots and restores), at Ctrl-C
-// and without a coordinator; cordons and policies. The coordinator answers in the form of docs/api.md.
+// Tests commands that follow operations of the coordinator (drains, rebalances, snapshots and restores), at
+// Ctrl-C and without a coordinator. Also tests cordons and policies. The coordinator answers in the form of
+// docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

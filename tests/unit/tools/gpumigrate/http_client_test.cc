@@ -29,7 +29,7 @@ TEST(HttpClient, APendingTickIsNotCalledAfterTheTickerEnded) {
 
 TEST(HttpClient, ATickOfAnEndedTickerDoesNotReachTheNextTicker) {
   HttpClient client;
-  // The tick takes longer than the pause, as above.
+  // The tick takes longer than the pause, so that the next tick is due when the pause ends.
   client.set_ticker(0ms, [] { std::this_thread::sleep_for(20ms); });
   client.pause(10ms);
   int ticks = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists, their filters and -w, and the output about one job or migration, against a coordinator that answers
-// in the form of docs/api.md.
+// Tests lists, their filters and -w, and the output about one job or migration, against a coordinator that
+// answers in the form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ TEST(Listing, EndedJobsAreHiddenAndCounted) {
   const Ended all = run(coordinator.home(), {"jobs", "-a"});
   EXPECT_TRUE(has(all.out, "exited 143")) << all.out;
   EXPECT_EQ(all.err, "");
-  // JSON has all jobs, for scripts.
+  // The JSON output includes all jobs, for scripts.
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"jobs", "-o", "json"}).out), sample_jobs());
 }
 
@@ -203,7 +203,7 @@ TEST(Listing, DescribeShowsTheLastMovesOrAllMovesOnRequest) {
   });
   const Ended ended = run(coordinator.home(), {"describe", "plain"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(asked.exchange(0), 3 + 1);  // three moves, and one page of events
+  EXPECT_EQ(asked.exchange(0), 3 + 1);  // three moves and one page of events
   EXPECT_TRUE(has(ended.out, "moves       5, the newest (-a shows all):")) << ended.out;
   EXPECT_TRUE(has(ended.out, "m42-k3fa  node-c:1 -> node-a:0  214 ms")) << ended.out;
   EXPECT_FALSE(has(ended.out, "runs at")) << ended.out;

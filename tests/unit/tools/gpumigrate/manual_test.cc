@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents and completions that are generated from the command's definition.
+// Tests documents and completions that are generated from the command's definition.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers in the form of
+// Tests `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers in the form of
 // docs/api.md.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `policy test` without a coordinator, with a user's table, and with wrong input.
+// Tests `policy test` without a coordinator, with a user's table, and with wrong input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -98,7 +98,7 @@ TEST_F(Processes, AnEarlyReturnOfTheWaitKeepsTheGracePeriod) {
 TEST_F(Processes, ProcessesAreFoundByTheirMark) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  // The shell makes no exec and no child: during an exec the environment of a process reads as empty.
+  // The shell runs no exec and starts no child: during an exec the environment of a process reads as empty.
   const ProcessId process = start("read line < " + fifo, marker());
   const ProcessId other = start("read line < " + fifo, "GPUMIGRATE_TEST_MARK=" + folder_ + "x");
   EXPECT_EQ(find_by_environment(marker()), std::vector<ProcessId>{process});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the gpumigrate command in this process against a coordinator that a test plays (fake_coordinator.h),
-// and makes that coordinator's answers.
+// and creates this coordinator's answers.
 // Threads: the command runs in the caller's thread.
 #pragma once
 
@@ -22,11 +22,11 @@ struct Ended {
 
 struct RunOptions {
   bool terminal = false;
-  std::chrono::milliseconds patience{};  // for a coordinator that cannot be reached
-  std::size_t columns = 0;               // of standard output's terminal; 0: it is no terminal
+  std::chrono::milliseconds patience{};  // how long to retry an unreachable coordinator
+  std::size_t columns = 0;               // columns of standard output's terminal; 0: not a terminal
 };
 
-// Runs the command. `home` has the coordinator's address; `arguments` are without the program's name.
+// Runs the command. `home` contains the coordinator's address; `arguments` exclude the program's name.
 inline Ended run(const std::string& home, const std::vector<std::string>& arguments,
                  const RunOptions& options = {}) {
   std::ostringstream out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample answers of a coordinator, from which the tests make screens. Pure.
+// Sample answers of a coordinator, from which the tests create screens. Pure.
 #pragma once
 
 #include "libckpt/api/event.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables, views and progress at several widths. The tests compare them with files in golden/, and check rules
-// for any width. GPUMIGRATE_WRITE_GOLDEN=1 writes the files; read the changes before you commit them.
+// Tests tables, views and progress at several widths. The tests compare the output with files in golden/, and
+// check rules for any width. GPUMIGRATE_WRITE_GOLDEN=1 writes the files; read the changes before you commit
+// them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -175,8 +176,8 @@ TEST(Tables, HighestRankColumnIsOmittedFirstAndNoCellIsWrapped) {
 TEST(Tables, WidthsMatchTheTerminal) {
   EXPECT_EQ(width_of("a\xc3\xa9"), 2U);      // é
   EXPECT_EQ(width_of("\xe5\xad\x97x"), 3U);  // a wide character
-  EXPECT_EQ(width_of("e\xcc\x81"), 1U);      // combining
-  EXPECT_EQ(width_of("\xff\xfe"), 2U);       // not UTF-8
+  EXPECT_EQ(width_of("e\xcc\x81"), 1U);      // a combining character
+  EXPECT_EQ(width_of("\xff\xfe"), 2U);       // invalid UTF-8
   EXPECT_EQ(shortened("\xe5\xad\x97\xe5\xad\x97", 3), "\xe5\xad\x97…");
   EXPECT_EQ(wrapped("one two three", 7), (std::vector<std::string>{"one two", "three"}));
   EXPECT_EQ(wrapped("onetwothree x", 4), (std::vector<std::string>{"onet", "woth", "ree", "x"}));
@@ -259,7 +260,7 @@ TEST(DrainScreens, PercentNeverDecreases) {
     EXPECT_GE(now, before);
     before = now;
   }
-  EXPECT_EQ(before, 49);  // one of four jobs has moved, and one has copied all
+  EXPECT_EQ(before, 49);  // one of four jobs has moved, and another job has copied all its data
   // The move fails, and the job waits again.
   drain.jobs[1].state = "waiting";
   EXPECT_EQ(percent(drain, sample_moves()), 49);
@@ -267,7 +268,7 @@ TEST(DrainScreens, PercentNeverDecreases) {
   EXPECT_EQ(percent(drain, sample_moves()), 99);
 }
 
-// A terminal that understands the codes of redraw().
+// A terminal that interprets the codes of redraw().
 class Terminal {
  public:
   void write(const std::string& bytes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that wait. They show the subject of the wait, and end at the first signal or at their time limit.
+// Tests commands that wait. The commands show the subject of the wait, and end at the first signal or at
+// their time limit.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@ const std::string kRunning =
 const std::string kTask =
     R"({"id":"t5","verb":"snapshot","job":"j3","job_name":"train","open":true,"state":"copying"})";
 
-// Standard error of a user who waits for a text, then sends a signal, and repeats both for the next step.
+// A standard error stream that simulates an impatient user. It waits for a text, sends a signal, and repeats
+// both for the next step.
 class Impatient : public std::streambuf {
  public:
   explicit Impatient(std::vector<std::pair<std::string, int>> steps) : steps_(std::move(steps)) {}
@@ -37,7 +39,7 @@ class Impatient : public std::streambuf {
   std::string seen_;
 };
 
-// Runs the command against a coordinator that answers only POSTs, and those only if it has an answer.
+// Runs the command against a coordinator that answers only POSTs, and only if `answer_to_post` is set.
 Ended run_impatiently(const std::vector<std::string>& arguments, const std::string& waits_for,
                       const std::string& answer_to_post, bool terminal = false, int signal = SIGINT) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
@@ -57,7 +59,7 @@ Ended run_impatiently(const std::vector<std::string>& arguments, const std::stri
 struct Case {
   std::vector<std::string> arguments;
   std::string waits_for;
-  std::string answer_to_post;  // empty: the order stays unanswered
+  std::string answer_to_post;  // empty: the order receives no answer
   int code;
   std::string last_line;  // a part of the last line
 };
@@ -108,7 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"backup", "/nonexistent/file"}, "the coordinator's copy", "", 2, "Interrupted before"},
         Case{{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a", "", 6, "Interrupted before"}));
 
-// The first signal ends a job or a move once its id is known, and the command reports that.
+// The first signal ends the command's wait for a job or a move once its id is known, and the command reports
+// the effect.
 TEST(WaitingForAnOrderThatIsFollowed, FirstSignalPrintsItsEffectAndTheSecondEndsTheCommand) {
   for (const auto& [arguments, note] :
        {std::pair(std::vector<std::string>{"run", "--", "x"}, "the job is stopped once its id is known"),
@@ -153,7 +156,7 @@ struct Limited {
   std::string goes_on;
 };
 
-// Each command ends at its limit, both if the order stays unanswered and if the operation continues.
+// Each command ends at its limit, whether the order receives no answer or the operation continues.
 TEST(WaitingWithALimit, EachVerbEndsWith124AtTheLimitAndReportsTheContinuingWork) {
   const std::string order = "the end of migration m7";
   const std::vector<Limited> limited = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 for the probe's tests: every call goes on to the driver named by REAL_CUDA, and
-// cuCheckpointProcess* are added, as empty as can be: they keep the state and obey PROBE_TEST (""
-// succeed, "hang", "die" or "fail" in Checkpoint). Only the caller's process knows the state, which is enough
-// for one that makes all the calls. Single-threaded.
+// A libcuda.so.1 for the probe's tests. Every call is passed on to the driver that REAL_CUDA names. The added
+// cuCheckpointProcess* functions only store the state and obey PROBE_TEST ("" succeed, "hang", "die" or
+// "fail" in Checkpoint). Only the caller's process knows the state, which suffices for a process that makes
+// all the calls. Single-threaded.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ static long (*real(const char* name))(long, long, long, long, long, long, long, 
   return (long (*)(long, long, long, long, long, long, long, long, long, long, long))found;
 }
 
-// All arguments of these functions are integers or pointers, at most eleven: in the System V ABI they pass
-// through unseen.
+// All arguments of these functions are integers or pointers, at most eleven. The System V ABI passes such
+// arguments on unchanged.
 #define FORWARD(name)                                                                                 \
   long name(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k) { \
     return real(#name)(a, b, c, d, e, f, g, h, i, j, k);                                              \

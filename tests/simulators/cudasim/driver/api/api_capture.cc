@@ -7,7 +7,8 @@ namespace cudasim {
 namespace {
 
 CUresult enter_capture(CUstream handle, Context** context, Stream** stream) {
-  // A stream of the default kind cannot capture; the query of one that others capture is an error of its own.
+  // A stream of the default kind cannot capture. A query of a default stream while other streams capture is a
+  // separate error.
   if (handle == nullptr && !null_stream_is_per_thread()) CUDASIM_TRY(enter(context));
   return enter_stream(handle, context, stream);
 }
@@ -45,7 +46,8 @@ CUresult get_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (id != nullptr) *id = info.id;
   if (graph != nullptr) *graph = info.graph;
-  // The stream's own list: valid until the next call on it, as with the real driver.
+  // The result is the stream's own list. It is valid until the next call on the stream, as with the real
+  // driver.
   if (needs != nullptr) *needs = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
   if (edges != nullptr) *edges = nullptr;
   if (count != nullptr) *count = stream->capture_tail.size();

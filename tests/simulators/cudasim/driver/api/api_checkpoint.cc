@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint and restore of a process, called from another one or from itself.
+// Checkpoint and restore of a process, called from another process or from the process itself.
 #include <cstring>
 
 #include "tests/simulators/cudasim/driver/api.h"
@@ -26,7 +26,7 @@ bool all_zero(const T& reserved) {
   return std::memcmp(&reserved, &zero, sizeof reserved) == 0;
 }
 
-// The process goes on on the caller's machine.
+// Fills in the caller's machine, on which the process continues.
 CUresult fill_machine(Order* order) {
   const Settings& machine = settings();
   CUDASIM_CHECK(machine.dir.size() < sizeof order->dir && machine.name.size() < sizeof order->name,

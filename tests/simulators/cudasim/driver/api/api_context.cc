@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primary and other contexts, the current context, peers.
+// Primary and other contexts, the current context, and peers.
 #include "tests/simulators/cudasim/driver/api.h"
 #include "tests/simulators/cudasim/driver/capture.h"
 #include "tests/simulators/cudasim/driver/pool.h"
@@ -31,7 +31,8 @@ CUresult primary_of(CUdevice device, Device** out) {
   return CUDA_SUCCESS;
 }
 
-// Before the process's lock, so that it ends after it: captures end with the contexts of their streams.
+// Ends captures with the contexts of their streams. Declare this before the process's lock, so that it is
+// destroyed after the lock.
 struct EndsCaptures {
   EndsCaptures() = default;
   ~EndsCaptures() { end_dead_captures(); }
@@ -39,7 +40,7 @@ struct EndsCaptures {
   EndsCaptures& operator=(const EndsCaptures&) = delete;
 };
 
-// A handle from the program: null is a valid "none" for some calls, anything else must be alive.
+// Checks a handle from the program. Null is a valid "none" for some calls; any other handle must be alive.
 CUresult check_context(CUcontext handle) {
   Shared lock(Process::get().lock);
   return Process::get().valid_context(from_handle(handle)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -280,7 +281,8 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
-// The first versions of these names, which differ by what they return in driver versions long gone.
+// Calls the second version. The first versions of these names differ only by their results in obsolete driver
+// versions.
 CUresult cuCtxDestroy(CUcontext context) {
   return api::cuCtxDestroy_v2(context);
 }

@@ -8,8 +8,7 @@
 namespace cudasim {
 namespace {
 
-// Copies name their sides by address alone; the direction in a call's name tells only what must be device
-// memory.
+// Copies between two addresses. The direction in a call's name only defines which side must be device memory.
 CUresult copy(std::uint64_t to, std::uint64_t from, std::size_t bytes, CUstream stream, Waits waits) {
   CopyWork work;
   work.to = to;
@@ -28,7 +27,7 @@ CUresult set_rows(std::uint64_t to, std::size_t pitch, std::uint32_t value, std:
   return submit_set(stream, {to, value, width, count, rows, pitch}, waits);
 }
 
-// One side of a copy of rows: where it begins, by the kind of memory that the call names.
+// Finds the start of one side of a copy of rows, by the kind of memory that the call names.
 CUresult begin_of(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t offset,
                   std::uint64_t* out) {
   switch (type) {
@@ -85,7 +84,7 @@ std::uint64_t number(const void* pointer) {
 }
 
 CUresult must_be_device(CUdeviceptr address, std::size_t bytes) {
-  // Pinned host memory has a device address, too.
+  // Pinned host memory also has a device address.
   const bool device =
       Memory::is_device_address(address) || (address >= kHostBase && address < kHostBase + kHostBytes);
   return device || bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -93,7 +92,7 @@ CUresult must_be_device(CUdeviceptr address, std::size_t bytes) {
 
 }  // namespace
 
-// A pitch of 0 means that rows follow one another; one below the row is an error.
+// Creates the work of a copy. A pitch of 0 means contiguous rows; a pitch smaller than the row is an error.
 CUresult make_copy(const CUDA_MEMCPY3D& given, CopyWork* out) {
   const std::uint64_t from_row = given.srcPitch != 0 ? given.srcPitch : given.WidthInBytes;
   const std::uint64_t to_row = given.dstPitch != 0 ? given.dstPitch : given.WidthInBytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as a whole: make, query, instantiate, launch. api_graph_nodes.cc has the nodes.
+// Graphs as a whole: creation, queries, instantiation and launch. api_graph_nodes.cc has the nodes.
 #include <algorithm>
 #include <thread>
 
@@ -29,7 +29,8 @@ CUresult enter_executable(CUgraphExec handle, ExecutableGraph** graph) {
   return graphs().executables.count(*graph) > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The driver's way to give lists: no place asks for the number; places beyond the list are set to null.
+// Returns a list as the driver does: without space the call returns the count, and unused places are set to
+// null.
 CUresult give_list(const std::vector<Node*>& list, CUgraphNode* out, std::size_t* count) {
   CUDASIM_CHECK(count != nullptr, CUDA_ERROR_INVALID_VALUE);
   for (std::size_t i = 0; out != nullptr && i < *count; i++)
@@ -125,7 +126,8 @@ CUresult make_executable(CUgraphExec* out, CUgraph graph, cuuint64_t flags) {
   return CUDA_SUCCESS;
 }
 
-// Keeps the references that a launch still uses until it has ended; the caller does not wait for that.
+// Retains the references of a running launch until the launch has ended. The caller does not wait for the
+// launch.
 void drop_user_references(ExecutableGraph* graph) {
   if (graph->user_references.empty() || graph->last == nullptr) return;
   Context* context = graph->last->context;
@@ -139,7 +141,7 @@ void drop_user_references(ExecutableGraph* graph) {
   }).detach();
 }
 
-// The same shape: the same kinds of nodes in the same order with the same needs.
+// Updates a graph of the same shape: the same kinds of nodes in the same order with the same dependencies.
 bool update(const GraphBody& body, ExecutableGraph* graph) {
   ExecutableGraph fresh;
   if (instantiate(body, &fresh) != CUDA_SUCCESS || fresh.steps.size() != graph->steps.size()) return false;
@@ -171,7 +173,8 @@ CUresult cuGraphDestroy(CUgraph graph) {
   Lock lock(graphs_lock());
   GraphBody* body = nullptr;
   CUDASIM_TRY(enter_graph(graph, &body));
-  return graphs().owned.erase(body) > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;  // a child is its node's
+  // a child graph belongs to its node
+  return graphs().owned.erase(body) > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphClone(CUgraph* out, CUgraph graph) {
@@ -284,7 +287,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
   Lock lock(graphs_lock());
   Node* node = nullptr;
   CUDASIM_TRY(enter_node(handle, &node));
-  // The memory of a graph cannot be taken out of it.
+  // A node that owns memory of a graph cannot be removed.
   CUDASIM_CHECK(node->memory == nullptr, CUDA_ERROR_NOT_SUPPORTED);
   destroy_node(node);
   return CUDA_SUCCESS;
@@ -343,7 +346,7 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle) {
   CUDASIM_TRY(enter_stream(stream_handle, &context, &stream));
   Lock lock(graphs_lock());
   ExecutableGraph* graph = nullptr;
-  return enter_executable(handle, &graph);  // it is where it will run already
+  return enter_executable(handle, &graph);  // the graph is already where it will run
 }
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
@@ -357,7 +360,8 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     CUDASIM_TRY(enter_executable(handle, &found));
     graph = graphs().executables[found];
   }
-  CUDASIM_CHECK(stream->capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);  // it would become a child graph
+  // the graph would become a child graph
+  CUDASIM_CHECK(stream->capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);
   return launch(graph.get(), context, stream);
 }
 

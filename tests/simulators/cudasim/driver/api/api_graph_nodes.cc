@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of graphs: made with what they need, queried, changed, also in an executable graph.
+// The nodes of graphs: they are created with their dependencies, queried, and changed, also in an executable
+// graph.
 #include <algorithm>
 
 #include "tests/simulators/cudasim/driver/api.h"
@@ -16,7 +17,7 @@ struct Place {
   std::vector<Node*> needs;
 };
 
-// Where a new node goes; under the lock.
+// Finds the place of a new node. The caller holds the lock.
 CUresult find_place(CUgraph graph, const CUgraphNode* needs, std::size_t count, Place* place) {
   CUDASIM_TRY(Process::get().ready());
   place->body = from_handle(graph);
@@ -106,7 +107,7 @@ CUresult check_event(CUevent handle) {
   return CUDA_SUCCESS;
 }
 
-// The node's own copy of what it does.
+// Returns the node's own copy of its work.
 template <typename T>
 CUresult work_of(CUgraphNode handle, Node** node, T** work) {
   CUDASIM_TRY(Process::get().ready());

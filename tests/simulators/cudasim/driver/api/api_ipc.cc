@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy IPC: memory of cuMemAlloc in another process. A handle names the executor that holds the memory and
-// its descriptor there, which the other one opens through /proc; like a real handle it is good as long as the
-// memory is. Events are not shared.
+// Legacy IPC: memory of cuMemAlloc in another process. A handle names the executor that holds the memory, and
+// the executor's descriptor. The other process opens the descriptor through /proc. Like a real handle it is
+// valid as long as the memory exists. Events are not shared.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ constexpr std::uint64_t kMagic = 0x6375646173696d69ULL;
 
 struct Content {
   std::uint64_t magic;
-  std::uint64_t device;  // of the file
+  std::uint64_t device;  // st_dev of the file
   std::uint64_t inode;
   std::uint64_t bytes;
   std::uint64_t offset;
@@ -31,19 +31,19 @@ struct Content {
 static_assert(sizeof(Content) <= sizeof(CUipcMemHandle));
 
 struct Opened {
-  std::uint64_t address;  // of the whole physical memory
+  std::uint64_t address;  // start address of the whole physical memory
   std::uint64_t bytes;
   CUmemGenericAllocationHandle handle;
   unsigned users;
 };
 
-// By the file; under Process::lock.
+// Returns the opened handles by file. The caller holds Process::lock.
 std::map<std::pair<Context*, std::uint64_t>, Opened>& opened() {
   static auto* all = new std::map<std::pair<Context*, std::uint64_t>, Opened>;
   return *all;
 }
 
-// The very file that the handle was made of, or -1.
+// Opens exactly the file from which the handle was created. Returns -1 on failure.
 int open_file(const Content& content) {
   const std::string path =
       "/proc/" + std::to_string(content.executor) + "/fd/" + std::to_string(content.number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries: modules of no context, loaded in each one when something of theirs is first used there. A
-// kernel's handle stands for a function wherever one is asked for; its lowest bit tells the two apart.
+// Libraries: modules without a context. Each context loads a library at the first use of a library function
+// or variable. A kernel's handle may replace a function in every call; its lowest bit distinguishes the two.
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ struct Kernel {
   std::string name;
 };
 
-// Never freed, as all that has a handle.
+// Never freed, like all objects with a handle.
 struct Library {
   bool alive = true;
   std::vector<unsigned char> image;
@@ -62,7 +62,7 @@ CUresult enter_kernel(const void* handle, Kernel** kernel) {
   return CUDA_SUCCESS;
 }
 
-// In the current context.
+// Returns the library's module in the current context.
 CUresult module_of(Library* library, CUmodule* out) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
@@ -79,8 +79,8 @@ CUresult function_of(Kernel* kernel, CUfunction* out) {
 }
 
 CUresult add_library(std::vector<unsigned char> image, CUlibrary* out) {
-  // Loaded once where there is a context already: what is no image is refused now, and what is left is only
-  // seen at its first use.
+  // Loads the library once if a context already exists. Invalid images are then refused at once; further
+  // errors appear at the first use.
   auto* library = new Library;
   library->image = std::move(image);
   Context* context = nullptr;
@@ -148,7 +148,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
   Library* library = nullptr;
   CUDASIM_TRY(enter_library(handle, &library));
   library->alive = false;
-  library->image = std::vector<unsigned char>();  // `= {}` would keep its memory
+  library->image = std::vector<unsigned char>();  // `= {}` would retain its memory
   for (const auto& [context, module] : library->modules) {
     if (module == nullptr || !context->alive()) continue;
     context_stack().push_back(context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain device memory, pinned host memory, and what is known of a pointer.
+// Plain device memory, pinned host memory, and the attributes of a pointer.
 #include "tests/simulators/cudasim/driver/api.h"
 #include "tests/simulators/cudasim/driver/capture.h"
 #include "tests/simulators/cudasim/driver/pool.h"
@@ -147,7 +147,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     Shared lock(Process::get().lock);
     owner = Memory::get().context_of(address);
   }
-  // Work that uses the memory ends first, as on hardware.
+  // Work that uses the memory completes first, as on hardware.
   if (owner != nullptr) CUDASIM_TRY(owner->synchronize());
   forget_in_pools(address);
   forget_graph_memory(address);
@@ -185,7 +185,7 @@ CUresult cuMemAllocHost_v2(void** out, std::size_t bytes) {
 CUresult cuMemFreeHost(void* address) {
   Context* context = nullptr;
   CUDASIM_TRY(enter_any(&context));
-  context->synchronize();  // its error, if any, does not concern this memory
+  context->synchronize();  // a possible error does not concern this memory
   Exclusive lock(Process::get().lock);
   return Memory::get().free_host(reinterpret_cast<std::uint64_t>(address));
 }
@@ -214,7 +214,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* address, unsigned 
   const HostBlock* block = nullptr;
   CUDASIM_CHECK(is_host_pointer_known(reinterpret_cast<std::uint64_t>(address), &base, &block),
                 CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(block->fd >= 0, CUDA_ERROR_NOT_SUPPORTED);  // registered memory is reached by copies only
+  CUDASIM_CHECK(block->fd >= 0, CUDA_ERROR_NOT_SUPPORTED);  // only copies reach registered memory
   *out = reinterpret_cast<CUdeviceptr>(address);
   return CUDA_SUCCESS;
 }
@@ -251,7 +251,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribu
     facts = {};
     facts.ordinal = -2;
     for (unsigned i = 0; i < count; i++) {
-      // Pageable memory is no error here: the memory type is 0.
+      // Pageable memory is no error for these attributes: the memory type is 0.
       if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned*>(out[i]) = 0;
       if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *static_cast<int*>(out[i]) = facts.ordinal;
     }

@@ -30,7 +30,8 @@ bool is_elf_object(const Elf64_Ehdr& header) {
          header.e_type == ET_DYN && header.e_machine == EM_X86_64;
 }
 
-// A fat binary, PTX or a shared object without kernels is refused before any of its code could run.
+// Loads an image. A fat binary, PTX or a shared object without kernels is refused before any of its code
+// could run.
 CUresult load_image(Context* context, const void* image, std::uint64_t bytes, Module** module) {
   CUDASIM_CHECK(bytes >= sizeof(Elf64_Ehdr) && is_elf_object(*static_cast<const Elf64_Ehdr*>(image)),
                 CUDA_ERROR_INVALID_IMAGE);
@@ -75,8 +76,8 @@ bool fill_name(const char* name, RequestMessage* request) {
   return true;
 }
 
-// Puts the arguments one behind the other. They come as pointers, or packed as the parameters stand in the
-// kernel.
+// Stores the arguments contiguously. The caller passes them as pointers, or packed in the layout of the
+// kernel's parameters.
 CUresult pack(const Function& function, void** parameters, void** extra, LaunchCommand* command,
               unsigned char* data, std::size_t* bytes) {
   const unsigned char* packed = nullptr;
@@ -140,7 +141,7 @@ CUresult launch(Function* function, const CUlaunchConfig& config, void** paramet
 
 }  // namespace
 
-// Its section table stands last.
+// Returns the length of an image. The section table is the last part of an image.
 CUresult image_bytes(const void* image, std::uint64_t* bytes) {
   CUDASIM_CHECK(std::memcmp(image, ELFMAG, SELFMAG) == 0, CUDA_ERROR_INVALID_IMAGE);
   Elf64_Ehdr header;
@@ -198,7 +199,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   CUDASIM_TRY(context->synchronize());
   Exclusive lock(Process::get().lock);
   module->alive = false;
-  module->image = std::vector<unsigned char>();  // `= {}` would keep its memory
+  module->image = std::vector<unsigned char>();  // `= {}` would retain its memory
   for (const auto& [name, global] : module->globals) Memory::get().remove_global(global.first);
   return context->call({Request::kModuleUnload, {module->id}});
 }
@@ -285,7 +286,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   CUDASIM_CHECK(config != nullptr, CUDA_ERROR_INVALID_VALUE);
   for (unsigned i = 0; i < config->numAttrs; i++) {
     CUDASIM_CHECK(config->attrs != nullptr, CUDA_ERROR_INVALID_VALUE);
-    // A priority changes nothing here; the rest would.
+    // A priority has no effect in this driver. The other attributes would have an effect, so they are
+    // refused.
     const CUlaunchAttributeID id = config->attrs[i].id;
     CUDASIM_CHECK(id == CU_LAUNCH_ATTRIBUTE_IGNORE || id == CU_LAUNCH_ATTRIBUTE_PRIORITY,
                   CUDA_ERROR_NOT_SUPPORTED);
@@ -351,7 +353,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* threads, CUfu
     if (blocks * size <= best) continue;
     best = blocks * size;
     *threads = size;
-    *grid = blocks;  // there is one multiprocessor
+    *grid = blocks;  // the device has one multiprocessor
   }
   return CUDA_SUCCESS;
 }

@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint64_t kUnit = 512;
 
 struct Pools {
-  std::map<int, std::unique_ptr<Pool>> standard;  // by ordinal
+  std::map<int, std::unique_ptr<Pool>> standard;  // default pools by device ordinal
   std::map<int, Pool*> chosen;
   std::map<Pool*, std::unique_ptr<Pool>> made;
-  std::vector<std::unique_ptr<Pool>> dying;  // destroyed, with memory in use
+  std::vector<std::unique_ptr<Pool>> dying;  // destroyed pools with memory in use
 };
 
 Pools& pools() {
@@ -60,7 +60,7 @@ CUmemoryPool to_handle(Pool* pool) {
   return reinterpret_cast<CUmemoryPool>(pool);
 }
 
-// A command that does nothing marks the place of a free in its stream.
+// Marks the place of a free in its stream with a command that does nothing.
 CUresult mark(Context* context, Stream* stream, std::uint64_t* sequence) {
   WaitCommand command{{0, Command::kWait, 0}, static_cast<std::uint64_t>(stream->slot), 0};
   return context->submit(stream, &command, sizeof command, nullptr, 0, sequence);
@@ -103,7 +103,7 @@ CUresult free_async(CUdeviceptr address, CUstream handle) {
     if (pool->has(address)) owner = pool;
   });
   if (owner == nullptr) {
-    // Memory that a graph has made is freed like that of a pool.
+    // Memory of a graph is freed like memory of a pool.
     CUDASIM_CHECK(is_graph_memory(address), CUDA_ERROR_INVALID_VALUE);
     CUDASIM_TRY(context->synchronize(stream));
     forget_graph_memory(address);
@@ -128,8 +128,8 @@ CUresult check_properties(const CUmemPoolProps* properties) {
 }  // namespace
 
 std::recursive_mutex& pools_lock() {
-  // Ready before any thread: how threads agree on who makes one is not to be seen from outside
-  // (ThreadSanitizer).
+  // The lock is initialized at compile time. ThreadSanitizer could not observe how threads agree on the lazy
+  // creation of a lock.
   static constinit std::recursive_mutex lock;
   return lock;
 }
@@ -194,7 +194,7 @@ CUresult Pool::allocate(Context* context, Stream* stream, std::uint64_t bytes, s
 void Pool::free_after(std::uint64_t address, Context* context, int slot, std::uint64_t sequence) {
   const auto found = live_.find(address);
   count(0, -static_cast<std::int64_t>(found->second.bytes));
-  // A stream of another context: only its end counts.
+  // The stream belongs to another context: wait until it has completed the free.
   if (found->second.context != context) context->wait(slot, sequence);
   free_.push_back({address, found->second, found->second.context == context ? slot : 0,
                    found->second.context == context ? sequence : 0});
@@ -357,7 +357,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   Pool* pool = nullptr;
   CUDASIM_TRY(enter_pool(handle, &pool));
   const auto found = pools().made.find(pool);
-  CUDASIM_CHECK(found != pools().made.end(), CUDA_ERROR_INVALID_VALUE);  // a device's own stays
+  // the device's default pool cannot be destroyed
+  CUDASIM_CHECK(found != pools().made.end(), CUDA_ERROR_INVALID_VALUE);
   std::erase_if(pools().chosen, [pool](const auto& item) { return item.second == pool; });
   pool->trim(0);
   pools().dying.push_back(std::move(found->second));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and host functions.
+// Streams, events and host functions of the API.
 #include <memory>
 
 #include "tests/simulators/cudasim/driver/api.h"
@@ -9,7 +9,7 @@
 namespace cudasim {
 namespace {
 
-// Events may be used with another context current.
+// Finds an event, which may belong to another context than the current one.
 CUresult enter_event(CUevent handle, Event** event) {
   CUDASIM_TRY(Process::get().ready());
   *event = from_handle(handle);
@@ -240,7 +240,8 @@ CUresult cuEventDestroy(CUevent event) {
   return api::cuEventDestroy_v2(event);
 }
 
-// While a stream is captured these two questions are forbidden, in any mode.
+// Returns the stream's ID. While a stream is captured, the queries in this function and the next one are
+// forbidden in any mode.
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   Context* context = nullptr;
   Stream* stream = nullptr;

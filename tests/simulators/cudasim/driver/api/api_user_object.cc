@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// User objects, whose end a graph tells the program.
+// User objects: a graph notifies the program when their references end.
 #include "tests/simulators/cudasim/driver/api.h"
 #include "tests/simulators/cudasim/driver/graph.h"
 
@@ -31,7 +31,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
   std::lock_guard<std::mutex> lock(graphs_lock());
   GraphBody* body = from_handle(graph);
   CUDASIM_CHECK(graphs().bodies.count(body) > 0, CUDA_ERROR_INVALID_VALUE);
-  // Moved ones are the caller's, which has them.
+  // Moved references already belong to the caller, so only other references are retained.
   if (flags != CU_GRAPH_USER_OBJECT_MOVE) CUDASIM_TRY(retain(from_handle(object), count));
   body->user_references.add(from_handle(object), count);
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that write a word or wait for one.
+// Stream operations that write a word or wait for a word.
 #include "tests/simulators/cudasim/driver/api.h"
 #include "tests/simulators/cudasim/driver/capture.h"
 
@@ -15,7 +15,7 @@ CUresult queue_value(Context* context, Stream* stream, const ValueCommand& comma
     Shared lock(Process::get().lock);
     CUDASIM_TRY(Memory::get().resolve(context, command.address, command.width, write, &side));
   }
-  // Pageable memory is none that a device could read, and another one's is not reached from here.
+  // A device cannot read pageable memory, and this driver cannot reach another process's memory here.
   CUDASIM_CHECK(!side.pageable, CUDA_ERROR_INVALID_VALUE);
   CUDASIM_CHECK(side.pid == 0 && side.shift == 0, CUDA_ERROR_NOT_SUPPORTED);
   ValueCommand sent = command;
@@ -32,7 +32,7 @@ CUresult submit_value(CUstream handle, const ValueCommand& command, bool write) 
 
 CUresult submit_wait(CUstream handle, CUdeviceptr address, std::uint64_t value, std::uint32_t width,
                      unsigned flags) {
-  // Remote writes are not to be flushed here: CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0.
+  // The driver does not flush remote writes: CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0.
   CUDASIM_CHECK(flags <= kWaitKinds, CUDA_ERROR_INVALID_VALUE);
   return submit_value(handle, {{0, Command::kWaitValue, 0}, address, value, width, flags}, false);
 }
@@ -54,7 +54,7 @@ CUresult submit_one(CUstream stream, const CUstreamBatchMemOpParams& item) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return submit_write(stream, item.writeValue.address, item.writeValue.value64, 8, item.writeValue.flags);
     case CU_STREAM_MEM_OP_BARRIER:
-      return CUDA_SUCCESS;  // a stream does one thing after the other
+      return CUDA_SUCCESS;  // a stream executes its commands one after the other
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -20,8 +20,8 @@ CUresult enter_vmm() {
   return Process::get().ready();
 }
 
-// Unmapping under running work is a fault on hardware, too, but the mapping calls must see a context's sticky
-// error.
+// Returns a context of the device. Unmapping during running work also faults on hardware, but the mapping
+// calls must report a context's sticky error.
 CUresult context_of_device(int ordinal, Context** out) {
   Shared lock(Process::get().lock);
   *out = Process::get().context_for(ordinal);
@@ -52,7 +52,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
   Context* owner = nullptr;
   CUDASIM_TRY(context_of_device(properties->location.id, &owner));
   std::shared_ptr<Physical> physical;
-  // Outside of the lock: filling new memory takes a while.
+  // Create the memory without the lock, since filling new memory takes long.
   CUDASIM_TRY(Memory::create(owner, bytes, *properties, false, &physical));
   Exclusive lock(Process::get().lock);
   *handle = Memory::get().add_handle(physical);

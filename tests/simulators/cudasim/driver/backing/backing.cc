@@ -14,14 +14,14 @@
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
-#ifndef UFFD_FEATURE_WP_UNPOPULATED  // Linux 6.4; older headers lack it
+#ifndef UFFD_FEATURE_WP_UNPOPULATED  // Linux 6.4 has this feature; older headers lack the constant
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
 
 namespace cudasim {
 namespace {
 
-// Threads that write to the range wait until this ends.
+// A scope during which threads that write to the range wait.
 class WriteStop {
  public:
   WriteStop(void* address, std::uint64_t bytes) {

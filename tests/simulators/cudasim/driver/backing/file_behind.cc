@@ -39,7 +39,7 @@ std::optional<FileId> find_mapped(std::uint64_t address, std::uint64_t bytes) {
     unsigned major = 0;
     unsigned minor = 0;
     char access[5];
-    // The rest of a long line has no such form.
+    // The remainder of a long line does not match this format.
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &begin, &end, access,
                     &offset, &major, &minor, &inode) != 7)
       continue;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that lies behind memory of the program, so that executors can map it, too.
+// The file that backs memory of the program; executors map this file, too.
 #pragma once
 
 #include <cstdint>
 
 namespace cudasim {
 
-// A descriptor (close-on-exec, the caller's) of the file that is mapped shared from its beginning at
-// `address`, `bytes` bytes of it at least, if the program has it open; -1: there is none. Any thread.
+// Returns a close-on-exec descriptor of the file that backs `bytes` bytes at `address`. The caller owns the
+// descriptor. The file must be mapped shared from its beginning, and the program must have it open. Returns
+// -1 if there is no such file.
+// Threads: any.
 int file_behind(std::uint64_t address, std::uint64_t bytes);
 
 }  // namespace cudasim

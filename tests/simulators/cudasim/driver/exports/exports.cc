@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exported functions: one for every function of cuda.h (the list is made by CMake from
-// libckpt/cuda/driver_functions.def). Each passes the gate and goes on to the function of the same name in
-// cudasim::api; one that is not there answers CUDA_ERROR_NOT_SUPPORTED and leaves a line in the log. X_ptds
-// and X_ptsz are X with the thread's own default stream.
+// The exported functions: one for every function of cuda.h (CMake generates the list from
+// libckpt/cuda/driver_functions.def). Each function passes the gate and calls the function of the same name
+// in cudasim::api. A missing function returns CUDA_ERROR_NOT_SUPPORTED and writes a line to the log. X_ptds
+// and X_ptsz are X with the per-thread default stream.
 #include <cuda.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #include "tests/simulators/cudasim/driver/gate.h"
 
-// CUDASIM_EXPORT(name as exported, name in cudasim::api)
+// CUDASIM_EXPORT(exported name, name in cudasim::api)
 namespace cudasim::api {
 #define CUDASIM_EXPORT(name, base) __attribute__((weak)) decltype(::name) base;
 #include "cudasim_exports.def"
@@ -37,7 +37,8 @@ constexpr std::string_view kNames[] = {
 #undef CUDASIM_EXPORT
 };
 
-// Calls that reveal nothing about the process, and calls that lock and unlock it.
+// Returns whether a call passes the gate in every state: calls that reveal nothing about the process, and
+// calls that lock and unlock it.
 constexpr bool passes_always(std::string_view name) {
   return name.starts_with("cuCheckpoint") || name.starts_with("cuGetProcAddress") ||
          name.starts_with("cuGetError") || name == "cuDriverGetVersion" || name == "cuGetExportTable";

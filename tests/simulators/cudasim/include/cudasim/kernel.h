@@ -23,33 +23,32 @@
 //     }
 //   }
 //
-// How it differs: with nvcc the body is run by every thread and CUDASIM_THREADS runs once, for this thread.
-// With g++ the body is called once per block and CUDASIM_THREADS is a loop over the block's threads. Hence
-// the rules:
-// - what a thread keeps lives inside a thread loop, or in shared memory when the next loop needs it;
-// - code outside of the loops is the same for all threads of a block: it computes, but writes no memory;
-// - CUDASIM_BARRIER stands between thread loops, never inside one; `continue` ends a thread's turn, never
-// `return`
-//   or `break`.
-// - CUDASIM_FOR(i, n) visits each i below n once over the whole grid, in no promised order: with nvcc a
-// grid-stride
-//   loop, with g++ one contiguous share per block, so that the compiler vectorises it.
-// Blocks are one-dimensional here unless CUDASIM_BLOCK_INDEX_Y/Z are used; threads always are. Device
-// pointers are plain pointers: the launching program passes the address of a CUdeviceptr (or of the number)
-// for each argument.
+// The compilers differ: with nvcc every thread runs the body, and CUDASIM_THREADS runs once for this thread.
+// With g++ the body is called once per block, and CUDASIM_THREADS is a loop over the block's threads.
+// Therefore the following rules apply:
+// - A thread's values are declared inside a thread loop, or in shared memory if the next loop needs them.
+// - Code outside of the loops is equal for all threads of a block: it computes, but writes no memory.
+// - CUDASIM_BARRIER is placed between thread loops, never inside a loop. `continue` ends a thread's turn;
+//   never use `return` or `break`.
+// - CUDASIM_FOR(i, n) visits each i below n once over the whole grid, in no defined order. With nvcc this is
+//   a grid-stride loop. With g++ each block has one contiguous share, so that the compiler vectorizes the
+//   loop.
+// Blocks are one-dimensional unless CUDASIM_BLOCK_INDEX_Y/Z are used; threads always are. Device pointers are
+// plain pointers: the launching program passes the address of a CUdeviceptr (or of the number) for each
+// argument.
 #pragma once
 
 #include <stdint.h>
 
 #if defined(__CUDACC__)
 
-// A kernel, found by cuModuleGetFunction under NAME: CUDASIM_KERNEL(name, parameters...) { body }
+// Defines a kernel, which cuModuleGetFunction finds under NAME: CUDASIM_KERNEL(name, parameters...) { body }
 #define CUDASIM_KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
-// A function that kernels call.
+// Declares a function that kernels call.
 #define CUDASIM_DEVICE static __device__ __forceinline__
-// A table known when compiling: CUDASIM_CONSTANT uint32_t kTable[4] = {...};
+// Declares a compile-time table: CUDASIM_CONSTANT uint32_t kTable[4] = {...};
 #define CUDASIM_CONSTANT static __device__ const
-// A variable of the module, found by cuModuleGetGlobal: CUDASIM_GLOBAL(uint64_t, counter);
+// Declares a variable of the module, which cuModuleGetGlobal finds: CUDASIM_GLOBAL(uint64_t, counter);
 #define CUDASIM_GLOBAL(type, name) \
   extern "C" {                     \
   __device__ type name;            \
@@ -74,13 +73,13 @@
        i < cudasim_end_##i; i += cudasim_step_##i)
 
 #define CUDASIM_SHARED(type, name, count) __shared__ type name[count]
-// The shared memory that the launch asked for; once per kernel.
+// Declares the shared memory that the launch requested; once per kernel.
 #define CUDASIM_DYNAMIC_SHARED(type, name)                               \
   extern __shared__ __align__(16) unsigned char cudasim_shared_memory[]; \
   type* const name = reinterpret_cast<type*>(cudasim_shared_memory)
 #define CUDASIM_BARRIER() __syncthreads()
 
-// Atomics on device memory, relaxed, returning the old value.
+// Atomics on device memory with relaxed order; each returns the old value.
 CUDASIM_DEVICE uint32_t cudasim_atomic_add(uint32_t* p, uint32_t v) {
   return atomicAdd(p, v);
 }
@@ -100,14 +99,15 @@ CUDASIM_DEVICE uint32_t cudasim_atomic_or(uint32_t* p, uint32_t v) {
   return atomicOr(p, v);
 }
 
-#else  // g++
+#else  // with g++
 
 #include <stddef.h>
 
 #include <tuple>
 #include <utility>
 
-// A block of a launch, as a kernel of a module sees it. Part of the ABI between modules and the executor.
+// A block of a launch, as a kernel of a module sees it. The struct is part of the ABI between modules and the
+// executor.
 extern "C" struct cudasim_block {
   uint32_t index[3];
   uint32_t grid[3];
@@ -116,7 +116,7 @@ extern "C" struct cudasim_block {
   unsigned char* shared;
 };
 
-// The parameters of kernel NAME stand in the module's symbol cudasim_parameters_NAME.
+// The parameters of kernel NAME, which the module's symbol cudasim_parameters_NAME stores.
 extern "C" struct cudasim_parameters {
   uint32_t count;
   struct {
@@ -125,7 +125,7 @@ extern "C" struct cudasim_parameters {
   } items[64];
 };
 
-// By this symbol the driver knows a module from any other shared object.
+// The driver distinguishes a module from other shared objects by this symbol.
 extern "C" __attribute__((weak, visibility("default"))) const uint32_t cudasim_module_abi = 1;
 
 namespace cudasim {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few macros that device code of the product uses, by names that belong to no driver: see
-// <cudasim/kernel.h>.
+// The few macros that the product's device code uses, with driver-independent names: see <cudasim/kernel.h>.
 #pragma once
 
 #include <cudasim/kernel.h>

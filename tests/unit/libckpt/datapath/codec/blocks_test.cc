@@ -133,7 +133,7 @@ TEST(Blocks, RandomBytesNeverGivePiecesOutsideTheChunk) {
   int taken = 0;
   for (int turn = 0; turn < 20000; ++turn) {
     const std::size_t chunk_bytes = random() % (6 * 4096);
-    // Few blocks, so that some are right by chance.
+    // The input has few blocks, so some blocks are correct by chance.
     Bytes input(4 + random() % 3 * 4096 + random() % 2 * (chunk_bytes % 4096));
     for (std::byte& b : std::span(input).first(4)) b = static_cast<std::byte>(random() & random() & random());
     if (turn % 2 == 0) input[1] = input[2] = input[3] = std::byte{0};

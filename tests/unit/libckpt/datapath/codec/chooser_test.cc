@@ -24,11 +24,11 @@ Estimate estimate_of(double planes_ratio, double difference_ratio = 1) {
   return estimate;
 }
 
-// An encoding at `rate` bytes/s: seen often enough to be known.
+// Feeds the chooser enough observations of `encoding` at `rate` bytes/s that the rate counts as known.
 void teach(Chooser& chooser, Encoding encoding, std::uint64_t rate) {
   for (int turn = 0; turn < 200; ++turn) chooser.observe(encoding, rate / 1000, 1'000'000);
 }
-// No credit for trials is left: what remains is what is known.
+// Uses up the credit for trials, so that the chooser decides only by known rates.
 void use_up_trials(Chooser& chooser) {
   for (int turn = 0; turn < 64; ++turn) static_cast<void>(chooser.choose(estimate_of(9, 10)));
 }
@@ -37,7 +37,7 @@ struct Case {
   const char* what;
   CodecMode mode;
   std::uint32_t threads;
-  double link, planes_rate, difference_rate;  // GB/s
+  double link, planes_rate, difference_rate;  // in GB/s
   double planes_ratio, difference_ratio;
   Encoding expected;
 };
@@ -95,7 +95,7 @@ TEST(Chooser, AnUnknownEncodingRateIsMeasuredByATrial) {
 }
 
 TEST(Chooser, TrialsAreRare) {
-  // Nothing is ever observed: the encodings give up on every chunk.
+  // The test reports no observation: the encodings give up on every chunk.
   Chooser chooser(CodecMode::kAuto, 4);
   chooser.set_link_rate(kGb);
   int tried = 0;
@@ -119,7 +119,7 @@ TEST(Chooser, AFastLinkIsRarelySampled) {
 TEST(Chooser, EncodingIsUsedAgainAfterItsRateIncreases) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(kGb);
-  chooser.observe(Encoding::kPlanes4, kGb / 1000, 100'000'000);  // the core was busy with something else
+  chooser.observe(Encoding::kPlanes4, kGb / 1000, 100'000'000);  // the core was busy with other work
   int used = 0;
   for (int turn = 0; turn < 8192; ++turn) {
     if (!chooser.may_encode() || chooser.choose(estimate_of(1.24)) != Encoding::kPlanes4) continue;

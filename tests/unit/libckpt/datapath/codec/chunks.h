@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of every kind for the tests of codecs. Deterministic: a chunk follows from its kind, length and
-// seed.
+// Chunks of every kind for the codec tests. The content is deterministic: kind, length and seed determine a
+// chunk.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ enum class Kind {
   kZero,
   kConstant,
   kRandom,
-  kWeights,     // fp32, gaussian
-  kBfloat,      // bf16, gaussian
+  kWeights,     // fp32 values with a Gaussian distribution
+  kBfloat,      // bf16 values with a Gaussian distribution
   kHalf,        // fp16 bits of small numbers
-  kDenormal,    // fp32
-  kSpecial,     // NaNs with payloads, infinities, -0 and numbers, mixed
-  kIntegers,    // i32, small, both signs
-  kMostlyZero,  // one element in 50 set
-  kPositive,    // fp32, squares: never negative
+  kDenormal,    // fp32 denormals
+  kSpecial,     // a mix of NaNs with payloads, infinities, -0 and numbers
+  kIntegers,    // small i32 values of both signs
+  kMostlyZero,  // one element in 50 is nonzero
+  kPositive,    // fp32 squares, which are never negative
   kLast = kPositive,
 };
 inline constexpr std::string_view kKindNames[] = {"zero",     "constant",    "random",   "weights",
@@ -40,7 +40,7 @@ inline std::uint32_t special_word(std::mt19937_64& random) {
   const auto payload = static_cast<std::uint32_t>(random());
   switch (random() % 6) {
     case 0:
-      return 0x7f800001U | payload;  // a NaN, either sign, quiet or signalling
+      return 0x7f800001U | payload;  // a NaN of either sign, quiet or signaling
     case 1:
       return 0x7f800000U;
     case 2:

@@ -27,7 +27,7 @@ TEST(IsZero, NonzeroBitIsFoundAtAnyPosition) {
         EXPECT_FALSE(is_zero(part)) << length << " at " << at;
         part[at] = std::byte{0};
       }
-      // Bytes beside the part do not count.
+      // Bytes outside the part do not count.
       data[start + length] = std::byte{1};
       EXPECT_TRUE(is_zero(part)) << length;
       data[start + length] = std::byte{0};

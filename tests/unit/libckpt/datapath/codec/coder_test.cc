@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coder: everything comes back as it was, shrinks as far as it should, and garbage is refused.
+// Tests of Coder: every chunk decodes to the original, shrinks as far as expected, and garbage input is
+// refused.
 #include "libckpt/datapath/codec/coder.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ class CoderTest : public testing::Test {
  protected:
   CoderTest() : coder_(Coder::create(kMaxBytes).value()) {}
 
-  // The encoded chunk, or an empty one if the encoding gains nothing. Guards lie behind the output.
+  // Returns the encoded chunk, or an empty one if the encoding saves nothing. Guard bytes follow the output.
   Bytes encode(Encoding encoding, const Bytes& chunk, const Bytes& previous) {
     Bytes out(chunk.size() + 16, std::byte{0xa7});
     const auto size = coder_->encode(encoding, chunk, previous, std::span(out).first(chunk.size()));
@@ -118,7 +119,7 @@ TEST_F(CoderTest, ChunksOfOddLengthsAreDecodedUnchanged) {
 }
 
 TEST_F(CoderTest, DifferencesOfUnlikeChunksAreDecodedUnchanged) {
-  // Differences of unlike kinds wrap around, meet NaNs and both zeroes.
+  // Differences of unlike kinds wrap around and include NaNs and both zeroes.
   const std::size_t bytes = 8192;
   for (const Kind kind : all_kinds()) {
     for (const Kind before : all_kinds()) {
@@ -160,7 +161,7 @@ TEST_F(CoderTest, ADifferenceIsDecodedOverThePreviousVersion) {
 }
 
 TEST_F(CoderTest, SampleOfAChunkDoesNotAffectAnotherChunk) {
-  // The same memory holds noise when it is sampled and weights when it is encoded, and the other way round.
+  // The memory holds noise when it is sampled and weights when it is encoded, and vice versa.
   Bytes chunk = make_chunk(Kind::kRandom, 65536);
   EXPECT_EQ(coder_->estimate(chunk, {}).encoding, Encoding::kRaw);
   const Bytes weights = make_chunk(Kind::kWeights, 65536);
@@ -206,7 +207,9 @@ TEST_F(CoderTest, EncodingsOfOtherCodersAreNotEncoded) {
 TEST_F(CoderTest, EstimateIsCloseToTheEncodedSize) {
   for (const std::size_t bytes : {4096, 65536, 1 << 20}) {
     for (const Kind kind : all_kinds()) {
-      if (kind == Kind::kZero || kind == Kind::kConstant) continue;  // the ratio is out of all measure
+      if (kind == Kind::kZero || kind == Kind::kConstant)
+        continue;  // the ratio of these kinds has no useful
+                   // bound
       const Bytes chunk = make_chunk(kind, bytes);
       Bytes previous = chunk;
       for (std::size_t at = 0; at < bytes; at += 4) previous[at] ^= static_cast<std::byte>(at % 13);

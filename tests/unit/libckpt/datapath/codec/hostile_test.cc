@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a broken or hostile peer are refused or decode to the right length, and never touch other memory
-// (the guards here, and the address sanitizer where it is on).
+// Bytes of a broken or hostile peer are refused or decode to the correct length. They never make the decoder
+// touch other memory; the guards here and the address sanitizer (where enabled) check this.
 #include <gtest/gtest.h>
 
 #include "libckpt/datapath/codec/coder.h"
@@ -33,7 +33,7 @@ class HostileTest : public testing::Test {
     out.resize(size.value_or(0));
     return out;
   }
-  // Whether it was taken. The input lies in memory of exactly its size.
+  // Returns whether the decoder accepted the input. The input is in a buffer of exactly its size.
   bool decodes(Encoding encoding, const Bytes& input, std::size_t out_bytes = kBytes) {
     Bytes previous = previous_;
     previous.resize(out_bytes);
@@ -51,7 +51,7 @@ class HostileTest : public testing::Test {
   }
 
   std::unique_ptr<Coder> coder_;
-  const Bytes chunk_, positive_, previous_;  // positive: planes of seven bits, too
+  const Bytes chunk_, positive_, previous_;  // the positive chunk also has planes of seven bits
 };
 
 TEST_F(HostileTest, EveryTruncationIsRefused) {

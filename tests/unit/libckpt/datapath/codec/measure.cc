@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures, and asserts nothing: ratio and rates of every codec on memory of a training job, one thread; what
-// sampling costs; and
-// beside them a plain copy of the same memory.   codec_measure [PARAMETERS [PASSES]]
+// Measures the ratio and rates of every codec on memory of a training job with one thread; asserts nothing.
+// The output also shows the time for sampling and a plain copy of the same memory.   codec_measure
+// [PARAMETERS [PASSES]]
 #include <time.h>
 
 #include <algorithm>
@@ -21,12 +21,13 @@ using Bytes = std::span<const std::byte>;
 
 struct Rates {
   double ratio = 1;
-  double encode = 0;  // GB/s of plain bytes, sampling included
+  double encode = 0;  // GB/s of plain bytes, including sampling
   double decode = 0;
-  double estimate = 0;  // sampling alone
+  double estimate = 0;  // GB/s of sampling alone
 };
 
-// The processor time of this thread. Other threads on the cores count only by their effect on the caches.
+// Returns the processor time of this thread. Other threads on the cores affect this time only through the
+// caches.
 Nanos cpu_ns() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -43,7 +44,7 @@ struct Encoded {
   bool raw;
 };
 
-// The best of `passes` over all chunks: other work on the machine only ever makes a pass slower.
+// The best of `passes` passes over all chunks. Other work on the machine only ever makes a pass slower.
 class Measurement {
  public:
   Measurement(Coder& coder, Bytes now, Bytes before, std::size_t chunk_bytes)
@@ -57,7 +58,7 @@ class Measurement {
   Rates run(Encoding encoding, int passes) {
     Rates rates;
     for (int pass = 0; pass < passes; ++pass) {
-      // Chunk by chunk, as a lane does it: what was sampled is in the cache.
+      // Handles chunk by chunk as a lane does: a sampled chunk is still in the cache.
       used_ = 0;
       encoded_.clear();
       Nanos estimating = 0, encoding_time = 0, decoding = 0;

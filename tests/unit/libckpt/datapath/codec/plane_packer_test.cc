@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plane as a frame: there and back, what earlier builds wrote, and frames that are broken.
+// Tests of one plane as a frame: the round trip, frames written by earlier builds, and broken frames.
 #include "libckpt/datapath/codec/plane_packer.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kMaxBytes = 600'000;
 
-// Every value is half as frequent as the one before.
+// Returns a plane in which each value is half as frequent as the previous value.
 Bytes make_plane(std::size_t bytes) {
   Bytes plane(bytes);
   std::uint32_t state = 1;
@@ -26,7 +26,8 @@ Bytes make_plane(std::size_t bytes) {
   return plane;
 }
 
-// make_plane(1200) as the project's own coder packed it (docs/adr/0016): images of such builds hold it.
+// make_plane(1200) as the project's own coder packed it (docs/adr/0016). Images of such builds contain frames
+// of this form.
 constexpr std::string_view kOfOwnCoder =
     "0008e509000a4bdc048c9876543201000047004d004b004701b462e772ed591ed5ea93d4aad341334d394f077d3c5bbf"
     "b5126ec077fad3a0e1ab4cf87ff2cdcf1f6396db21f990cd956b838b8d6a17cd063e2c1cf7ac759d891887a0ef019d74"
@@ -67,7 +68,7 @@ TEST_F(PlanePackerTest, PlanesOfAnyLengthAreUnpackedUnchanged) {
   }
 }
 
-// Two bits a byte, and the description of the codes.
+// The expected size is two bits per byte plus the description of the codes.
 TEST_F(PlanePackerTest, SkewedPlaneIsPackedNearItsEntropy) {
   const Bytes plane = make_plane(65536);
   EXPECT_LT(pack(plane).size(), plane.size() * 26 / 100);
@@ -96,8 +97,8 @@ TEST_F(PlanePackerTest, TruncatedAndExtendedFramesAreRefused) {
   EXPECT_FALSE(packer_.unpack(frame, larger));
 }
 
-// A changed byte may decode to another plane of the same length: fingerprints find that. Nothing beyond the
-// plane is written.
+// A changed byte may decode to another plane of the same length, which fingerprints detect. The decoder
+// writes nothing beyond the plane.
 TEST_F(PlanePackerTest, DamagedFramesWriteNoBytesBeyondThePlane) {
   const Bytes plane = make_plane(4096);
   const Bytes frame = pack(plane);

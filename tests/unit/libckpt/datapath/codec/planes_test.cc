@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised planes are the scalar ones, and the scalar ones are those of the header's definition.
+// Checks that the vectorized planes equal the scalar planes, and that the scalar planes match the definition
+// in the header.
 #include "libckpt/datapath/codec/planes.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ TEST(Planes, OrderedBitsPreserveTheOrderOfFloats) {
               ordered(std::bit_cast<std::uint32_t>(ascending[i + 1])))
         << ascending[i];
   }
-  // Neighbours are one apart on either side, in either direction.
+  // Neighboring values differ by one on either side of zero, in either direction.
   for (const float value : {1.5F, -1.5F}) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     EXPECT_LE(difference(bits + 1, bits), 2U);

@@ -21,7 +21,7 @@ TEST(SparsePlaneTest, PlanesWithFewExceptionsAreUnpackedUnchanged) {
        {1UL, 7UL, 8UL, 9UL, 255UL, 256UL, 257UL, 511UL, 4096UL, 16384UL, 100001UL}) {
     for (std::size_t exceptions = 0; exceptions < 6; ++exceptions) {
       Bytes plane(bytes, std::byte{0x7e});
-      // The ends, and the places around a skip, before any others.
+      // The ends and the positions around a skip come first, then random positions.
       const std::size_t places[] = {0, bytes - 1, 254, 255, random(), random()};
       for (std::size_t i = 0; i < exceptions; ++i)
         plane[places[i] % bytes] = static_cast<std::byte>(random());
@@ -32,7 +32,7 @@ TEST(SparsePlaneTest, PlanesWithFewExceptionsAreUnpackedUnchanged) {
         EXPECT_LT(bytes, 512U) << exceptions << " exceptions do not fit";
         continue;
       }
-      // Guards on both sides of the plane.
+      // Guard bytes surround the plane on both sides.
       Bytes back(bytes + 2, std::byte{9});
       ASSERT_TRUE(unpack_sparse(std::span(packed).first(*size), std::span(back).subspan(1, bytes)));
       EXPECT_TRUE(std::equal(plane.begin(), plane.end(), back.begin() + 1)) << bytes << ", " << exceptions;
@@ -74,7 +74,8 @@ TEST(SparsePlaneTest, MalformedDescriptionsAreRefused) {
   EXPECT_FALSE(unpack_sparse(Bytes(1), {}));
 }
 
-// The upper planes of a small step have one value: they cost next to nothing, on the wire and in time.
+// The upper planes of a small step have a single value, so they take almost no bytes on the wire and almost
+// no time.
 TEST(SparsePlaneTest, CoderUsesSparsePackingForTheUpperPlanesOfADifference) {
   constexpr std::size_t kElements = 16384;
   std::mt19937_64 random(5);

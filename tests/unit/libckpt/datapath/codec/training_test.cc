@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios on memory of a training job, beside those measured on real training (dataplane.md §2, phase A).
+// Ratios on memory of a training job, next to the ratios measured on real training (dataplane.md §2, phase
+// A).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +16,7 @@ using bench::FloatClass;
 struct Case {
   FloatClass kind;
   Encoding planes, difference;
-  double planes_ratio, difference_ratio;  // at least
+  double planes_ratio, difference_ratio;  // the smallest ratios that pass
 };
 
 class TrainingTest : public testing::Test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodings between sender and receiver: every mode ends equal, and sends less where less has changed.
+// Encodings between sender and receiver. Every mode leaves the target equal to the source, and sends fewer
+// bytes if less has changed.
 #include <gtest/gtest.h>
 
 #include "libckpt/datapath/engine/source/history.h"
@@ -74,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mode{"automatic_with_shadow", CodecMode::kAuto, 8 * kMiB}),
     [](const auto& info) { return info.param.name; });
 
-// Wire bytes of the second round, in which `change` of the floats were changed in their last bits.
+// Returns the wire bytes of the second round, after the last bits of some floats have changed.
 std::uint64_t second_round(CodecMode codec, std::uint64_t shadow_memory) {
   constexpr std::uint64_t kBytes = 4 * kMiB;
   EnginePair pair({.sizes = {kBytes}, .codec = codec, .shadow_memory = shadow_memory});

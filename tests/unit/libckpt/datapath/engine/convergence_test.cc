@@ -30,7 +30,7 @@ TEST(Convergence, HandoversWhenTheEstimateIsWithinTheLimit) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kHandover);
-  EXPECT_EQ(c.estimate(), 40 * kMs + 5 * kMs);  // sending is longer than scanning
+  EXPECT_EQ(c.estimate(), 40 * kMs + 5 * kMs);  // sending takes longer than scanning
 }
 
 TEST(Convergence, ScanTimeDominatesIfFewBytesAreDirty) {
@@ -201,14 +201,14 @@ TEST(Convergence, DirtyBytesAreLimitedByTheTotalSize) {
 TEST(Convergence, EtaIncludesConcurrentWritesAndTheLastScan) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 1000 * kMs));
-  c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // half as fast as they are sent
+  c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // chunks change half as fast as they are sent
   EXPECT_EQ(c.eta(), 1000 * kMs + 50 * kMs);
 }
 
 TEST(Convergence, RoundAfterTheDecisionRefreshesTheEstimate) {
   Convergence c({.max_downtime = 100 * kMs, .switch_anyway = false, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
-  c.observe(round(40'000'000, 30 * kMs, 900 * kMs, 1e8));  // the link was shared
+  c.observe(round(40'000'000, 30 * kMs, 900 * kMs, 1e8));  // other traffic shared the link
   EXPECT_EQ(c.estimate(), 405 * kMs);
   EXPECT_TRUE(c.fits_without_copy());
   c.refresh(round(50'000'000, 30 * kMs, 90 * kMs, 1e9));

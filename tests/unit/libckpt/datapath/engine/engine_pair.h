@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sender and a receiver in one process, over the loopback transport, on two devices, with buffers the test
-// can write and compare. The target's buffers start as 0xA5, since memory has no known content.
+// A sender and a receiver in one process, over the loopback transport and on two devices. The test can write
+// and compare their buffers. The target's buffers start as 0xA5, since new memory has no known content.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace ckpt::engine::test {
 inline constexpr std::uint64_t kKiB = 1024;
 inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 
-// The value, or a test that ends with the error's text.
+// Returns the value, or fails the test with the text of the error.
 template <class T>
 T must(Result<T> result) {
   if (!result.has_value()) {
@@ -39,7 +39,7 @@ inline void must(const Result<void>& result) {
   throw std::runtime_error(result.error().to_string());
 }
 
-// Plain device memory with host access.
+// A buffer of plain device memory with host access.
 class Buffer {
  public:
   Buffer(const Device& device, std::uint64_t bytes) : device_(device), bytes_(bytes) {
@@ -95,7 +95,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   struct Setup {
     std::vector<std::uint64_t> sizes{4 * kMiB};
     std::uint64_t chunk_bytes = 64 * kKiB;
-    std::uint32_t lanes = 2;  // 0: what the receiver takes for `paths`
+    std::uint32_t lanes = 2;  // 0: the receiver's choice for `paths`
     std::uint32_t paths = 1;
     FaultHooks* source_hooks = nullptr;
     FaultHooks* target_hooks = nullptr;
@@ -103,8 +103,8 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     codec::CodecMode codec = codec::CodecMode::kAuto;
     std::uint64_t shadow_memory = 0;
     std::uint64_t min_unscanned = kMinUnscannedChunks;
-    transport::Transport* transport = nullptr;  // of the test; else loopback
-    bool same_host = false;                     // the target takes chunks out of the source's staging memory
+    transport::Transport* transport = nullptr;  // the test's own transport; null: loopback
+    bool same_host = false;                     // the target reads chunks from the source's staging memory
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
@@ -147,7 +147,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     receiver_.reset();
   }
 
-  // Plan and regions for everything that was not announced yet.
+  // Announces the plan and all regions that have not been announced yet.
   void announce() { must(try_announce()); }
   Result<void> try_announce() {
     std::vector<PlanEntry> plan;
@@ -156,7 +156,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     for (const auto& [id, generation] : unannounced_) {
       TransferRegion region{id, generation, source(id).pointer(), source(id).bytes(), backing_[id]};
       CKPT_TRYV(sender_->add_region(std::move(region)));
-      backing_[id].reset();  // only the engine holds it now
+      backing_[id].reset();  // only the engine still refers to the memory
     }
     unannounced_.clear();
     return ok();
@@ -170,7 +170,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     backing_[id] = backing;
     unannounced_.emplace_back(id, generation);
   }
-  // As a mover does: the region leaves the engine, then its memory goes.
+  // Drops the region as a mover does: the region leaves the engine before its memory is freed.
   void drop(std::uint64_t id) { sender_->drop_region(id); }
   void free_buffers(std::uint64_t id) {
     source_.erase(id);
@@ -179,7 +179,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   [[nodiscard]] bool engine_holds(std::uint64_t id) const { return !watch_.at(id).expired(); }
 
   Result<Verdict> commit() { return sender_->commit(std::as_bytes(std::span("manifest", 8))); }
-  // Final round and commit; the target must equal the source afterwards.
+  // Runs the final round and the commit. The target must equal the source afterwards.
   void switch_over(std::span<const std::byte> host_state = {}) {
     final_report = must(sender_->run_final(host_state));
     verdict = must(commit());
@@ -194,7 +194,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     changed_.wait(lock, [this] { return failure.has_value(); });
     return *failure;
   }
-  // Bytes that differ, over all buffers.
+  // Returns the number of bytes that differ, over all buffers.
   [[nodiscard]] std::uint64_t differences() const {
     std::uint64_t count = 0;
     for (const auto& [id, buffer] : source_) {
@@ -218,7 +218,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   bool verified = false;
   VerifiedReport report;
   ReceivedHostState host_state;
-  std::optional<Error> failure;  // the receiver's
+  std::optional<Error> failure;  // the receiver's error
   bool refuse_plan = false;
 
  private:
@@ -255,7 +255,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     const std::lock_guard lock(mutex_);
     ++mismatches_;
   }
-  // Both interfaces name it; this is the sender's, which tests see as the result of a call.
+  // The error of the sender, which a test sees as the result of a call. Both interfaces declare this name.
   Setup setup_;
   std::uint64_t next_id_ = 1;
   std::unique_ptr<StagingPool> source_staging_, target_staging_;
@@ -278,7 +278,7 @@ inline std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   return out;
 }
 
-// Like weights, which byte planes shorten.
+// Returns random floats that resemble weights; byte planes shorten them.
 inline std::vector<std::byte> random_floats(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.02F);
@@ -289,7 +289,8 @@ inline std::vector<std::byte> random_floats(std::size_t bytes, unsigned seed) {
   return out;
 }
 
-// Writes random runs into the source's buffers until stopped. Other buffers may come and go meanwhile.
+// A thread that writes random runs into the source's buffers until it is stopped. Other buffers may be added
+// and freed meanwhile.
 class Writer {
  public:
   Writer(EnginePair& pair, const std::vector<std::uint64_t>& ids, unsigned seed)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sender and receiver over loopback on real device calls: whatever a job writes while rounds run, the target
-// ends up equal.
+// Tests of sender and receiver over loopback with real device calls. The target ends up equal to the source,
+// whatever a job writes during the rounds.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -63,7 +63,7 @@ TEST(Engine, RoundsUnderRandomWritersEndWithEqualMemory) {
   }
 }
 
-// Counts the lanes that both ends make on it.
+// A transport that counts the lanes that both ends open.
 class CountedTransport : public transport::Transport {
  public:
   Result<std::unique_ptr<transport::Lane>> listen(const transport::SessionToken& token,
@@ -127,7 +127,7 @@ TEST(Engine, AFirstRoundWithoutAScanSkipsZeroChunks) {
     EnginePair pair({.sizes = {6 * kMiB + 4096, 4 * kMiB, 100'000}, .codec = codec, .min_unscanned = 1});
     pair.announce();
     pair.source(1).write(0, test::random_bytes(pair.source(1).bytes(), 4));
-    // One alone, some in a row, a whole message, and the short last one.
+    // The zero chunks are a single chunk, several in a row, a whole message, and the short last chunk.
     pair.source(1).fill(5 * 64 * kKiB, 64 * kKiB, 0);
     pair.source(1).fill(20 * 64 * kKiB, 7 * 64 * kKiB, 0);
     pair.source(1).fill(32 * 64 * kKiB, 32 * 64 * kKiB, 0);
@@ -160,7 +160,7 @@ TEST(Engine, RoundsWithoutAFirstScanEndWithEqualMemory) {
       (void)must(pair.sender().run_round());
       writer.wait_for_writes(20);
       if (round > 0) continue;
-      pair.add_buffers(3, 1, kMiB + 16);  // the job allocates: sent without a scan, too
+      pair.add_buffers(3, 1, kMiB + 16);  // the job allocates buffers, which are also sent without a scan
       pair.announce();
     }
     writer.stop();
@@ -170,7 +170,7 @@ TEST(Engine, RoundsWithoutAFirstScanEndWithEqualMemory) {
   }
 }
 
-// Changes chunks that have been sent while the first round still runs.
+// Changes chunks that have been sent, while the first round still runs.
 class ChangeDuringRound : public FaultHooks {
  public:
   const test::Buffer* buffer = nullptr;
@@ -202,7 +202,7 @@ TEST(Engine, FirstRoundSamplesChunksThatBecameDirtyAgain) {
   EXPECT_FALSE(must(small.sender().run_round()).sampled_dirty_bytes.has_value());
 }
 
-// Keeps the lane's thread in its first copy until it is let go.
+// Blocks the lane's thread in its first copy until the test releases the copy.
 class HoldFirstCopy : public FaultHooks {
  public:
   std::atomic<bool> held{false};
@@ -214,12 +214,12 @@ class HoldFirstCopy : public FaultHooks {
   }
 };
 
-// A job that frees all it has posts more messages between two steps of the lane than the lane takes at a
+// A job that frees all its memory posts more messages between two steps of the lane than the lane takes at a
 // time.
 TEST(Engine, RegionsDroppedTogetherAreReleasedInOrder) {
-  constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more than the message that is held has regions of
+  constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more regions than the held message contains
   constexpr std::uint64_t kDropped =
-      2 * transport::kMaxInFlight;  // all fit the queue: the scan must not wait
+      2 * transport::kMaxInFlight;  // all fit in the queue: the scan must not wait
   HoldFirstCopy hooks;
   EnginePair pair(
       {.sizes = std::vector<std::uint64_t>(kKept + kDropped, 4 * kKiB), .lanes = 1, .source_hooks = &hooks});
@@ -265,7 +265,8 @@ TEST(Engine, AnInterruptedRoundLeavesItsRemainderToTheFinalRound) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-// Host state that is sent while it is made: pieces leave as it grows, the last one states its length.
+// Host state is sent while the source still writes it. Pieces leave as the state grows, and the last piece
+// states the length.
 TEST(Engine, GrowingHostStateIsReceived) {
   constexpr std::uint64_t kAll = 13 * kMiB + 4711;
   enum class How { kUnannounced, kAnnounced, kBegunBesideRounds };
@@ -281,7 +282,7 @@ TEST(Engine, GrowingHostStateIsReceived) {
                   memory.begin() + static_cast<std::ptrdiff_t>(from));
       pair.sender().host_state_grew(to, to == kAll);
     };
-    grow_to(0, kMiB);  // before the final round
+    grow_to(0, kMiB);  // grows before the final round
     std::uint64_t made = kMiB;
     if (how == How::kBegunBesideRounds) {
       pair.sender().begin_host_state(memory);
@@ -313,8 +314,8 @@ TEST(Engine, GrowingHostStateIsReceived) {
   }
 }
 
-// The final round is ordered while the source waits for the target's memory: the wait ends, and the scan
-// under way counts.
+// The final round is ordered while the source waits for the target's memory. The wait ends, and the running
+// scan counts.
 TEST(Engine, AWaitForTheMemoryOfTheTargetCanBeInterrupted) {
   const std::vector<std::byte> content = test::random_bytes(kMiB, 5);
   EnginePair pair({});
@@ -369,7 +370,7 @@ TEST(Engine, ADisconnectedTargetIsAnErrorAndNotAHang) {
   pair.source().fill(0, 1000, 1);
   auto round = pair.sender().run_final({});
   ASSERT_FALSE(round.has_value());
-  pair.drop(1);  // must not hang either
+  pair.drop(1);  // this drop must not hang either
   EXPECT_FALSE(pair.engine_holds(1));
 }
 
@@ -412,8 +413,8 @@ class OneRegion : public ReceiverDelegate {
   void on_failed(const Error&) override {}
 };
 
-// A hostile or broken source may order one at any time: the running scan reads lists that the next one would
-// replace.
+// A hostile or broken source may order a scan at any time. The running scan reads lists that the next scan
+// would replace.
 TEST(Engine, NoScanOfTheTargetStartsDuringARunningScan) {
   const Device device = must(Device::open(0));
   OneRegion delegate;
@@ -455,7 +456,8 @@ TEST(Engine, NoScanOfTheTargetStartsDuringARunningScan) {
   EXPECT_FALSE(core.begin_verify(1, ranges, items).has_value()) << "an earlier round";
 }
 
-// Each chunk is handed over once and in order, with the scan alone or not, and with slices of any size.
+// Each chunk is passed on once and in order, with slices of any size, whether or not the scan has the device
+// to itself.
 TEST(Engine, FinalScanIncludesEveryChunkOnce) {
   const Device& device = test::device(0);
   const auto params = track::FingerprintParams::expand({}, track::FingerprintPurpose::kChunks);
@@ -509,7 +511,7 @@ TEST(Engine, FinalScanIncludesEveryChunkOnce) {
   EXPECT_FALSE(failed.has_value());
   for (SourceRegion* region : all) {
     region->begin_drop();
-    region->finish_drop();  // hangs if a slice is still in it
+    region->finish_drop();  // hangs if a slice still uses the region
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures, and asserts nothing: sender and receiver over UCX's loopback device in one process, beside each
-// stage alone, so that lanes, windows, message sizes and threads are chosen by figures.
+// Measures sender and receiver over UCX's loopback device in one process, and each stage alone; asserts
+// nothing. The figures serve to choose lanes, windows, message sizes and threads.
 //   engine_measure [--bytes N] [--lanes N] [--window N] [--message N] [--chunk N] [--coders N] [--bandwidth
 //   N] [--runs N]
 //                  [--codec auto|raw|planes|difference] [--data random|floats] [--no-stages]
@@ -81,7 +81,8 @@ CUdeviceptr allocate(const Device& device, std::uint64_t bytes) {
   return pointer;
 }
 
-// Normal floats as weights are, or random bits that no codec gains anything on.
+// Fills the memory with normally distributed floats, which resemble weights, or with random bits, which no
+// codec shortens.
 void fill(const Device& device, CUdeviceptr to, std::uint64_t bytes, bool floats) {
   const ContextScope scope(device);
   constexpr std::uint64_t kPiece = std::uint64_t{16} << 20;
@@ -214,7 +215,7 @@ double measure_fingerprint(const Device& device, const Wanted& wanted) {
   return sum == 1 ? 0 : result;
 }
 
-// One UCX stream; rates by the CPU time of either side's thread.
+// The result of one UCX stream. The rates use the CPU time of each side's thread.
 struct Link {
   double wall = 0, send = 0, receive = 0;
 };
@@ -266,7 +267,7 @@ Link measure_link(const Wanted& wanted) {
   return link;
 }
 
-// `lanes` plain TCP connections.
+// Measures `lanes` plain TCP connections.
 double measure_tcp(const Wanted& wanted) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {::htonl(INADDR_LOOPBACK)}};

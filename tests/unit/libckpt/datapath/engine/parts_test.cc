@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's parts that need no device: rate limiter, queue, lane messages.
+// Tests of the engine's parts that need no device: rate limiter, queue and lane messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr Nanos kSecond = 1'000'000'000;
 TEST(RateLimiter, LimiterSpacesMessagesExactly) {
   RateLimiter limiter(1'000'000'000);
   Nanos now = kSecond;
-  for (Nanos left = RateLimiter::kCatchUp; left >= 0; left -= 1000)  // the burst after having been idle
+  for (Nanos left = RateLimiter::kCatchUp; left >= 0; left -= 1000)  // the burst after an idle time
     ASSERT_EQ(limiter.admit(1000, now), now);
   EXPECT_EQ(limiter.admit(1000, now), now + 1000) << "it is used up";
   EXPECT_EQ(limiter.admit(500, now), now + 1000) << "asking books nothing";
@@ -53,7 +53,8 @@ TEST(RateLimiter, LanesShareOneRateLimit) {
   EXPECT_LE(admitted.load(), most);
 }
 
-// Lanes with messages of any size that ask at the given time, or late, on a simulated clock.
+// Simulates lanes with messages of any size on a simulated clock. Each lane requests its turn at the given
+// time or later.
 TEST(RateLimiter, AdmittedBytesMatchTheRateOverAnyInterval) {
   std::mt19937_64 random(11);
   for (int run = 0; run < 40; ++run) {
@@ -104,8 +105,8 @@ TEST(RateLimiter, MessagesAreShortOnASlowLink) {
   EXPECT_EQ(limiter.message_bytes(64, 1024), 1024u);
 }
 
-// A simulated move: `with` and `without` are what arrives per second; gives how many of its bytes were sent
-// in the better way.
+// Simulates a move. `with` and `without` are the rates of plain bytes in bytes per second with and without
+// the encoding. Returns the share of steps that used the faster way.
 double share_of_better(double with, double without, std::uint64_t link) {
   EncodingTrial trial;
   constexpr std::uint64_t kMiB = 1 << 20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source and target on one machine: chunks stay in the source's staging memory until they are copied to the
-// target's device.
+// Tests of a source and a target on one machine: chunks stay in the source's staging memory until they are
+// copied to the target's device.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ using test::kMiB;
 using test::must;
 using testing::HasSubstr;
 
-// Where the source has staged a chunk, and whether the target's writes there change the same bytes.
+// Records where the source has staged a chunk, and whether the target's writes to this memory change the same
+// bytes.
 class SameBytes : public FaultHooks {
  public:
   void on_staged(const ChunkId& id, std::span<std::byte> bytes) override {
@@ -95,7 +96,7 @@ std::size_t open_descriptors() {
 }
 
 TEST(Near, SessionEndLeavesNoMappingOrDescriptor) {
-  { const EnginePair first({.same_host = true}); }  // descriptors that a process opens once
+  { const EnginePair first({.same_host = true}); }  // opens the descriptors that a process opens only once
   const unsigned before = mappings_of_staging_memory();
   const std::size_t descriptors = open_descriptors();
   {
@@ -121,7 +122,7 @@ TEST(PinnedMemory, MemoryIsZeroAndSharedByAllProcessesThatOpenItsFile) {
   EXPECT_EQ(moved.bytes()[2 * kMiB], std::byte{7});
 }
 
-// Copies of a pinned page wait for the stream, not for the caller.
+// Copies of a pinned page return at once and complete on the stream.
 TEST(PinnedMemory, MemoryIsPinnedForTheDeviceOnBothSides) {
   const auto memory = must(PinnedMemory::create(device(0), 2 * kMiB));
   const auto opened = must(PinnedMemory::open(device(1), UniqueFd(::dup(memory.file())), 2 * kMiB));
@@ -136,7 +137,7 @@ TEST(PinnedMemory, MemoryIsPinnedForTheDeviceOnBothSides) {
   }
 }
 
-// The driver's table with one function less, while a test lives.
+// Removes one function from the driver's table during a test.
 class NothingIsRegistered {
  public:
   NothingIsRegistered() : slot_(const_cast<DriverApi&>(device(0).api()).cuMemHostRegister_v2), real_(slot_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device with this folder's kernels, for the tests that need one.
+// A device with the kernels of this folder, for tests that need a device.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -56,7 +56,7 @@ struct Marked {
   friend bool operator==(const Marked&, const Marked&) = default;
 };
 
-// The definition, block after block, without any of the ways to be fast.
+// Computes the fingerprint by its definition, block after block, without any optimization.
 Marked by_definition(const FingerprintTables& tables, std::span<const std::byte> data) {
   Marked out;
   Chain chain;
@@ -102,7 +102,8 @@ TEST(Fingerprint, ImplementationsMatchTheDefinitionForEveryLengthAndAlignment) {
 }
 
 TEST(Fingerprint, ImplementationsMatchTheDefinitionBeyondTheTableOfPowers) {
-  // Stretches are at most kMaxPower blocks long: this takes two walks, and three blocks and a part are left.
+  // Stretches have at most kMaxPower blocks. This message takes two walks, and leaves three blocks and a
+  // partial block.
   const std::vector<std::byte> data =
       random_message((kStretches * (kMaxPower + std::size_t{5}) + 3) * kBlockBytes + 999);
   const Marked expected = by_definition(params().tables(), data);
@@ -121,7 +122,8 @@ TEST(Fingerprint, PrefetchHintDoesNotChangeTheFingerprint) {
 }
 
 TEST(Fingerprint, CarriesOfExtremeWordsMatchTheDefinition) {
-  // All ones: every sum of a message word and a key word wraps, every product is of full width.
+  // With all bits set, every sum of a message word and a key word wraps, and every product has the full
+  // width.
   const std::vector<std::byte> ones(9 * kBlockBytes, std::byte{0xff});
   const Marked expected = by_definition(params().tables(), ones);
   EXPECT_LT(expected.fingerprint.lo, kPrime);
@@ -188,7 +190,7 @@ TEST(Marks, EachBlockHasOneMark) {
 }
 
 TEST(Fingerprint, FingerprintDependsOnTheLength) {
-  // Zero bytes at the end are what padding adds, too: only the length tells them apart.
+  // Padding also adds zero bytes at the end, so only the length distinguishes these messages.
   std::set<Fingerprint> seen;
   std::vector<std::byte> data = test_message(100);
   data.resize(2 * kBlockBytes + 8);
@@ -244,7 +246,7 @@ TEST(FingerprintCore, WideReductionIsExact) {
 }
 
 TEST(FingerprintCore, BlockSumByPowersEqualsTheChainedSum) {
-  // The device adds blocks in any order, weighted by powers; the host chains them.
+  // The device adds blocks in any order, weighted by powers. The host chains the blocks.
   const std::vector<std::byte> data = test_message(7 * kBlockBytes);
   const FingerprintTables& tables = params().tables();
   constexpr std::uint32_t kBlocks = 7;

@@ -27,7 +27,7 @@ struct Vector {
   std::uint64_t lo, hi;
 };
 
-// From make_vectors.py.
+// Test vectors that make_vectors.py generates.
 inline constexpr Vector kVectors[] = {
     {0, 0, 0x1819aef8b4024897, 0x1d5934210c10aabb},      {0, 1, 0x0bd50e723a467c40, 0x152e29befbd9b4de},
     {0, 15, 0x00d07a2a225060d7, 0x1fac9b5d33909e02},     {0, 16, 0x0008a7aca562d54b, 0x1b7672aef067f42e},

@@ -52,7 +52,7 @@ TEST_F(ReadRateTest, KernelFoldsEveryByteOnce) {
 TEST_F(ReadRateTest, ReadStopsAtTheBudget) {
   constexpr std::uint64_t kBytes = 3 << 20;
   const CUdeviceptr address = allocate(kBytes);
-  // Reading the second range would be an illegal access.
+  // A read of the second range would be an illegal access.
   const std::vector<ChunkRange> ranges = {{address, kBytes}, {16, kBytes}};
   for (const std::uint64_t budget : {std::uint64_t{1000}, std::uint64_t{1} << 20, kBytes}) {
     const auto rate = measure_read_rate(*kernels_, ranges, budget);

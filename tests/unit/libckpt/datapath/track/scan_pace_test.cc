@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// Slices on a device that reads `rate` bytes per second and takes `fixed` for each launch.
+// Simulates slices on a device that reads `rate` bytes per second and takes `fixed` for each launch.
 Nanos take_slice(ScanPace& pace, double rate, Nanos fixed) {
   const std::uint64_t bytes = pace.slice_bytes(0.03);
   const Nanos took = fixed + static_cast<Nanos>(static_cast<double>(bytes) / rate * 1e9);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code against the host's fingerprints; runs on any driver.
+// Compares the device code with the host's fingerprints. Runs on any driver.
 #include "libckpt/datapath/track/scanner.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST_F(ScannerTest, ScannerMatchesTheTestVectors) {
   EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
 }
 
-// As in one mover: each migration loads kernels of its own, and the first to run them may be the first to
-// end.
+// Simulates one mover: each migration loads its own kernels, and the first migration to run them may be the
+// first to end.
 TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   const std::vector<std::byte> data = random_bytes(65536);
   const std::vector<ChunkRange> chunk = {{upload(data), data.size()}};
@@ -70,7 +70,7 @@ TEST_F(ScannerTest, SlicedScanEqualsTheHostFingerprints) {
     for (std::size_t i = 0; i < chunks.size(); ++i)
       EXPECT_EQ(scanned[i], fingerprint(*params_, std::span(data).subspan(i * kChunk, chunks[i].bytes))) << i;
     EXPECT_EQ(scanned[3], fingerprint_of_zeroes(*params_, kChunk));
-    // Beside a job a launch is short, so a busy machine makes more of them.
+    // Next to a job each launch is short, so a busy machine needs more launches.
     if (duty < 1.0)
       EXPECT_GE(scanner->times().launches, 11u);
     else
@@ -78,7 +78,8 @@ TEST_F(ScannerTest, SlicedScanEqualsTheHostFingerprints) {
   }
 }
 
-// Slices that overlap on the device, in as many scans of one scanner, come in order and with the same values.
+// Slices that overlap on the device are delivered in order and with equal values, in several scans of one
+// scanner.
 TEST_F(ScannerTest, ConcurrentSlicesAreDeliveredInOrder) {
   constexpr std::uint64_t kChunk = 8192;
   const std::vector<std::byte> data = random_bytes(256 * kChunk);
@@ -157,7 +158,7 @@ TEST_F(ScannerTest, FullDutyEndsTheIdleTimeImmediately) {
   const CUdeviceptr address = upload(random_bytes(1 << 20));
   std::vector<ChunkRange> chunks;
   append_chunks(address, 1 << 20, 65536, chunks);
-  // Each rest would be a thousand times the slice.
+  // Each wait would last a thousand times as long as the slice.
   auto scanner = make_scanner({.slice_bytes = 65536, .duty = 0.001});
   std::size_t delivered = 0;
   const auto result =

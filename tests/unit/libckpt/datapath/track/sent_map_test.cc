@@ -21,7 +21,7 @@ SentMap make_map() {
   return SentMap(root_params(), kChunk);
 }
 
-// A fingerprint that stands for content `n`.
+// Returns a fingerprint that represents content `n`.
 Fingerprint content(std::uint64_t n) {
   return {n, ~n};
 }
@@ -45,13 +45,13 @@ TEST(SentMap, ChunksAreDirtyUntilAcknowledged) {
 }
 
 TEST(SentMap, AChunkThatChangesAndRevertsIsSentAgain) {
-  // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and reports it; a map
-  // that had entered the scan's A would call the chunk clean.
+  // dataplane §0.3: the chunk has content A at the scan, B at the copy, and A again at the pause. The target
+  // has B and reports B. A map with A from the scan would report the chunk as clean.
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   const std::vector<Fingerprint> scan_a = {content('A')};
   ASSERT_EQ(dirty(map, 1, 1, scan_a).size(), 1u);
-  ASSERT_TRUE(map.acknowledge(1, 1, 0, content('B')).has_value());  // what arrived
+  ASSERT_TRUE(map.acknowledge(1, 1, 0, content('B')).has_value());  // the content that arrived
   EXPECT_EQ(dirty(map, 1, 1, scan_a), (std::vector<std::uint32_t>{0}));
 }
 
@@ -59,7 +59,7 @@ TEST(SentMap, AChunkInFlightIsUnknown) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 0, content('A')).has_value());
-  ASSERT_TRUE(map.forget(1, 1, 0).has_value());  // a message with B has left
+  ASSERT_TRUE(map.forget(1, 1, 0).has_value());  // a message with B has been sent
   EXPECT_EQ(dirty(map, 1, 1, {content('A')}), (std::vector<std::uint32_t>{0}));
   EXPECT_EQ(map.missing(), 1u);
   EXPECT_FALSE(map.root().has_value());
@@ -83,7 +83,7 @@ TEST(SentMap, MessagesOfAnOlderGenerationAreIgnored) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 0, content(1)).has_value());
-  ASSERT_TRUE(map.add_region(1, 2, 2 * kChunk).has_value());  // freed and allocated again
+  ASSERT_TRUE(map.add_region(1, 2, 2 * kChunk).has_value());  // the region is freed and allocated again
   EXPECT_EQ(map.missing(), 2u);
   EXPECT_EQ(map.chunk_count(), 2u);
   const auto late = map.acknowledge(1, 1, 0, content(1));
@@ -149,7 +149,7 @@ TEST(SentMap, OnlyEqualTablesHaveEqualRoots) {
   EXPECT_NE(root_of(other_size), root);
 }
 
-// The root by the definition in sent_map.h, made in one piece.
+// Computes the root by the definition in sent_map.h in one piece.
 Fingerprint root_by_definition(const SentMap& map, const std::vector<std::uint64_t>& chunks_of_regions) {
   constexpr std::size_t kWords = kBlockBytes / sizeof(std::uint64_t);
   const auto fill_up = [](std::vector<std::uint64_t>& words) {
@@ -171,7 +171,7 @@ Fingerprint root_by_definition(const SentMap& map, const std::vector<std::uint64
 }
 
 TEST(SentMap, RootChangesWithEveryEntry) {
-  const std::vector<std::uint64_t> chunks = {1, 255, 256, 257, 1000};  // 256 entries to a block
+  const std::vector<std::uint64_t> chunks = {1, 255, 256, 257, 1000};  // a block has 256 entries
   SentMap map = make_map();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     ASSERT_TRUE(map.add_region(i + 1, 1, chunks[i] * kChunk).has_value());

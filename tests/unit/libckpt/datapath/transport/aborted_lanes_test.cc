@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves are aborted, or lose their other mover, while another move goes on: lanes end under full load, at
-// random moments, again and again. All movers are processes of this program, so that the test sees a mover
-// that UCX ends with signal 6. The lane that nobody ends must not notice.
+// Moves are aborted, or lose the other mover, while another move continues. Lanes end under full load, at
+// random moments, again and again. All movers are child processes of this test, so that the test notices a
+// mover that UCX ends with signal 6. The lane of the continuing move must not be affected.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -24,19 +24,19 @@ namespace ckpt::transport {
 namespace {
 
 constexpr SessionToken kToken = {std::byte{9}};
-constexpr std::size_t kAborted = 5;  // moves at a time, besides the one that goes on
-constexpr int kAborts = 60;          // of each, one after another
-constexpr std::size_t kVictims = 3;  // movers at a time that are killed
-constexpr int kKills = 25;           // of each
+constexpr std::size_t kAborted = 5;  // concurrent moves, in addition to the move that continues
+constexpr int kAborts = 60;          // consecutive aborts of each move
+constexpr std::size_t kVictims = 3;  // concurrent movers that are killed
+constexpr int kKills = 25;           // number of kills on each line
 constexpr std::size_t kPayloadBytes = 64 * 1024;
 constexpr std::size_t kSmallBytes =
-    20 * 1024;  // that UCX sends at once, and the others once the peer asks for them
+    20 * 1024;  // UCX sends smaller messages at once, and larger messages when the peer requests them
 constexpr std::size_t kWindow = 8;
 constexpr Nanos kDeadline = 60'000'000'000;
 
 enum class Role { kSource, kTarget };
 
-// One end of a lane: the source's streams, the target's takes what comes.
+// One end of a lane. The source's end sends continuously; the target's end accepts every message.
 struct End final : LaneHandler {
   explicit End(Role role) : role(role) {}
   const Role role;
@@ -77,8 +77,8 @@ bool is_gone(int fd) {
   return ::poll(&line, 1, 0) == 1;
 }
 
-// Drives the lane until it has ended. `ends` is called all the time: true closes it. Returns the failure, or
-// an empty text.
+// Drives the lane until the lane has ended. Calls `ends` repeatedly; a result of true closes the lane.
+// Returns the failure, or an empty text.
 template <class Ends>
 std::string live_through(Lane& lane, End& end, int line, Ends ends) {
   Nanos deadline = now_ns() + kDeadline;
@@ -105,8 +105,8 @@ Result<std::unique_ptr<Lane>> make_lane(Transport& transport, End& end, int line
   return transport.connect(*address, kToken, end);
 }
 
-// A move that is aborted, again and again: both ends know from the seed which of them does it, after how many
-// messages and how much later.
+// Runs a move that is aborted again and again. Both ends derive from the seed which end aborts, after how
+// many messages, and after which delay.
 std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kAborts; ++i) {
@@ -126,7 +126,7 @@ std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t 
   return "";
 }
 
-// The move that goes on until the others are through with theirs.
+// Runs the continuing move until all other moves have ended.
 std::string go_on(Transport& transport, Role role, int line, const std::atomic<std::size_t>& others) {
   End end(role);
   auto lane = make_lane(transport, end, line);
@@ -138,7 +138,7 @@ std::string go_on(Transport& transport, Role role, int line, const std::atomic<s
   return read_line(line) == "over" ? "" : "ended before its time: " + end.closed->to_string();
 }
 
-// The source's side of moves to movers that are killed.
+// Runs the source's side of moves to movers that are killed.
 std::string lose_targets(Transport& transport, int line) {
   for (int i = 0; i < kKills; ++i) {
     End end(Role::kSource);
@@ -154,7 +154,8 @@ std::string lose_targets(Transport& transport, int line) {
   return "";
 }
 
-// One line each: the first is of the move that goes on, the others are of those that end. True if all passed.
+// Runs a mover with one line per move. The first line belongs to the continuing move, the other lines to the
+// moves that end. Returns true if all moves passed.
 template <class Other>
 bool be_a_mover(const std::string& transport_name, Role role, const std::vector<int>& lines, Other other) {
   auto transport = make_transport(transport_name);
@@ -179,7 +180,7 @@ bool be_a_mover(const std::string& transport_name, Role role, const std::vector<
   return well;
 }
 
-// Our ends and theirs.
+// The lines between both processes: this process's ends and the peer's ends.
 struct Lines {
   explicit Lines(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -206,8 +207,8 @@ TEST_P(EndingLanes, AbortByEitherEndAffectsNoOtherLane) {
   EXPECT_EQ(end_of(target), "") << "the target's mover";
 }
 
-// One mover after another, each killed once the source streams to it. Returns the failure, or an
-// empty text.
+// Starts movers one after another, and kills each mover once the source streams to it. Returns the failure,
+// or an empty text.
 std::string kill_movers(const char* transport, int source, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kKills; ++i) {
@@ -252,7 +253,7 @@ TEST_P(EndingLanes, KilledMoverAffectsNoOtherLane) {
 INSTANTIATE_TEST_SUITE_P(Transports, EndingLanes, ::testing::Values("ucx", "tls"),
                          [](const auto& info) { return std::string(info.param); });
 
-// The life of a mover; its first argument names its role.
+// Runs a mover process. Its first argument names its role.
 bool live(const std::string& name, const std::string& transport_name, const std::vector<int>& lines) {
   if (name == "--loser") {
     return be_a_mover(transport_name, Role::kSource, lines, [](Transport& transport, int line, std::size_t) {

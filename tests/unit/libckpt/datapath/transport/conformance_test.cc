@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The duties of every transport, tested on each of them.
+// Tests the requirements of every transport on each transport.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr SessionToken kToken = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{0xff}};
 constexpr SessionToken kWrongToken = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{0xfe}};
 
-// Megabytes, byte by byte: not what a sanitizer has to look at.
+// Fills megabytes byte by byte. This loop needs no check by a sanitizer.
 [[gnu::no_sanitize("address", "thread", "undefined")]] void fill(std::byte* bytes, std::size_t count,
                                                                  unsigned seed) {
   for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + seed + (i >> 11));
@@ -47,12 +47,12 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(made.has_value()) << made.error().to_string();
     return *std::move(made);
   }
-  // UCX's lanes and TLS lanes within a machine.
+  // Returns whether the transport is UCX or TLS with lanes within a machine.
   static bool is_same_host() { return std::string(GetParam()).ends_with("near"); }
   static void offer_memory(Peer& source) {
     if (is_same_host()) source.same_host_room.resize(64);
   }
-  // Starts both; the address goes the way the control plane would take it.
+  // Starts both peers, and passes the address as the control plane would.
   void connect(Peer& target, Peer& source) {
     const std::string address = listen(target);
     offer_memory(source);
@@ -101,7 +101,7 @@ TEST_P(TransportTest, PeerReadsPayloadsFromTheOfferedMemoryOfTheSource) {
   EXPECT_EQ(of_target.get_future().get(), PayloadAccess::kSent);
 }
 
-// A memory file, and where this process has it.
+// A memory file and its mapping in this process.
 struct MappedFile {
   explicit MappedFile(std::size_t bytes) : file(*make_memory_file("transport-test", bytes)) {
     this->bytes = map(file.get(), bytes);
@@ -117,7 +117,7 @@ struct MappedFile {
 
 TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
   const std::string transport = GetParam();
-  const bool offered = is_same_host() || transport == "loopback";  // else as between machines
+  const bool offered = is_same_host() || transport == "loopback";  // otherwise as between machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
   for (const bool taken : {true, false}) {
     MappedFile file(2 * kLargest);
@@ -154,7 +154,7 @@ TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
       EXPECT_TRUE(std::equal(payloads[i].begin(), payloads[i].end(), state.received[i].payload.begin(),
                              state.received[i].payload.end()))
           << i;
-    // A thousand bytes travel in the message, but for the loopback.
+    // A payload of a thousand bytes travels in the message, except over loopback.
     const std::size_t there = transport == "loopback" ? 4 : 3;
     EXPECT_EQ(state.in_place, taken && offered ? there : 0);
     std::promise<PayloadAccess> payload_access;
@@ -280,7 +280,7 @@ TEST_P(TransportTest, MessagesOverTheLimitsAreRefused) {
 }
 
 TEST_P(TransportTest, TheSendWindowIsBounded) {
-  // Driven by hand: without progress() nothing is reported as sent.
+  // The test drives this lane itself: without progress() no message is reported as sent.
   class Quiet final : public LaneHandler {
    public:
     std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
@@ -343,7 +343,7 @@ TEST_P(TransportTest, WrongTokenIsDroppedAndALaterRightTokenIsAccepted) {
   source.send(make_message(10, 100'000, 5));
   ASSERT_TRUE(target.wait_received(1));
 
-  Peer late;  // a lane connects once, even for a peer that has the token
+  Peer late;  // a lane accepts only one connection, even if another peer has the token
   late.start(*transport_->connect(address, kToken, late));
   ASSERT_TRUE(late.wait_closed());
   EXPECT_EQ(late.read([](const Peer::State& s) { return s.opened; }), 0);
@@ -427,7 +427,8 @@ TEST_P(TransportTest, ClosingTwiceEndsBothSidesOnce) {
 }
 
 TEST_P(TransportTest, ClosingUnderLoadAccessesNoFreedMemory) {
-  // The peers free all payloads right after on_closed; run with a sanitizer this shows late writes and reads.
+  // The peers free all payloads right after on_closed. Under a sanitizer this test detects late writes and
+  // reads.
   for (int round = 0; round < 2; ++round) {
     Peer target, source;
     connect(target, source);
@@ -463,7 +464,7 @@ TEST_P(TransportTest, AListeningLaneCanBeClosedOrDestroyed) {
 }
 
 TEST_P(TransportTest, MessagesCanBeSentFromCallbacks) {
-  // Acknowledgements leave from on_message, as the receiver of a migration sends them.
+  // Acknowledgments are sent from on_message, as the receiver of a migration does.
   Peer target, source;
   target.on_each_message = [n = std::uint64_t{0}](Peer& peer) mutable {
     const std::uint64_t number = n++;
@@ -484,7 +485,7 @@ TEST_P(TransportTest, MessagesCanBeSentFromCallbacks) {
 }
 
 TEST_P(TransportTest, WakeEndsAWait) {
-  // Without it the test would sit here for an hour.
+  // Without this wake-up the test would wait for an hour.
   Peer target, source;
   connect_and_open(target, source);
   for (int i = 0; i < 100; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other mover is another process, and it is killed: the lane must end, with traffic and without.
-// The child is this program again, as `transport_process_test --peer TRANSPORT ADDRESS MESSAGES`.
+// The other mover is another process, and the test kills it. The lane must end, with traffic and without. The
+// child is this program again, as `transport_process_test --peer TRANSPORT ADDRESS MESSAGES`.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr SessionToken kToken = {std::byte{9}};
 
-// The child's life: connects, sends that many messages of 1 MiB, and stays until it is killed.
+// Runs the child: connects, sends the given number of messages of 1 MiB, and waits until it is killed.
 int be_the_peer(const std::string& transport_name, const std::string& address, int messages) {
   Peer source;
   auto transport = make_transport(transport_name);
@@ -89,7 +89,8 @@ TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileReceiving) {
 }
 
 TEST_P(KilledPeerTest, LaneClosesIfThePeerIsKilledWhileStopped) {
-  // Stopped with payloads under way: its sockets are full. Killed then, it must not leave this end waiting.
+  // The child is stopped while payloads are in flight, so its sockets are full. Killing the child must not
+  // leave this end waiting.
   start(0);
   ASSERT_EQ(::kill(child_, SIGSTOP), 0);
   int status = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures, and asserts nothing: one UCX lane and one TLS lane against one plain TCP stream over loopback, two
-// processes, payloads of the same size. The last figure compares the TLS lane with a core that takes a byte
-// from a plain stream and encrypts it with AES-256-GCM, one after the other.
+// Measures one UCX lane and one TLS lane against one plain TCP stream over loopback; asserts nothing. Two
+// processes send payloads of equal size. The last figure compares the TLS lane with a core that reads each
+// byte from a plain stream and then encrypts it with AES-256-GCM.
 //   transport_measure [PAYLOAD_BYTES [TOTAL_BYTES]]
 //   transport_measure --rdma ADDRESS [PAYLOAD_BYTES [TOTAL_BYTES]]    one lane through that RDMA device only
 #include <arpa/inet.h>
@@ -80,7 +80,7 @@ void send_all(const MakeTransport& make, const std::string& address, std::size_t
 double measure_lane(const MakeTransport& make, std::size_t bytes, std::size_t count) {
   int pipe_fds[2];
   if (::pipe(pipe_fds) != 0) std::abort();
-  const pid_t child = ::fork();  // before the transport is there
+  const pid_t child = ::fork();  // forks before the transport exists
   if (child == 0) {
     char address[256] = {};
     if (::read(pipe_fds[0], address, sizeof address - 1) > 0) send_all(make, address, bytes, count);
@@ -130,7 +130,7 @@ double measure_tcp(std::size_t bytes, std::size_t count) {
   return double(total) / double(nanos);
 }
 
-// One core, records of full size, as `openssl speed -evp NAME -bytes 16384`.
+// Measures one core with records of full size, like `openssl speed -evp NAME -bytes 16384`.
 double measure_cipher(const EVP_CIPHER* cipher) {
   constexpr int kRecord = 16384;
   constexpr Nanos kSpan = 400'000'000;

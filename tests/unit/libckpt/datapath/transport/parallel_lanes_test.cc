@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several moves between the same two movers at a time: lanes open while others close. The movers are two
-// processes, as they are in life; the child is this program again, as `transport_parallel_test --peer TRANSPORT`. No
-// lane may notice the others.
+// Several moves between two movers at a time: lanes open while other lanes close. The movers are two
+// processes, as in production. The child is this program again, as `transport_parallel_test --peer
+// TRANSPORT`. No lane may affect another lane.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,12 +14,13 @@ namespace ckpt::transport {
 namespace {
 
 constexpr SessionToken kToken = {std::byte{9}};
-constexpr int kMoves = 6;    // at a time
-constexpr int kLanes = 2;    // of each
-constexpr int kRounds = 40;  // one after another
+constexpr int kMoves = 6;    // concurrent moves
+constexpr int kLanes = 2;    // lanes of each move
+constexpr int kRounds = 40;  // consecutive rounds
 constexpr int kMessages = 4;
 
-// The target's side of one move: its lanes take what comes, and close when the source's do.
+// Runs the target's side of one move. Its lanes accept every message, and close when the source's lanes
+// close.
 void be_the_target(Transport& transport, int fd) {
   while (true) {
     std::array<Peer, kLanes> lanes;
@@ -51,7 +52,7 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     std::vector<UniqueFd> theirs;
-    for (int i = 0; i < kMoves; ++i) {  // one move's addresses go over a line of its own
+    for (int i = 0; i < kMoves; ++i) {  // the addresses of each move are sent over a separate line
       auto [one, other] = make_line();
       ours_.push_back(std::move(one));
       theirs.push_back(std::move(other));
@@ -65,7 +66,7 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(end_of(child_), "");
   }
 
-  // The source's side of one move, again and again. What went wrong, or nothing.
+  // Runs the source's side of one move again and again. Returns the failure, or an empty text.
   std::string move_on(int fd) {
     for (int round = 0; round < kRounds; ++round) {
       std::array<Peer, kLanes> lanes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a lane with a thread of its own: sends what it is given with a window, keeps what comes. State
-// is read under the lock, by wait_until() or read().
+// One end of a lane with its own thread. The peer sends the given messages with a window, and stores received
+// messages. wait_until() and read() read the state under the lock.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +26,8 @@ struct TestMessage {
   }
 
  private:
-  // std::vector compares std::byte one by one, which takes minutes under a sanitizer.
+  // Compares the bytes with memcmp. std::vector compares std::byte values one by one, which takes minutes
+  // under a sanitizer.
   static bool equal(const Bytes& a, const Bytes& b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
   }
@@ -36,7 +37,7 @@ class Peer final : public LaneHandler {
  public:
   struct State {
     std::vector<TestMessage> received;
-    std::size_t in_place = 0;  // of those
+    std::size_t in_place = 0;  // number of received payloads that were read in place
     std::vector<std::uint64_t> sent;
     std::optional<Error> closed;
     int opened = 0;
@@ -46,16 +47,16 @@ class Peer final : public LaneHandler {
   Peer() = default;
   ~Peer() override { stop(); }
 
-  // The treatment of payloads; set before start().
+  // The options for payloads; set them before start().
   bool refuse_payloads = false;
-  Bytes same_host_room;     // not empty: the other side may read payloads out of this process's memory
-  int same_host_file = -1;  // besides, it may map this one
+  Bytes same_host_room;     // not empty: the other side may read payloads from this process's memory
+  int same_host_file = -1;  // a file that the other side may also map; -1: none
   std::span<const std::byte> same_host_mapped;
   std::function<std::span<const std::byte>(UniqueFd, std::size_t)>
-      on_near_file;                            // of the other side; else it is left
-  std::function<void(Peer&)> on_each_message;  // on the lane's thread
+      on_near_file;  // called for a file of the other side; if empty, the file is ignored
+  std::function<void(Peer&)> on_each_message;  // called on the lane's thread
   std::size_t window = 8;
-  bool keep_sent_messages = true;  // false if on_each_message sends by itself
+  bool keep_sent_messages = true;  // false if on_each_message sends messages itself
 
   void start(std::unique_ptr<Lane> lane) {
     lane_ = std::move(lane);
@@ -77,7 +78,7 @@ class Peer final : public LaneHandler {
     }
     lane_->wake();
   }
-  // Runs on the lane's thread, outside of callbacks.
+  // Runs a command on the lane's thread, outside of callbacks.
   void run(std::function<void(Lane&)> command) {
     {
       const std::lock_guard lock(mutex_);
@@ -87,7 +88,8 @@ class Peer final : public LaneHandler {
     lane_->wake();
   }
 
-  // False after a minute, or when the lane has ended without it: the test has failed.
+  // Waits until the condition is true. Returns false after a minute, or when the lane has ended first; the
+  // test has then failed.
   [[nodiscard]] bool wait_until(const std::function<bool(const State&)>& condition) {
     std::unique_lock lock(mutex_);
     const auto decided = [&] { return condition(state_) || state_.closed.has_value(); };
@@ -206,7 +208,7 @@ class Peer final : public LaneHandler {
   State state_;
   std::deque<TestMessage> queue_;
   std::vector<std::function<void(Lane&)>> commands_;
-  // The lane's thread only:
+  // Only the lane's thread uses these members:
   std::deque<TestMessage> flying_;
   std::deque<Bytes> arriving_;
   std::uint64_t next_token_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Movers as processes of their own, which are the test's program again with other arguments, and lines
-// between them.
+// Movers as separate processes, which run the test's program with other arguments, and the lines between
+// them.
 #pragma once
 
 #include <fcntl.h>
@@ -22,12 +22,12 @@ extern char** environ;
 
 namespace ckpt::transport {
 
-// The address of an RDMA device, for its tests; nothing where they are not asked for.
+// Returns the address of an RDMA device for its tests; null if these tests are not requested.
 inline const char* rdma_address() {
   return std::getenv("GPUMIGRATE_TEST_RDMA");
 }
 
-// "ucx", "tls" or "rdma": the transports between processes.
+// Creates a transport between processes: "ucx", "tls" or "rdma".
 inline Result<std::unique_ptr<Transport>> make_transport(const std::string& name) {
   if (name == "rdma") return make_ucx_transport({.ip = rdma_address(), .rdma = true});
   return name == "tls" ? make_tls_transport({}) : make_ucx_transport({});
@@ -38,7 +38,7 @@ inline bool write_line(int fd, const std::string& text) {
   return ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
 }
 
-// Nothing once the other end is gone.
+// Reads a line; returns nothing once the other end is closed.
 inline std::optional<std::string> read_line(int fd) {
   std::string line;
   for (char c = 0; ::read(fd, &c, 1) == 1;) {
@@ -48,22 +48,22 @@ inline std::optional<std::string> read_line(int fd) {
   return std::nullopt;
 }
 
-// Two ends of a line, which no process inherits but the one that it is passed to by number.
+// Creates the two ends of a line. Only a process that receives an end by its number inherits that end.
 inline std::pair<UniqueFd, UniqueFd> make_line() {
   int pair[2] = {-1, -1};
   (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
   return {UniqueFd(pair[0]), UniqueFd(pair[1])};
 }
 
-// This program with other arguments; it inherits the descriptors under their numbers, which follow the
-// arguments. -1: it could not be started.
+// Starts this program with other arguments. The new process inherits the descriptors under their numbers,
+// which follow the arguments. Returns -1 if the process could not be started.
 inline pid_t spawn_again(std::vector<std::string> words, const std::vector<UniqueFd>& descriptors) {
   words.insert(words.begin(), "/proc/self/exe");
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   for (const UniqueFd& fd : descriptors) {
     words.push_back(std::to_string(fd.get()));
-    ::posix_spawn_file_actions_adddup2(&actions, fd.get(), fd.get());  // without its close-on-exec
+    ::posix_spawn_file_actions_adddup2(&actions, fd.get(), fd.get());  // the copy is not close-on-exec
   }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -74,7 +74,7 @@ inline pid_t spawn_again(std::vector<std::string> words, const std::vector<Uniqu
   return child;
 }
 
-// How the process ended; empty: well.
+// Returns how the process ended; an empty text means success.
 inline std::string end_of(pid_t child) {
   int status = 0;
   if (child <= 0 || ::waitpid(child, &status, 0) != child) return "was not started";

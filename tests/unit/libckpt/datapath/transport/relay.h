@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A relay between the two ends of one TCP connection, on 127.0.0.1. It keeps all bytes that pass, and may
-// meddle with the records from the dialing end. Its threads end with it.
+// A relay between the two ends of one TCP connection, on 127.0.0.1. It stores all bytes that pass, and may
+// change the records from the dialing end. Its threads end with the relay.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,12 +21,12 @@ namespace ckpt::transport {
 
 class Relay {
  public:
-  using Record = std::string;  // with its five bytes of type, version and length
-  // Returns the records that pass in place of one. Called on the relay's thread.
+  using Record = std::string;  // includes the five bytes of type, version and length
+  // Returns the records that replace one record. Called on the relay's thread.
   using Tamper = std::function<std::vector<Record>(const Record&)>;
   static constexpr std::size_t kHead = 5;
 
-  // `target`: a TCP port. Without `meddle` bytes pass as they come.
+  // Relays to the TCP port `target`. Without `meddle` bytes pass unchanged.
   explicit Relay(std::uint16_t target, Tamper meddle = {}) : meddle_(std::move(meddle)) {
     listener_ = *listen_tls(*parse_ip("127.0.0.1"));
     address_ = *local_address_of(listener_.get());
@@ -41,12 +41,12 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   [[nodiscard]] const LaneAddress& address() const { return address_; }
-  // Both directions.
+  // Returns the bytes of both directions.
   std::string captured() {
     const std::lock_guard lock(mutex_);
     return captured_;
   }
-  // Ends the connections to both ends.
+  // Closes the connections to both ends.
   void cut() {
     const std::lock_guard lock(mutex_);
     cut_ = true;

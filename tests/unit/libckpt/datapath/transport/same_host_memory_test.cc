@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offers of memory that a receiver accepts, and its handling of memory that cannot be read. The conformance
-// suite tests that payloads arrive ("near").
+// Offers of memory that a receiver accepts, and its handling of unreadable memory. The conformance suite
+// tests that payloads arrive ("near").
 #include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <fcntl.h>
@@ -26,7 +26,8 @@ namespace {
 constexpr SessionToken kToken = {std::byte{9}, std::byte{8}, std::byte{7}};
 constexpr SessionToken kOther = {std::byte{9}, std::byte{8}, std::byte{6}};
 
-// A child with this process's memory, as it was: it sleeps, or runs another program, until the test ends.
+// A child with a copy of this process's memory. The child sleeps, or runs another program, until the test
+// ends.
 class Child {
  public:
   explicit Child(const char* program = nullptr) : pid_(::fork()) {
@@ -57,7 +58,7 @@ TEST_F(SameHostMemoryTest, MemoryOfAProcessWithTheTokenIsRead) {
   std::strcpy(reinterpret_cast<char*>(&memory_[32]), "payload");
   const Child child;
   offer_.pid = child.pid();
-  std::memset(memory_.data(), 0, memory_.size());  // the child's is as it was
+  std::memset(memory_.data(), 0, memory_.size());  // the child's copy is unchanged
   const auto reader = SameHostReader::open(offer_, kToken);
   ASSERT_TRUE(reader);
   std::array<std::byte, 8> read{};
@@ -79,8 +80,8 @@ TEST_F(SameHostMemoryTest, MemoryOfAProcessWithoutTheTokenIsNotRead) {
   EXPECT_FALSE(SameHostReader::open(gone, kToken));
 }
 
-// The token alone does not let a receiver read another program's process. Here that process has the token as
-// its argument.
+// The token alone does not let a receiver read the memory of a process that runs another program. In this
+// test that process has the token as its argument.
 TEST_F(SameHostMemoryTest, MemoryOfAnotherProgramIsNotRead) {
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
@@ -92,7 +93,7 @@ TEST_F(SameHostMemoryTest, MemoryOfAnotherProgramIsNotRead) {
   const std::string path = "/proc/" + std::to_string(other.pid()) + "/stat";
   std::FILE* file = std::fopen(path.c_str(), "r");
   ASSERT_NE(file, nullptr);
-  // Field 48: where the arguments begin.
+  // Field 48 is the start address of the arguments.
   std::uint64_t arguments = 0;
   std::array<char, 1024> line{};
   ASSERT_NE(std::fgets(line.data(), static_cast<int>(line.size()), file), nullptr);
@@ -119,7 +120,7 @@ TEST_F(SameHostMemoryTest, ReadFailsForUnmappedMemoryAndForAnExitedProcess) {
   EXPECT_FALSE(reader->read(offer_.address, read));
 }
 
-// A timer whose signal has a handler, while a test lives.
+// A timer during a test whose signal has a handler.
 class Interruptions {
  public:
   Interruptions() : before_(std::signal(SIGALRM, [](int) {})) { set(kMicroseconds); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS lanes among strangers, and with a relay on the way that reads and meddles. What every transport does is
-// in conformance_test.cc.
+// Tests of TLS lanes with unauthenticated peers, and with a relay that reads and changes bytes.
+// conformance_test.cc tests the requirements of every transport.
 #include "libckpt/datapath/transport/tls_lane.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ constexpr Nanos kSecond = 1'000'000'000;
 constexpr Nanos kHour = 3600 * kSecond;
 constexpr int kMinuteMs = 60'000;
 
-// True once the other end has ended the connection; false after a minute. What it sends is dropped.
+// Returns true once the other end has closed the connection; false after a minute. Received bytes are
+// dropped.
 bool wait_end(int fd, int timeout_ms = kMinuteMs) {
   while (true) {
     pollfd watched{fd, POLLIN, 0};
@@ -37,7 +38,7 @@ bool wait_end(int fd, int timeout_ms = kMinuteMs) {
 
 class TlsLaneTest : public ::testing::Test {
  protected:
-  // A listening lane with its thread. Its name is its address.
+  // Opens a listening lane with its own thread, and returns its name, which is its address.
   std::string listen(Peer& target, const TlsOptions& options = {}, const SessionToken& token = kToken) {
     auto transport = *make_tls_transport(options);
     auto lane = *transport->listen(token, target);
@@ -45,7 +46,7 @@ class TlsLaneTest : public ::testing::Test {
     target.start(std::move(lane));
     return name;
   }
-  // Dials `at`, and takes the lane there for `name`.
+  // Dials `at`, and expects the lane at this address to be `name`.
   void connect(Peer& source, const LaneAddress& at, const std::string& name, const TlsOptions& options = {},
                const SessionToken& token = kToken) {
     const LaneAddress local = *parse_ip(options.ip);
@@ -54,7 +55,7 @@ class TlsLaneTest : public ::testing::Test {
   void connect(Peer& source, const std::string& name, const SessionToken& token = kToken) {
     connect(source, *parse_tls_address(name), name, {}, token);
   }
-  // The right peer comes to the lane, and a message arrives.
+  // Checks that the authorized peer reaches the lane, and that a message arrives.
   void expect_served(Peer& target, const std::string& name) {
     Peer source;
     connect(source, name);
@@ -62,7 +63,7 @@ class TlsLaneTest : public ::testing::Test {
     EXPECT_TRUE(target.wait_received(1));
     EXPECT_TRUE(source.wait_sent(1));
   }
-  // A stranger with a handshake of its own.
+  // Performs a handshake as an unauthenticated peer.
   std::unique_ptr<tls::PskStream> shake_hands(const std::string& name) {
     UniqueFd socket = Relay::dial(Relay::port_of(name));
     const int fd = socket.get();
@@ -84,7 +85,7 @@ void say(int fd, std::string_view bytes) {
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-// A client of TLS 1.2.
+// Runs a client of TLS 1.2.
 void speak_tls12(int fd) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
@@ -103,7 +104,7 @@ TEST_F(TlsLaneTest, UnknownConnectionsAreDroppedAndThePeerIsServed) {
       [](int fd) { say(fd, "GET / HTTP/1.1\r\n\r\n"); },
       [](int fd) { say(fd, std::string(100'000, '\x5a')); },
       [](int fd) { say(fd, std::string("\x16\x03\x01\x10\x00", 5).append(4096, '\x02')); },
-      // HELLO in the clear, as on a plain socket
+      // a HELLO in clear text, as on a plain socket
       [](int fd) {
         std::array<std::byte, kMaxHelloBytes> hello{};
         const std::size_t bytes = write_hello({kToken, {}}, hello);
@@ -158,7 +159,7 @@ TEST_F(TlsLaneTest, HandshakeHasADeadline) {
   const UniqueFd silent = Relay::dial(Relay::port_of(name));
   EXPECT_TRUE(wait_end(silent.get())) << "nothing comes";
   const UniqueFd slow = Relay::dial(Relay::port_of(name));
-  // The head of a long handshake message, and then a byte now and then, for a minute at most.
+  // Sends the head of a long handshake message, and then single bytes, for a minute at most.
   say(slow.get(), std::string_view("\x16\x03\x01\x30\x00\x01\x00\x2f\xfc\x03\x03", 11));
   bool ended = false;
   for (int i = 0; i < 6000 && !ended; ++i) {
@@ -193,7 +194,7 @@ TEST_F(TlsLaneTest, FirstFrameMustBeAHello) {
   expect_served(target, name);
 }
 
-// A peer that has the key, and does not keep the protocol. Its first message is as it should be.
+// A peer with the key violates the protocol. Its first message is valid.
 TEST_F(TlsLaneTest, UnexpectedFrameEndsTheLane) {
   const auto changed = [](auto change) {
     Frame frame;
@@ -254,7 +255,7 @@ TEST_F(TlsLaneTest, WaitReturnsImmediatelyWhileAMessageIsPending) {
   ASSERT_TRUE(source.wait_open());
   source.keep_sent_messages = false;
   source.run([](Lane& lane) {
-    lane.wait(0);  // the wake-up of this call
+    lane.wait(0);  // consumes the wake-up of this call
     EXPECT_TRUE(lane.send({}, {}, 0).has_value());
     lane.wait(kHour);
   });
@@ -293,7 +294,7 @@ TEST_F(TlsLaneTest, NetworkCaptureShowsNoPayload) {
   EXPECT_GT(relay.captured().size(), 2 * payload.size());
   EXPECT_EQ(relay.captured().find(kCanary.substr(0, 8)), std::string::npos);
 
-  // The same over a plain socket.
+  // Repeats the test over a plain socket.
   const UniqueFd listener = *listen_tls(*parse_ip("127.0.0.1"));
   Relay::make_blocking(listener.get());
   Relay plain(Relay::port_of(format_tls_address(*local_address_of(listener.get()))));
@@ -309,7 +310,7 @@ bool is_large(const Relay::Record& record) {
   return record.size() > 16'000;
 }
 
-// A relay's way with the records: what passes in the place of the n-th large one.
+// Returns a relay function that replaces the n-th large record by the result of `change`.
 Relay::Tamper at_large(int n, std::function<std::vector<Relay::Record>(const Relay::Record&)> change) {
   return [n, change = std::move(change), seen = 0](const Relay::Record& record) mutable {
     if (is_large(record) && ++seen == n) return change(record);
@@ -319,7 +320,7 @@ Relay::Tamper at_large(int n, std::function<std::vector<Relay::Record>(const Rel
 
 class MeddlingTest : public TlsLaneTest {
  protected:
-  // The message behind the one that is meddled with does not arrive, and both ends end with an error.
+  // Checks that the message after the changed message does not arrive, and that both ends end with an error.
   void expect_noticed(Relay::Tamper meddle) {
     Peer target, source;
     const std::string name = listen(target);
@@ -339,7 +340,7 @@ class MeddlingTest : public TlsLaneTest {
   }
 };
 
-constexpr int kOfSecondMessage = 9;  // each has six large records
+constexpr int kOfSecondMessage = 9;  // each message has six large records
 
 TEST_F(MeddlingTest, UnmodifiedRelayIsAccepted) {
   Peer target, source;
@@ -383,7 +384,7 @@ TEST_F(MeddlingTest, ReorderedRecordsAreDetected) {
 }
 
 TEST_F(MeddlingTest, RecordOfAnotherLaneOfTheSessionIsDetected) {
-  // The same place in the stream, the same bytes within, and the same secret.
+  // The replayed record has equal bytes and an equal position in the stream, and both lanes use one secret.
   Peer other_target, other_source;
   const std::string other_name = listen(other_target);
   Relay::Record taken;
@@ -398,7 +399,7 @@ TEST_F(MeddlingTest, RecordOfAnotherLaneOfTheSessionIsDetected) {
 }
 
 TEST_F(MeddlingTest, DisconnectionWithoutACloseNotifyIsDetected) {
-  // An end that TLS did not announce is no end of the stream.
+  // A closed connection that TLS did not announce is not a valid end of the stream.
   Peer target, source;
   const std::string name = listen(target);
   Relay relay(Relay::port_of(name));
@@ -412,7 +413,7 @@ TEST_F(MeddlingTest, DisconnectionWithoutACloseNotifyIsDetected) {
 }
 
 TEST_F(TlsLaneTest, SessionKeysAreReplaced) {
-  // A record that replaces a key has a length of its own: five bytes, type and tag.
+  // A record that replaces a key has a characteristic length: five bytes, type and tag.
   constexpr std::size_t kUpdateBytes = Relay::kHead + 5 + 1 + 16;
   std::atomic<int> updates{0};
   Peer target, source;
@@ -437,7 +438,7 @@ TEST_F(TlsLaneTest, SessionKeysAreReplaced) {
   EXPECT_LE(updates, 10);
 }
 
-// Below the ports that the kernel gives, and another process's own.
+// Returns ports below the range that the kernel assigns; each process has its own ports.
 PortRange own_ports(std::uint16_t count) {
   const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 2'000 * 8);
   return {first, static_cast<std::uint16_t>(first + count - 1)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that the guard replaces, one by one. aborted_lanes_test.cc tests that no mover ends by them.
+// Tests the calls that the guard replaces, one by one. aborted_lanes_test.cc checks that these calls end no
+// mover.
 #include "libckpt/datapath/transport/ucx_guard.h"
 
 #include <fcntl.h>
@@ -55,7 +56,7 @@ TEST(UcxGuard, OtherSendResultsAreUnchanged) {
   EXPECT_GT(taken, 0U);
   std::size_t bytes = data.size();
   EXPECT_EQ(ucs_socket_send_nb(-1, data.data(), &bytes),
-            UCS_ERR_IO_ERROR);  // no descriptor: that is no lost connection
+            UCS_ERR_IO_ERROR);  // an invalid descriptor is not a lost connection
 }
 
 TEST(UcxGuard, ClosedSocketNumberIsNotReusedImmediately) {
@@ -73,7 +74,7 @@ TEST(UcxGuard, ClosedSocketNumberIsNotReusedImmediately) {
     int next = one.release();
     ucs_close_fd(&next);
   }
-  // As many others were closed as are kept: then it is free.
+  // After the guard has closed as many other descriptors as it retains, the descriptor is free.
   auto [last, other] = make_line();
   int next = last.release();
   ucs_close_fd(&next);

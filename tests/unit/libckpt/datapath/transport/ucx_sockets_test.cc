@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effect of our settings on UCX, seen at its sockets: UCX only warns of a setting that it does not know.
+// Tests the effect of our settings on UCX by its sockets. UCX only warns about an unknown setting.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr SessionToken kToken = {std::byte{5}};
 
-// The send buffers of this process's connected TCP sockets.
+// Returns the send buffer sizes of this process's connected TCP sockets.
 std::vector<int> send_buffers() {
   std::vector<int> sizes;
   DIR* folder = ::opendir("/proc/self/fd");
@@ -48,7 +48,7 @@ TEST(UcxSockets, SocketBuffersWithinAMachineFitTheCache) {
   source.start(*std::move(connecting));
   source.send({Bytes(16), Bytes(1 << 20)});
   ASSERT_TRUE(target.wait_received(1));
-  // Linux doubles what was asked for.
+  // Linux doubles the requested size.
   const std::vector<int> sizes = send_buffers();
   ASSERT_FALSE(sizes.empty());
   for (const int size : sizes) EXPECT_EQ(size, 2 * (256 << 10));
@@ -56,7 +56,7 @@ TEST(UcxSockets, SocketBuffersWithinAMachineFitTheCache) {
   target.stop();
 }
 
-// The local ports of this process's TCP sockets that listen.
+// Returns the local ports of this process's listening TCP sockets.
 std::set<int> listening_ports() {
   std::set<int> ports;
   DIR* folder = ::opendir("/proc/self/fd");
@@ -75,7 +75,7 @@ std::set<int> listening_ports() {
 }
 
 TEST(UcxSockets, SocketsListenWithinTheirPortRange) {
-  // Below the ports that the kernel gives, and another process's own.
+  // The ports are below the range that the kernel assigns, and each process has its own ports.
   const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 1'000 * 16);
   const PortRange range{first, static_cast<std::uint16_t>(first + 15)};
   auto transport = *make_ucx_transport({.ports = range});

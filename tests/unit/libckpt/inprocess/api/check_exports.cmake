@@ -1,5 +1,5 @@
-# Checks the symbols of libckpt.so: it exports exactly the functions of ckpt.h, and needs no library but
-# libc.
+# Checks the symbols of libckpt.so: the library exports exactly the functions of ckpt.h, and needs no library
+# except libc.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[TWVBDRuiG] [^\n]+" lines "${symbols}")
 set(exported "")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups with callbacks that only count.
+// Tests of groups with callbacks that only count.
 #include "libckpt/inprocess/api/groups.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kLimit{60};
 
-// The calls of one group's callbacks, counted, and the answers that they give.
+// The callbacks of one group: they count their calls and return preset answers.
 struct Fake {
   std::atomic<int> begun{0};
   std::atomic<int> rehearsed{0};
@@ -22,7 +22,7 @@ struct Fake {
   std::atomic<int> discarded{0};
   std::atomic<bool> is_busy{false};
   std::atomic<bool> fails{false};
-  std::string ticket;  // that begin() got
+  std::string ticket;  // the ticket that begin() received
 
   static Fake& of(void* user) { return *static_cast<Fake*>(user); }
   static ckpt_status make_ticket(void*, uint64_t epoch, void* ticket, size_t* bytes) {
@@ -71,7 +71,7 @@ class GroupsTest : public testing::Test {
   void add(const std::string& name, std::vector<std::uint32_t> members) {
     ASSERT_TRUE(groups_->add(name, std::move(members), Fake::kOps, &fake_).has_value());
   }
-  // The next answer.
+  // Returns the next answer.
   template <class T>
   T next() {
     std::unique_lock lock(mutex_);
@@ -122,7 +122,7 @@ TEST_F(GroupsTest, FirstRemainingMemberCreatesTheTicketOfAffectedGroups) {
   EXPECT_EQ(records[1].name.view(), "pair");
   EXPECT_EQ(records[1].bytes, sizeof(std::uint64_t));
   EXPECT_EQ(next<local::GroupsEnd>().knows_gang, 1u);
-  groups_->ask(2, ask_of(8, 0b1010));  // 1 and 3: all of "pair"
+  groups_->ask(2, ask_of(8, 0b1010));  // ranks 1 and 3: all ranks of "pair"
   EXPECT_EQ(next<local::Groups>().records.size(), 3u);
   next<local::GroupsEnd>();
 }

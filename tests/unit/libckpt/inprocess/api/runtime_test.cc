@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime behind ckpt.h on a software GPU of 64 MiB. The test is keeper, agent and mover at once: it
-// answers on the socket, and imports what the runtime exports in this same process.
+// Tests the runtime behind ckpt.h on a software GPU of 64 MiB. The test plays keeper, agent and mover: it
+// answers on the socket, and imports the runtime's exports in the same process.
 #include <ckpt/ckpt.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ class RuntimeTest : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  // ckpt_init on this thread, its keeper meanwhile on another.
+  // Runs ckpt_init on this thread, with its keeper on another thread.
   void begin(local::Role role, std::uint32_t flags = 0) {
     local::Listener listener = std::move(*local::Listener::create(folder_ + "/keeper.sock"));
     page_ = std::move(*local::ControlPageMapping::create());
@@ -90,7 +90,7 @@ class RuntimeTest : public ::testing::Test {
         keeper_.send({0, request, std::move(body)}, std::span<const int>(&fd, fd >= 0 ? 1 : 0)).has_value());
   }
 
-  // The next message must be a T.
+  // Receives the next message, which must be a T.
   template <class T>
   T next() {
     pollfd watched{keeper_.fd(), POLLIN, 0};
@@ -131,7 +131,7 @@ class RuntimeTest : public ::testing::Test {
     next<local::Ready>();
   }
 
-  // The program's loop on another thread, until `stop` is set.
+  // Runs the program's loop on another thread until `stop` is set.
   std::thread loop(std::atomic<bool>& stop, ckpt_status& end) {
     return std::thread([this, &stop, &end] {
       const ContextScope scope(gpu());
@@ -208,7 +208,7 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheMemoryOfTheProgram) {
   fill(a, 0x22, 2 * kMiB);
   EXPECT_EQ(device_bytes(imported->pointer(), 4096), std::vector<std::uint8_t>(4096, 0x22));
 
-  // Regions that come and go from now on are reported.
+  // The runtime reports all regions that are added or removed from this point on.
   const CUdeviceptr b = allocate(2 * kMiB);
   const auto added = next<local::ExportBatch>();
   EXPECT_EQ(request_, 9u);
@@ -225,8 +225,8 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheMemoryOfTheProgram) {
 
 TEST_F(RuntimeTest, ManyRegionsAreExportedInBatches) {
   begin(local::Role::kFresh);
-  // The device has 64 MiB: 30 regions of 2 MiB; the batch size is tested in export_stream_test, the
-  // descriptors here.
+  // The device has 64 MiB: 30 regions of 2 MiB. export_stream_test tests the batch size; this test checks the
+  // descriptors.
   for (int i = 0; i < 20; ++i) allocate(2 * kMiB);
   send(9, local::Export{});
   const auto batch = next<local::ExportBatch>();
@@ -255,7 +255,7 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryHeldByTheMover) {
   ASSERT_EQ(ckpt_free(session_, a), CKPT_OK);
   const auto freed = next<local::RegionFreed>();
 
-  // 40 of 64 MiB are still mapped by the "mover": without ENG-7 this allocation fails.
+  // The "mover" still maps 40 of 64 MiB: without ENG-7 this allocation fails.
   ckpt_status status = CKPT_ERROR_INVALID;
   std::atomic<bool> begun{false};
   std::thread program([&] {
@@ -265,8 +265,8 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryHeldByTheMover) {
     begun.notify_all();
     status = ckpt_alloc(session_, 40 * kMiB, &again);
   });
-  // Whether it waits cannot be seen from outside; a build that does not wait has failed by the time these are
-  // answered.
+  // The wait cannot be observed from outside. A build that does not wait has failed by the time these
+  // requests are answered.
   begun.wait(false);
   for (int i = 0; i < 200; ++i) {
     send(3, local::Describe{});
@@ -298,7 +298,7 @@ TEST_F(RuntimeTest, SourceCanBePausedAndResumed) {
     EXPECT_EQ(request_, request);
     EXPECT_LE(paused.barrier_entry_ns, paused.quiesced_ns);
     page_->withdraw_pause();
-    send(9, local::Describe{});  // is answered while the program stands still
+    send(9, local::Describe{});  // answered while the program is paused
     next<local::DescribeEnd>();
     send(request, local::Resume{4, 0, 0});
     const auto running = next<local::Running>();
@@ -337,7 +337,8 @@ TEST_F(RuntimeTest, TableChangesWaitForTheEndOfThePause) {
   program.join();
 }
 
-// One whole move in one process: a source session, then a standby session that gets its host state.
+// Runs one whole move in one process: a source session, then a standby session that receives the source's
+// host state.
 TEST_F(RuntimeTest, HostStateAndPlainMemoryMoveToAStandby) {
   begin(local::Role::kFresh);
   const DriverApi& api = gpu().api();
@@ -390,7 +391,8 @@ TEST_F(RuntimeTest, HostStateAndPlainMemoryMoveToAStandby) {
 
 TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobUnmovableWithAReason) {
   begin(local::Role::kFresh);
-  // Tensors are names of ranges: the limit counts them without the memory being touched, tied names included.
+  // Tensors are names of ranges. The limit counts tensors without access to their memory, including tied
+  // names.
   CUdeviceptr plain = 0;
   ASSERT_EQ(gpu().api().cuMemAlloc_v2(&plain, 24 * kMiB), CUDA_SUCCESS);
   ASSERT_EQ(name("one", plain, 24 * kMiB), CKPT_OK);

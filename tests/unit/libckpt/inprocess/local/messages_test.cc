@@ -28,7 +28,7 @@ RegionRecord sample_region(std::uint64_t id) {
   return {id, id + 5, 2 << 20, {1, 2, 3}};
 }
 
-// One valid message of every type.
+// Returns a valid group for the sample messages, which cover every type.
 GroupRecord sample_group() {
   GroupRecord group;
   group.name.assign("world");
@@ -177,7 +177,7 @@ TEST(LocalMessages, MutatedMessagesAreRefusedOrWithinTheirLength) {
         EXPECT_EQ(parsed.error().code(), ErrorCode::kProtocol);
         continue;
       }
-      // A message that parses encodes to exactly these bytes (rank and request included).
+      // A parsed message encodes to exactly the same bytes, including rank and request.
       const Result<std::vector<std::byte>> again = encode(*parsed);
       ASSERT_TRUE(again.has_value());
       EXPECT_EQ(*again, bytes) << to_string(type_of(body));

@@ -81,7 +81,7 @@ TEST(LocalSocket, MoreThanSixtyFourDescriptorsAreNotSent) {
   EXPECT_FALSE(left.send_bytes(std::vector<std::byte>(24), numbers).has_value());
 }
 
-// Sends raw bytes with descriptors past Socket's own checks.
+// Sends raw bytes with descriptors, and bypasses the checks of Socket.
 void send_raw(int fd, std::span<const std::byte> bytes, const std::vector<int>& descriptors) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   std::vector<char> control(CMSG_SPACE(descriptors.size() * sizeof(int)));
@@ -145,7 +145,8 @@ TEST(LocalSocket, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   auto [left, right] = std::move(*Socket::pair());
   ASSERT_EQ(*right.send({0, 1, Attach{}}), Transfer::kDone);
   ASSERT_EQ(*left.send({0, 7, DumpReady{}}), Transfer::kDone);
-  left.close();  // with a message unread: Linux gives the other side ECONNRESET, then what was sent
+  left.close();  // closes with an unread message: Linux reports ECONNRESET to the other side, and then
+                 // delivers the sent bytes
   const Result<Received> words = right.receive();
   ASSERT_TRUE(words.has_value()) << words.error().to_string();
   ASSERT_EQ(words->transfer, Transfer::kDone);
@@ -198,7 +199,8 @@ TEST(LocalSocket, StaleSocketIsReplacedButOtherFilesAreKept) {
   {
     Listener first = std::move(*Listener::create(path));
     check_listening_at(folder.path() + "/b.sock");
-    // As after a kill -9: the file is there, without a listener. A second listener takes the name.
+    // Simulates the state after a kill -9: the file exists, without a listener. A second listener reuses the
+    // name.
     Listener second = std::move(*Listener::create(path));
     EXPECT_TRUE(Socket::connect(path).has_value());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures and synchronizations never meet.
+// Tests that captures and synchronizations never overlap.
 #include "libckpt/inprocess/shim/core/captures.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Captures, OpenCapturePreventsSynchronization) {
   EXPECT_TRUE(wait_for_captures(now_ns() + 60'000'000'000));
   ends.join();
   EXPECT_TRUE(static_cast<bool>(NoCapture()));
-  capture_ended();  // one too many counts for nothing
+  capture_ended();  // a surplus call has no effect
   EXPECT_TRUE(static_cast<bool>(NoCapture()));
 }
 

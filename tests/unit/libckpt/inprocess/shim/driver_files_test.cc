@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forked child has none of the driver's files. Memory files stand for them, by their names.
+// A forked child has none of the driver's files. Memory files with the same names represent the driver's
+// files.
 #include "libckpt/inprocess/shim/core/driver_files.h"
 
 #include <fcntl.h>
@@ -40,7 +41,7 @@ bool maps_name(const std::string& name) {
   return false;
 }
 
-// 0: what `check` is to find; -SIGSEGV for a child that was killed by it.
+// Runs `check` in a child. Returns 0 if the check passed; -SIGSEGV if this signal killed the child.
 template <class Check>
 int in_child(const Check& check) {
   const pid_t child = ::fork();

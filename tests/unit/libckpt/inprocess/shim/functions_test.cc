@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shim's functions called as a program calls them, over the driver that LD_LIBRARY_PATH names: the kinds,
-// the quiesce of everything on the GPU, and who the GPUs are after a move.
+// Calls the shim's functions like a program, over the driver that LD_LIBRARY_PATH names. The tests cover the
+// kinds of functions, the quiesce of all work on the GPU, and the identity of the GPUs after a move.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ class FunctionsTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// A host function that holds up its stream until it is released.
+// A host function that blocks its stream until it is released.
 class Held {
  public:
   explicit Held(CUstream stream) {
@@ -55,7 +55,7 @@ class Held {
   std::promise<void> go_on_;
 };
 
-// A row of the test's own, so that each kind is tried with a call that succeeds and one that fails.
+// A row of this test's own, so that each kind is tested with a successful and a failed call.
 struct Refused {
   static constexpr const char* kName = "cuDeviceGetCount";
   static constexpr auto kReal = &RealDriver::cuDeviceGetCount;
@@ -78,18 +78,18 @@ TEST_F(FunctionsTest, UnmovableCallIsReportedAfterItsSuccess) {
 TEST_F(FunctionsTest, AClosedGateBlocksGatedCallsAndHooksButNoQueries) {
   ASSERT_TRUE(gate().close(kLong));
   int count = 0;
-  EXPECT_OK(cuDeviceGetCount(&count));  // would never return, were it held up
+  EXPECT_OK(cuDeviceGetCount(&count));  // would never return if the call were blocked
   std::atomic<int> passed{0};
   std::thread submits([&] {
     cuCtxSetCurrent(context_);
     CUevent event = nullptr;
-    EXPECT_OK(cuEventCreate(&event, 0));  // gate
+    EXPECT_OK(cuEventCreate(&event, 0));  // a function of the kind "gate"
     ++passed;
     EXPECT_OK(cuEventDestroy_v2(event));
   });
   std::thread asks([&] {
     char id[32];
-    EXPECT_OK(cuDeviceGetPCIBusId(id, sizeof id, 0));  // hook
+    EXPECT_OK(cuDeviceGetPCIBusId(id, sizeof id, 0));  // a function of the kind "hook"
     ++passed;
   });
   ASSERT_TRUE(gate().drain(kLong));
@@ -131,7 +131,7 @@ TEST_F(FunctionsTest, QuiesceWaitsForTheWorkOfEveryContext) {
   waiter.join();
   EXPECT_TRUE(returned);
   EXPECT_OK(cuCtxDestroy_v2(made));
-  ASSERT_TRUE(quiesce(kLong));  // the destroyed context is not asked
+  ASSERT_TRUE(quiesce(kLong));  // quiesce does not query the destroyed context
 }
 
 TEST_F(FunctionsTest, NothingIsInFlightAfterQuiesceWithManyThreads) {
@@ -216,7 +216,7 @@ TEST_F(FunctionsTest, ForkedChildIsNotTreatedAsTheRank) {
     int count = 0;
     char id[32] = "";
     const CUresult answer =
-        cuDeviceGetPCIBusId(id, sizeof id, 0);  // the driver's own answer, whatever that is
+        cuDeviceGetPCIBusId(id, sizeof id, 0);  // the driver's own answer, regardless of its value
     ::_exit(forgotten() && !gate().closed() && answer == real().cuDeviceGetPCIBusId(id, sizeof id, 0) &&
                     cuDeviceGetCount(&count) == real().cuDeviceGetCount(&count) &&
                     std::string(id).find("B3") == std::string::npos
@@ -239,7 +239,8 @@ TEST_F(FunctionsTest, ProcAddressesBelongToTheShim) {
                 : CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(nullptr, exported_by_name("cuNobodyHasThis"));
   int own = 0;
-  EXPECT_EQ(&own, exported_for(&own, "cuUnknown"));  // what the table has not is handed out unchanged
+  EXPECT_EQ(&own, exported_for(&own, "cuUnknown"));  // functions that are not in the table are returned
+                                                     // unchanged
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate against many threads: no thread is inside a closed gate, whatever the threads do, and all go
-// on after it.
+// Tests the gate with many threads: no thread is inside a closed gate, whatever the threads do, and all
+// threads continue afterwards.
 #include "libckpt/inprocess/shim/core/gate.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(GateTest, GateReportsTheBlockingCallAndOpensAgain) {
   EXPECT_EQ(ErrorCode::kTimedOut, closed.error().code());
   EXPECT_NE(std::string::npos, closed.error().message().find("cuMemcpyDtoH")) << closed.error().message();
   EXPECT_FALSE(gate().closed());
-  { const GateScope scope("cuLaunchKernel"); }  // the job runs on
+  { const GateScope scope("cuLaunchKernel"); }  // the job continues to run
   finish.count_down();
   stuck.join();
   EXPECT_TRUE(gate().close(kLong));
@@ -89,22 +89,22 @@ TEST_F(GateTest, AWaitingThreadDelaysTheDrainButNotTheClose) {
   EXPECT_NE(std::string::npos, drained.error().message().find("cuStreamSynchronize"));
   device_done.count_down();
   EXPECT_TRUE(gate().drain(kLong));
-  EXPECT_FALSE(returned);  // held up on its way back
+  EXPECT_FALSE(returned);  // blocked on its way back
   gate().open();
   waiter.join();
   EXPECT_TRUE(returned);
 }
 
-// The property: between close and open nothing that a thread does inside is seen, over random calls, waits,
-// nests and threads that end and begin.
+// Checks one property: between close and open, no effect of a thread inside the gate is observed. The test
+// uses random calls, waits, nested scopes, and threads that begin and end.
 TEST_F(GateTest, NoThreadIsInsideAClosedGate) {
   constexpr int kThreads = 8;
   constexpr int kCloses = 300;
   std::atomic<bool> stop{false};
   std::atomic<int> inside{0};
   std::atomic<std::uint64_t> calls{0};
-  // Written inside by one thread, read while closed: a race that TSan sees, if the gate orders nothing. So
-  // all else here is relaxed.
+  // One thread writes this counter inside the gate, and the test reads the counter while the gate is closed.
+  // TSan reports a race if the gate does not order both accesses. Therefore all other accesses are relaxed.
   std::int64_t unguarded = 0;
   auto one_call = [&](std::mt19937& random, bool writer) {
     const GateScope scope("cuLaunchKernel");
@@ -149,18 +149,18 @@ TEST_F(GateTest, NoThreadIsInsideAClosedGate) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A thread that does nothing but enter and leave, against closes at any instant of it: its mark of where it
-// is and its read of the gate are two instructions that a processor may swap.
+// One thread only enters and leaves, while the gate closes at every possible moment. The thread's mark of its
+// place and its read of the gate are two instructions that a processor may reorder.
 TEST_F(GateTest, NoThreadEntersAClosingGate) {
 #ifdef __SANITIZE_THREAD__
-  const int closes = 500;  // it sees no swapped instructions, and makes them rare
+  const int closes = 500;  // TSan does not detect reordered instructions, and makes them rare
 #else
   const char* wanted = std::getenv("GPUMIGRATE_TEST_CLOSES");
   const int closes = wanted == nullptr ? 2000 : std::atoi(wanted);
 #endif
   constexpr int kLooks = 100;
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> calls{0};  // written by one thread
+  std::atomic<std::uint64_t> calls{0};  // written by a single thread
   std::thread caller([&] {
     for (std::uint64_t call = 1; !stop.load(std::memory_order_relaxed); ++call) {
       const GateScope scope("cuLaunchKernel");
@@ -173,7 +173,9 @@ TEST_F(GateTest, NoThreadEntersAClosingGate) {
   for (int i = 0; i < closes && closed; ++i) {
     const std::uint64_t until = calls.load(std::memory_order_relaxed) + 1 + random() % 200;
     for (int look = 1; calls.load(std::memory_order_relaxed) < until; ++look) {
-      if (look % 4096 == 0) std::this_thread::yield();  // on one processor the caller gets nowhere meanwhile
+      if (look % 4096 == 0)
+        std::this_thread::yield();  // on a single processor the caller cannot run
+                                    // otherwise
     }
     closed = gate().close(kLong).has_value();
     const std::uint64_t seen = calls.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that lasts until its flag is set.
+// A kernel that runs until its flag is set.
 #include <cudasim/kernel.h>
 
 CUDASIM_KERNEL(run_until, uint32_t* flag) {

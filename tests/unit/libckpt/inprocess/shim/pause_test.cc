@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a pause can wait for in vain: it gives up in time and names what it waited for, the program
-// runs on as if there was no request, and once the thing is over the next pause comes.
+// Tests everything that a pause can wait for in vain. The pause gives up in time and names the cause, and the
+// program runs on as if no pause had been requested. Once the cause has ended, the next pause succeeds.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -43,14 +43,14 @@ class PauseTest : public testing::Test {
   }
   void set_flag() { std::atomic_ref(*flag_).store(1); }
 
-  // `why`: what the message must name.
+  // Checks that a pause fails, and that the message names `why`.
   static void expect_no_pause(const std::string& why) {
     const Result<void> paused = quiesce(kShort);
     ASSERT_FALSE(paused) << why;
     EXPECT_EQ(ErrorCode::kTimedOut, paused.error().code());
     EXPECT_NE(std::string::npos, paused.error().message().find(why)) << paused.error().message();
     EXPECT_FALSE(gate().closed());
-    CUevent event = nullptr;  // the program's calls pass
+    CUevent event = nullptr;  // the open gate lets the program's calls pass
     EXPECT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     EXPECT_OK(cuEventDestroy_v2(event));
   }
@@ -60,12 +60,13 @@ class PauseTest : public testing::Test {
     EXPECT_TRUE(gate().closed());
     gate().open();
   }
-  // A thread of the program in a call that waits for `stream_`; it is in it when this returns.
+  // Starts a thread of the program in a call that waits for `stream_`. Returns when the thread is inside the
+  // call.
   std::thread in_call(GateSlot::Place place, std::function<void()> call) {
     std::atomic<GateSlot*> slot{nullptr};
     std::thread thread([&slot, call = std::move(call), this] {
       EXPECT_OK(cuCtxSetCurrent(context_));
-      { const GateScope first("a thread's first call"); }  // its slot
+      { const GateScope first("a thread's first call"); }  // creates the thread's slot
       slot.store(t_gate_slot);
       call();
     });
@@ -80,7 +81,7 @@ class PauseTest : public testing::Test {
   CUdeviceptr memory_ = 0;
 };
 
-// Two tries, since a wait for the GPU that was given up goes on beside the second one.
+// Tries twice, since the abandoned wait for the GPU continues during the second try.
 TEST_F(PauseTest, PauseFailsDuringAnEndlessKernel) {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
@@ -111,7 +112,8 @@ TEST_F(PauseTest, PauseFailsDuringABlockedHostCallback) {
   expect_pause();
 }
 
-// It waits for a thread of the program that the closed gate holds up: no pause may be the end of both.
+// The callback waits for a thread of the program that the closed gate blocks. A pause must not deadlock the
+// two.
 TEST_F(PauseTest, PauseFailsIfAHostCallbackNeedsACallOfTheProgram) {
   ASSERT_OK(cuLaunchHostFunc(
       stream_, [](void* flag) { std::atomic_ref(*static_cast<std::uint32_t*>(flag)).wait(0); }, flag_));
@@ -119,13 +121,13 @@ TEST_F(PauseTest, PauseFailsIfAHostCallbackNeedsACallOfTheProgram) {
   std::thread caller([&over, this] {
     EXPECT_OK(cuCtxSetCurrent(context_));
     while (!gate().closed()) std::this_thread::yield();
-    EXPECT_OK(cuMemsetD8_v2(memory_, 1, 16));  // held up until the pause is given up
+    EXPECT_OK(cuMemsetD8_v2(memory_, 1, 16));  // blocked until the pause gives up
     set_flag();
     std::atomic_ref(*flag_).notify_all();
     over = true;
   });
   EXPECT_FALSE(quiesce(kShort));
-  while (!over) {  // where the caller has not seen it closed
+  while (!over) {  // the caller may not have seen the closed gate yet
     if (quiesce(kShort)) gate().open();
   }
   caller.join();
@@ -157,7 +159,8 @@ TEST_F(PauseTest, PauseErrorNamesAThreadThatWaitsForTheWork) {
   EXPECT_OK(cuEventDestroy_v2(event));
 }
 
-// A free waits for the context's work, as the driver's does, and must not hold up a pause by itself.
+// A free waits for the work of its context, as the driver's free does. The free itself must not delay a
+// pause.
 TEST_F(PauseTest, PauseFailsDuringAFreeThatWaitsForTheWork) {
   CUdeviceptr freed = 0;
   ASSERT_OK(cuMemAlloc_v2(&freed, 4096));

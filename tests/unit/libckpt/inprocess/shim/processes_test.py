@@ -43,7 +43,7 @@ class Processes(unittest.TestCase):
         self.assertIn("getpid 1", live("next", shim=True)[1])
 
     def test_a_program_without_cuda_calls_notices_nothing(self):
-        self.assert_same("idle")  # and its status shows that no driver was mapped under the shim
+        self.assert_same("idle")  # the status also shows that no driver was mapped under the shim
 
     def test_without_a_driver_there_is_no_device(self):
         status, text, errors = live("call", shim=True, LD_LIBRARY_PATH="",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's cache as bytes: what it gives for a name, and that broken ones give nothing and are never read
-// beyond.
+// Tests the loader's cache as bytes: the paths that the cache returns for a name. Broken caches return no
+// path and are never read beyond their end.
 #include <gtest/gtest.h>
 
 #include <cstdint>

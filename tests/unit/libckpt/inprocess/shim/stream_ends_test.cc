@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture holds up a pause as long as it lasts and no longer, however it ends: a job must never be unable
-// to pause for good.
+// A capture delays a pause only while the capture lasts, however the capture ends. A job must never
+// permanently lose the ability to pause.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -80,7 +80,7 @@ TEST_F(StreamEndsTest, AFailedDestroyEndsNoCapture) {
   expect_pauses();
 }
 
-// A handle may be given out again at once: the next stream's capture is its own.
+// A handle may be reused at once: the next stream has its own capture.
 TEST_F(StreamEndsTest, ANewStreamWithTheSameHandleIsADifferentStream) {
   for (int i = 0; i < 3; ++i) {
     CUstream begun = captured();
@@ -95,7 +95,7 @@ TEST_F(StreamEndsTest, DestroyingAContextEndsItsCaptures) {
   ASSERT_OK(cuCtxCreate_v2(&made, 0, 0));
   captured();
   captured();
-  EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(context_));  // the primary one
+  EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(context_));  // the primary context
   expect_held_up();
   ASSERT_OK(cuCtxDestroy_v2(made));
   expect_pauses();
@@ -105,7 +105,7 @@ TEST_F(StreamEndsTest, ResettingThePrimaryContextEndsItsCaptures) {
   captured();
   CUcontext again = nullptr;
   ASSERT_OK(cuDevicePrimaryCtxRetain(&again, 0));
-  ASSERT_OK(cuDevicePrimaryCtxRelease_v2(0));  // not the last one
+  ASSERT_OK(cuDevicePrimaryCtxRelease_v2(0));  // not the last reference
   expect_held_up();
   ASSERT_OK(cuDevicePrimaryCtxReset_v2(0));
   expect_pauses();
@@ -115,7 +115,7 @@ TEST_F(StreamEndsTest, ResettingThePrimaryContextEndsItsCaptures) {
   expect_held_up();
   ASSERT_OK(cuDevicePrimaryCtxRelease_v2(0));
   expect_pauses();
-  ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));  // TearDown lets go of it
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));  // TearDown releases the context
 }
 
 TEST_F(StreamEndsTest, ThreadExitEndsTheCaptureOfItsStream) {
@@ -131,7 +131,7 @@ TEST_F(StreamEndsTest, ThreadExitEndsTheCaptureOfItsStream) {
   expect_held_up();
   ASSERT_OK(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
   CUgraph graph = nullptr;
-  ASSERT_OK(cuStreamEndCapture_ptsz(nullptr, &graph));  // this thread's, not the other one's
+  ASSERT_OK(cuStreamEndCapture_ptsz(nullptr, &graph));  // ends this thread's capture, not the other thread's
   ASSERT_OK(cuGraphDestroy(graph));
   expect_held_up();
   leave.count_down();
@@ -140,7 +140,7 @@ TEST_F(StreamEndsTest, ThreadExitEndsTheCaptureOfItsStream) {
 }
 
 TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureIfTheDriverEndedTheCapture) {
-  // Work that another stream took over and did not bring back: the capture is over.
+  // Another stream took over work and did not rejoin: the capture has ended.
   CUstream origin = captured();
   CUstream other = stream();
   CUevent event = nullptr;
@@ -155,7 +155,7 @@ TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureIfTheDriverEndedTheCapture)
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(origin, &graph));
   expect_pauses();
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(origin, &graph));
-  // Another thread may not end it: it goes on.
+  // Another thread may not end this capture, so the capture continues.
   ASSERT_OK(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::thread([&] {
     ASSERT_OK(cuCtxSetCurrent(context_));
@@ -180,7 +180,8 @@ TEST_F(StreamEndsTest, AFailedBeginStartsNoCapture) {
   expect_pauses();
 }
 
-// A thread's own capture mode decides if it may allocate beside another one's capture, as without the shim.
+// A thread's own capture mode decides whether the thread may allocate during another thread's capture, as
+// without the shim.
 TEST_F(StreamEndsTest, AThreadInRelaxedModeAllocatesDuringACapture) {
   CUstream begun = stream();
   ASSERT_OK(cuStreamBeginCapture_v2(begun, CU_STREAM_CAPTURE_MODE_GLOBAL));

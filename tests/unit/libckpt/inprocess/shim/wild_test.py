@@ -11,8 +11,8 @@ import tempfile
 import unittest
 
 OPTIONS = None
-QUOTA = str(4 << 20)  # bytes: less than the programs ask for
-# Once in each process.
+QUOTA = str(4 << 20)  # bytes; less than the programs request
+# Each process reports the message once.
 EXCEEDED = (r"\A(gpumigrate: out of memory: the quota \(run --gpu-memory\) is \S+ MiB, \S+ MiB are used, "
             r"16\.0 MiB more were requested\n)+\Z")
 
@@ -93,7 +93,8 @@ class Wild(unittest.TestCase):
             shutil.copy(OPTIONS.wild, program)
             os.chown(program, 65534, 65534)
             os.chmod(program, 0o6755)
-            status, text, _ = run([program, "look"], shim=True)  # the loader may say that it does not preload
+            status, text, _ = run([program, "look"], shim=True)  # the loader may report that it does not
+                                                                 # preload
             if text.startswith("secure 0"):
                 self.skipTest("the file system does not know set-user-ID")
             self.assertEqual((status, text), (0, "secure 1 shim 0\n"))

@@ -82,7 +82,7 @@ TEST(Authority, SigningRequestContainsTheAddressesOfItsMachine) {
 TEST(Authority, RequestNotSignedByItsKeyIsRefused) {
   const Authority authority = Authority::create().value();
   const std::string request = make_signing_request().value().request;
-  // Another key in place of its own, under the same signature.
+  // Replaces the key in the request, and leaves the signature unchanged.
   const std::size_t body = request.find('\n') + 1;
   std::string forged = request;
   forged[body + 60] = forged[body + 60] == 'A' ? 'B' : 'A';

@@ -33,7 +33,7 @@ Task<> run(asio::any_io_executor executor, std::vector<Task<>> tasks, bool* done
   *done = true;
 }
 
-// Each passes only once all others have come: one after the other none would.
+// Each task completes only after all tasks have started: run one after another, none would complete.
 TEST(AtOnce, TasksRunConcurrently) {
   asio::io_context io(1);
   Gate gate(io.get_executor());

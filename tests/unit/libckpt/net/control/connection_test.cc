@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connection, Listener and Dialer on one event loop over real sockets. Nothing here depends on how long
-// something takes: each test runs the loop until what it waits for has happened.
+// Connection, Listener and Dialer on one event loop over real sockets. No test depends on durations: each
+// test runs the loop until the expected event has happened.
 #include "libckpt/net/control/connection.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ class ControlTest : public ::testing::Test {
   void run_until(Condition condition) {
     while (!condition()) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
   }
-  // A raw client that sends bytes and counts as done when the listener has closed it.
+  // Runs a raw client that sends bytes, and waits until the listener has closed the connection.
   void poke(std::vector<std::byte> bytes) {
     bool done = false;
     spawn(io_.get_executor(), "poke",
@@ -133,7 +133,8 @@ TEST_F(ControlTest, RefusedConnectionsDoNotFillTheLog) {
   spdlog::set_default_logger(before);
   const std::string log = lines.str();
   EXPECT_GE(std::count(log.begin(), log.end(), '\n'), 1) << log;
-  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10) << log;  // one in ten seconds, however slow this is
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10) << log;  // one line in ten seconds, however slow
+                                                                   // this machine is
 }
 
 TEST_F(ControlTest, RefusesAnotherVersion) {
@@ -184,7 +185,8 @@ TEST_F(ControlTest, APeerThatDoesNotReadIsDropped) {
   wire::LogData data;
   data.bytes.assign(256 << 10, 'x');
   Result<void> sent = ok();
-  for (int i = 0; i < 100 && sent; ++i) sent = accepted_->send(data);  // the loop does not run: no reader
+  // the loop does not run, so nothing reads
+  for (int i = 0; i < 100 && sent; ++i) sent = accepted_->send(data);
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);
   run_until([&] { return closed_.has_value(); });
@@ -198,7 +200,7 @@ TEST_F(ControlTest, ASilentPeerIsDropped) {
   listen(settings);
   wire::Hello hello;
   hello.token = "secret";
-  poke(wire::to_frame(hello, 1).value());  // answers no ping; ends when the listener's side closes
+  poke(wire::to_frame(hello, 1).value());  // answers no ping, and ends when the listener's side closes
   run_until([&] { return closed_.has_value(); });
   EXPECT_EQ(closed_->code(), ErrorCode::kTimedOut);
 }
@@ -211,7 +213,8 @@ TEST_F(ControlTest, AStalledLoopKeepsItsLiveConnections) {
   dial();
   run_until([&] { return connected_ == 1 && accepted_; });
   ASSERT_TRUE(dialer_->send(wire::Inventory()));
-  std::this_thread::sleep_for(2 * settings.idle_timeout);  // the loop does not run: this is what stands still
+  std::this_thread::sleep_for(2 * settings.idle_timeout);  // the loop does not run: this simulates a stalled
+                                                           // process
   run_until([&] { return types_.size() == 1 || closed_; });
   ASSERT_FALSE(closed_) << closed_->to_string();
   EXPECT_EQ(lost_, 0U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HttpServer: who is answered, by certificate over TCP, and by user on a Unix socket.
+// Tests which clients HttpServer answers: by certificate over TCP, and by user on a Unix socket.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ class SecureHttpTest : public ::testing::Test {
     io_.restart();
     io_.poll();
   }
-  // The answer that a client with that certificate receives; nullptr: by plain HTTP.
+  // Returns the answer to a client with the given certificate; nullptr: over plain HTTP.
   std::string ask(const std::shared_ptr<tls::Identity>& identity) {
     return ask(identity, server_->address());
   }
@@ -68,7 +68,7 @@ class SecureHttpTest : public ::testing::Test {
   asio::io_context io_{1};
   tls::Certificates certificates_;
   const std::string socket_ = "unix:" + certificates_.path("api.sock");
-  std::optional<uid_t> user_;  // of the last call
+  std::optional<uid_t> user_;  // the user of the last call
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::shared_ptr<HttpServer> server_;
   int calls_ = 0;
@@ -90,7 +90,7 @@ TEST_F(SecureHttpTest, RequestsWithOtherCertificatesAreRefused) {
 }
 
 TEST_F(SecureHttpTest, SilentConnectionsDoNotBlockAClient) {
-  // A process that may have few descriptors has few places for connections.
+  // A process with a low limit of descriptors accepts few connections.
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   const rlimit few{272, usual.rlim_max};
@@ -108,7 +108,7 @@ TEST_F(SecureHttpTest, SilentConnectionsDoNotBlockAClient) {
                                               });
   }
   while (connected < 40) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
-  // Before the handshakes of strangers are over by themselves, which takes 10 s.
+  // Succeeds before the handshakes of the unauthenticated clients time out, which takes 10 s.
   const auto client = certificates_.identity("admin", tls::Peer::client("admin"));
   EXPECT_TRUE(ask(client, server_->address(), std::chrono::seconds(8)).ends_with("the jobs"));
 }

@@ -19,7 +19,7 @@ struct Judged {
   StallJudge::Clock::time_point now{};
   StallJudge judge{limits, now};
 
-  // The last verdict of looks for `time`, without a beat.
+  // Polls for `time` without a heartbeat, and returns the last verdict.
   Verdict look_for(milliseconds time, std::uint64_t beats) {
     Verdict verdict = Verdict::kRuns;
     for (milliseconds passed{0}; passed < time; passed += limits.look) {
@@ -54,7 +54,7 @@ TEST(StallJudge, NextStallIsReportedAgain) {
   EXPECT_EQ(judged.look_for(seconds(10), 2), Verdict::kStalled);
 }
 
-// A laptop's lid, a debugger, a hypervisor that gave the processors to others.
+// Examples are a closed laptop lid, a debugger, and a hypervisor that withholds the processors.
 TEST(StallJudge, StoppedProcessIsNotReportedAsStalled) {
   Judged judged;
   (void)judged.look_for(milliseconds(500), 1);
@@ -97,13 +97,13 @@ TEST(LoopWatch, ReportNamesTheLocationOfTheStall) {
   });
   asio::post(io, [&] {
     char byte = 0;
-    EXPECT_EQ(::read(ends[0], &byte, 1), 1);  // blocks until both were reported
+    EXPECT_EQ(::read(ends[0], &byte, 1), 1);  // blocks until both stalls were reported
     io.stop();
   });
   io.run();
   helper.join();
-  EXPECT_NE(where.find("system call 0 "), std::string::npos) << where;  // read
-  EXPECT_NE(where.find("unit_control"), std::string::npos) << where;    // a frame of this test
+  EXPECT_NE(where.find("system call 0 "), std::string::npos) << where;  // system call 0 is read
+  EXPECT_NE(where.find("unit_control"), std::string::npos) << where;    // a stack frame of this test
   EXPECT_GE(stood_for, milliseconds(300));
   ::close(ends[0]);
   ::close(ends[1]);

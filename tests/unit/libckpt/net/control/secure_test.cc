@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control connections over TLS, on one event loop over real sockets. Deadlines are those of the settings; none is waited for that must not pass.
+// Control connections over TLS, on one event loop over real sockets. The deadlines come from the settings; no
+// test waits for a deadline that must not expire.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -21,7 +22,7 @@ constexpr const char* kToken = "the-token-of-agents";
 
 class SecureTest : public ::testing::Test {
  protected:
-  // A connection that does nothing but what its test does with it.
+  // A connection that performs only the steps of its test.
   struct Raw {
     explicit Raw(asio::io_context& io) : socket(io) {}
     asio::generic::stream_protocol::socket socket;
@@ -74,7 +75,7 @@ class SecureTest : public ::testing::Test {
     return plain_address_.empty() ? listener_->address() : plain_address_;
   }
 
-  // Connects, sends `text` by pieces of a byte if it is `slow`, and reads until it is closed.
+  // Connects, sends `text` (byte by byte if `slow`), and reads until the connection is closed.
   std::shared_ptr<Raw> connect(std::string text, bool slow = false) {
     auto raw = std::make_shared<Raw>(io_);
     spawn(io_.get_executor(), "raw", talk(raw, address(), std::move(text), slow));
@@ -104,7 +105,7 @@ class SecureTest : public ::testing::Test {
     }
     raw->closed = true;
   }
-  // A program that took the coordinator's port: keeps what it is sent.
+  // Simulates a program that took the coordinator's port and stores all received bytes.
   void take_port() {
     taken_.emplace(io_, asio::ip::tcp::endpoint(asio::ip::address_v4::any(), 0));
     plain_address_ = "0.0.0.0:" + std::to_string(taken_->local_endpoint().port());
@@ -183,7 +184,8 @@ TEST_F(SecureTest, ACertificateOfAnotherAuthorityIsRefused) {
   EXPECT_TRUE(names_.empty());
 }
 
-// Another node listens where the coordinator did: it receives no Hello, which would hold the token.
+// Another node listens on the coordinator's address. This node receives no Hello, since a Hello would contain
+// the token.
 TEST_F(SecureTest, OnlyTheCoordinatorGetsTheToken) {
   listen(certificates_.identity("b", tls::Peer::node("b")));
   dial(node_);
@@ -223,7 +225,7 @@ TEST_F(SecureTest, SlowBytesDoNotExtendTheDeadline) {
   ConnectionSettings settings;
   settings.handshake_timeout = std::chrono::milliseconds(100);
   listen(coordinator_, settings);
-  // The head of a long record, whose rest comes for ever.
+  // Sends the head of a long record whose remainder never ends.
   const auto raw = connect(std::string("\x16\x03\x01\x3f\xff\x01", 6) + std::string(16'000, '\0'), true);
   run_until([&] { return raw->closed; });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon's log: lines stay lines, and files stay bounded.
+// Tests a daemon's log: each entry stays one line, and the files stay bounded.
 #include "libckpt/net/log/daemon_log.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ TEST(CleanLine, MessageIsWrittenOnOneLine) {
 
 TEST(CleanLine, LineBreaksAndBidirectionalCharactersAreEscaped) {
   EXPECT_EQ(clean_line("a\u2028b\u202ec\u2066d"), "a\\xe2\\x80\\xa8b\\xe2\\x80\\xaec\\xe2\\x81\\xa6d");
-  EXPECT_EQ(clean_line("a\xc2\x85z"), "a\\xc2\\x85z");  // C1: next line
+  EXPECT_EQ(clean_line("a\xc2\x85z"), "a\\xc2\\x85z");  // C1 control character: next line
   EXPECT_EQ(clean_line("\xff\xfe \xc3"), "\\xff\\xfe \\xc3");
   EXPECT_EQ(clean_line("häuser \u65e5\u672c \U0001F600"), "häuser \u65e5\u672c \U0001F600");
 }
@@ -80,7 +80,7 @@ TEST_F(DaemonLogTest, FileIsRotatedAtItsSizeLimitAndOldFilesAreRemoved) {
   EXPECT_TRUE(text().ends_with("line 1099\n"));
   EXPECT_FALSE(text(".1").empty());
   EXPECT_FALSE(text(".2").empty());
-  // The last lines stand in order over the files.
+  // The last lines are stored in order across the files.
   const std::string all = text(".2") + text(".1") + text();
   EXPECT_NE(all.find("line 1098\nline 1099\n"), std::string::npos) << all;
   struct stat status {};

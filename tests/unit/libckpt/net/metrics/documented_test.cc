@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of docs/metrics.md against what a coordinator and an agent register: names, kinds and labels are
-// the same, in both directions.
+// Compares the tables of docs/metrics.md with the metrics that a coordinator and an agent register. Names,
+// kinds and labels must match in both directions.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ Described registered(const metrics::Registry& registry) {
   return out;
 }
 
-// | `name` | kind | labels | text | of the section that begins with `heading`.
+// Returns the rows (| `name` | kind | labels | text |) of the section that begins with `heading`.
 Described documented(const std::string& heading) {
   const std::regex row(R"(\| `([a-z_]+)` \| (counter|gauge|histogram) \|([^|]*)\|[^|]*\|)");
   std::ifstream file(DOCUMENT);

@@ -53,7 +53,7 @@ TEST(RegistryTest, RowRemovedFromTheTableIsRemovedFromThePage) {
   EXPECT_THAT(registry.page(), HasSubstr("ready{node=\"node-a\"} 1\n"));
   EXPECT_THAT(registry.page(), Not(HasSubstr("node-b")));
   table.clear();
-  EXPECT_EQ(registry.page(), "");  // no family without series
+  EXPECT_EQ(registry.page(), "");  // no family without a series
 }
 
 TEST(RegistryTest, EverySeriesGetsTheCommonLabels) {
@@ -67,7 +67,7 @@ TEST(RegistryTest, EverySeriesGetsTheCommonLabels) {
   EXPECT_THAT(page, HasSubstr("# TYPE read_total counter\nread_total{gpu=\"0\",node=\"node-a\"} 4\n"));
 }
 
-// One malformed byte would make Prometheus refuse the whole page.
+// A single malformed byte would make Prometheus refuse the whole page.
 TEST(RegistryTest, LabelsAreAlwaysValid) {
   EXPECT_EQ(label_text("NVIDIA H200"), "NVIDIA H200");
   EXPECT_EQ(label_text("a\xff"
@@ -75,14 +75,15 @@ TEST(RegistryTest, LabelsAreAlwaysValid) {
             "a?b");
   EXPECT_EQ(label_text("Z\xc3\xbcrich \xe2\x82\xac \xf0\x9f\x98\x80"),
             "Z\xc3\xbcrich \xe2\x82\xac \xf0\x9f\x98\x80");
-  EXPECT_EQ(label_text("\xc0\xaf"), "??");            // overlong
-  EXPECT_EQ(label_text("\xe0\x80\x80"), "???");       // overlong
-  EXPECT_EQ(label_text("\xed\xa0\x80"), "???");       // a surrogate
-  EXPECT_EQ(label_text("\xf4\x90\x80\x80"), "????");  // beyond Unicode
-  EXPECT_EQ(label_text("\xe2\x82"), "??");            // cut off
-  EXPECT_EQ(label_text("\xf0\x80\x80\x80"), "????");  // overlong
+  EXPECT_EQ(label_text("\xc0\xaf"), "??");            // overlong encoding
+  EXPECT_EQ(label_text("\xe0\x80\x80"), "???");       // overlong encoding
+  EXPECT_EQ(label_text("\xed\xa0\x80"), "???");       // a UTF-16 surrogate
+  EXPECT_EQ(label_text("\xf4\x90\x80\x80"), "????");  // a code point beyond Unicode
+  EXPECT_EQ(label_text("\xe2\x82"), "??");            // a truncated sequence
+  EXPECT_EQ(label_text("\xf0\x80\x80\x80"), "????");  // overlong encoding
   EXPECT_EQ(label_text(std::string(500, 'x')).size(), 128U);
-  EXPECT_EQ(label_text(std::string(127, 'x') + "\xc3\xbc"), std::string(127, 'x'));  // no half of a character
+  // never splits a character
+  EXPECT_EQ(label_text(std::string(127, 'x') + "\xc3\xbc"), std::string(127, 'x'));
   Registry registry;
   registry.gauge("named", "Named.", {"name"}, [](Series& out) { out.add({"a\"\\\n\xff"}, 1); });
   EXPECT_THAT(registry.page(), HasSubstr("named{name=\"a\\\"\\\\\\n?\"} 1\n"));
@@ -112,7 +113,7 @@ double value_of(const Registry& registry, const std::string& name) {
 TEST(RegistryTest, ProcessMetricsUseBytesAndSeconds) {
   Registry registry;
   add_process_metrics(registry, "agent");
-  // Memory that is touched counts, and what is only reserved does not; both in bytes.
+  // Memory that was touched counts, and memory that is only reserved does not. Both values are in bytes.
   constexpr double kMax = std::size_t{1} << 30;
   constexpr std::size_t kTouched = std::size_t{64} << 20;
   const double before = value_of(registry, "process_resident_memory_bytes");
@@ -130,11 +131,11 @@ TEST(RegistryTest, ProcessMetricsUseBytesAndSeconds) {
   ::close(more);
   EXPECT_EQ(files,
             static_cast<double>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})) - 1);
-  // Microseconds taken for seconds would be more than any test runs.
+  // If microseconds were reported as seconds, the value would exceed the duration of any test.
   EXPECT_GT(value_of(registry, "process_cpu_seconds_total"), 0);
   EXPECT_LT(value_of(registry, "process_cpu_seconds_total"), 600);
   const double start = value_of(registry, "process_start_time_seconds");
-  EXPECT_GT(start, 1e9);  // seconds since 1970, not milliseconds
+  EXPECT_GT(start, 1e9);  // the value is in seconds since 1970, not in milliseconds
   EXPECT_LT(start, 1e10);
 }
 

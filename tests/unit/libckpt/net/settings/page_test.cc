@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/site/settings.md is what tools/write-settings makes of the daemons' lists of keys.
+// docs/site/settings.md is the output of tools/write-settings for the daemons' lists of keys.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,7 +16,7 @@ std::string page() {
   return read_file(GPUMIGRATE_SOURCE "/docs/site/settings.md", 1 << 20).value();
 }
 
-// The keys of the rows below a heading.
+// Returns the keys of the rows below a heading.
 std::set<std::string> keys_below(const std::string& heading) {
   std::set<std::string> keys;
   std::istringstream lines(page());

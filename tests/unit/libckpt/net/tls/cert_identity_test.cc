@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identities from files, and handshakes between them in memory.
+// Tests identities from files, and handshakes between identities in memory.
 #include "libckpt/net/tls/cert_identity.h"
 #include "libckpt/net/tls/cert_denied.h"
 
@@ -13,7 +13,7 @@
 namespace ckpt::tls {
 namespace {
 
-// Both sides of one handshake, by turns.
+// One handshake in memory; both sides take turns.
 struct Handshake {
   Handshake(UniqueSsl accepting, UniqueSsl dialling)
       : server(std::move(accepting)), client(std::move(dialling)) {
@@ -43,7 +43,7 @@ class IdentityTest : public ::testing::Test {
     return {server.make_ssl().value(), client.make_ssl().value()};
   }
   std::int64_t next_term() { return 3600 * ++terms_; }
-  // A version of the files that can be told from the others by its end.
+  // Returns an order for a version of the files; its expiry identifies this version.
   Authority::Order version(std::int64_t term) {
     auto order = Certificates::order(Peer::node("a"));
     order.term = std::chrono::seconds(term);

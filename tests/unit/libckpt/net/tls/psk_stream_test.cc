@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams against each other, and against ends of OpenSSL's own that do not keep the rules.
+// Tests streams against each other, and against raw OpenSSL ends that violate the rules.
 #include "libckpt/net/tls/psk_stream.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ PskKey key_of(std::string_view secret) {
   return *derive_psk(std::as_bytes(std::span(secret.data(), secret.size())), "test");
 }
 
-// Drives both until neither has anything to do; what they ended with.
+// The results of both ends, driven until neither end has more to do.
 struct Outcome {
   Result<bool> client = false;
   Result<bool> server = false;
@@ -71,7 +71,7 @@ Bytes pattern(std::size_t bytes) {
   return filled;
 }
 
-// Both directions at once, through sockets that are full again and again.
+// Sends in both directions at the same time, through sockets that fill up again and again.
 TEST_F(PskStreamTest, CarriesBytesInBothDirections) {
   for (const bool wide : {false, true}) {
     make_ready();
@@ -110,7 +110,7 @@ TEST_F(PskStreamTest, NoDataIsSentBeforeTheHandshake) {
   EXPECT_EQ(*client_->read(space), 0U);
 }
 
-// The server's answer to a client's greeting, as bytes.
+// Returns the bytes that the server sends in answer to a client's greeting.
 std::string answer_to(const std::shared_ptr<const PskContext>& context, const std::string& identity,
                       const std::string& secret) {
   auto [a, b] = make_pair();
@@ -187,7 +187,7 @@ TEST_F(PskStreamTest, WriteToAClosedConnectionRaisesNoSignal) {
   EXPECT_EQ(pipe_signals, 0);
 }
 
-// An end of OpenSSL's own, on a nonblocking socket.
+// A raw OpenSSL end on a nonblocking socket.
 class Foreign {
  public:
   explicit Foreign(const SSL_METHOD* method) : context_(SSL_CTX_new(method)) {}
@@ -210,7 +210,7 @@ class Foreign {
   UniqueSsl ssl_;
 };
 
-// The key of such an end.
+// Supplies the key of a raw OpenSSL end.
 int use_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t* bytes, SSL_SESSION** out) {
   const unsigned char suite[2] = {0x13, 0x01};
   const PskKey key = key_of("secret");
@@ -226,7 +226,7 @@ int use_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t
 class ForeignClientTest : public PskStreamTest {
  protected:
   ForeignClientTest() { SSL_CTX_set_psk_use_session_callback(foreign_.context(), &use_key); }
-  // Whether both took each other.
+  // Returns whether both ends accepted each other.
   bool meet() {
     auto [a, b] = make_pair();
     foreign_.start(std::move(a), true);
@@ -257,7 +257,7 @@ TEST_F(ForeignClientTest, ClientWithTheKeyConnects) {
 
 TEST_F(ForeignClientTest, ClientWithoutAKeyExchangeIsRefused) {
   SSL_CTX_set_options(foreign_.context(), SSL_OP_ALLOW_NO_DHE_KEX);
-  SSL_CTX_set1_groups_list(foreign_.context(), "P-521");  // that the server does not have
+  SSL_CTX_set1_groups_list(foreign_.context(), "P-521");  // a group that the server does not support
   EXPECT_FALSE(meet());
 }
 
@@ -266,7 +266,7 @@ TEST_F(ForeignClientTest, ClientWithAnotherCipherSuiteIsRefused) {
   EXPECT_FALSE(meet());
 }
 
-// A server that takes no PSK, and shows a certificate in its place.
+// A server refuses PSKs and presents a certificate instead.
 TEST_F(PskStreamTest, CertificateIsNotAcceptedInsteadOfAKey) {
   Foreign foreign(TLS_server_method());
   EVP_PKEY* key = EVP_EC_gen("P-256");
@@ -292,7 +292,7 @@ TEST_F(PskStreamTest, CertificateIsNotAcceptedInsteadOfAKey) {
 }
 
 TEST(Psk, DerivedKeysMatchHkdf) {
-  // RFC 5869, A.3: no salt, no info.
+  // The test vector of RFC 5869, A.3: no salt, no info.
   const std::array<std::byte, 22> secret = [] {
     std::array<std::byte, 22> filled{};
     filled.fill(std::byte{0x0b});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chance plays the gang commit: losses, repeats, reordering, delays, crashes, nodes lost, instances that die, aborts, full
-// disks, for one or two ranks that move and up to two that stay. After the faults end: no rank twice, never two epochs, no
-// work lost while a set of ranks is whole, and in the end the old gang runs, or the new one, or its image. Each deliberate
-// mistake (Mutant) must be found. CKPT_FUZZ_SEED=n replays one seed with its trace; CKPT_FUZZ_RUNS=n sets how many are played.
+// Runs the gang commit with random faults: losses, repeats, reordering, delays, crashes, lost nodes, failed
+// instances, aborts and full disks. One or two ranks move and up to two stay. After the faults end, no rank
+// runs twice, two epochs never run, and no work is lost while a set of ranks is whole. In the end the old
+// gang runs, or the new gang, or its image. Each deliberate mistake (Mutant) must be found. CKPT_FUZZ_SEED=n
+// replays one seed with its trace; CKPT_FUZZ_RUNS=n sets the number of runs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -122,7 +123,7 @@ TEST(GangFuzz, InvariantsHoldUnderRandomFaults) {
     restored += outcome.restored ? 1 : 0;
     ASSERT_EQ(outcome.violation, "") << "replay with CKPT_FUZZ_SEED=" << seed;
   }
-  // Not vacuous: all three ends come about.
+  // The test is not vacuous: all three outcomes occur.
   EXPECT_GT(moved, runs / 10);
   EXPECT_GT(restored, 0U);
   EXPECT_GT(runs - moved - restored, runs / 10);

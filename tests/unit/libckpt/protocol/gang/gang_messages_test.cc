@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages and records of moves of ranks, and the parties of one node.
+// Tests messages and records of moves of ranks, and the parties of one node.
 #include "libckpt/protocol/gang/gang_records.h"
 
 #include <gtest/gtest.h>
@@ -108,7 +108,8 @@ TEST_F(GangJournalTest, RecordsOfDifferentPartiesOfAMoveAreSeparate) {
   EXPECT_EQ(journal.records(), (std::vector<Record>{source, gone, other}));
 }
 
-// Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
+// A coordinator and agents of 2026-11 wrote this journal. It has a record of each kind, each with its own
+// migration and one plan.
 TEST_F(GangJournalTest, RecordedJournalIsRead) {
   ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/gang.journal", folder_ + "/journal"));
   GangJournal journal = open();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gang commit step by step: what must come about without faults, and the mistakes that chance finds too seldom.
+// Tests the gang commit step by step: the required outcomes without faults, and mistakes that random runs
+// find too rarely.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/protocol/gang/gang_world.h"
@@ -112,7 +113,7 @@ TEST(GangScenario, HeldRanksWaitOnlyBrieflyForASilentRank) {
   EXPECT_TRUE(world.is_settled()) << world.summary();
 }
 
-// Ranks that stay had nothing to tell for all that time.
+// Ranks that stay had nothing to report during this time.
 TEST(GangScenario, LongCopyBeforeThePauseMakesNoRankSilent) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
@@ -130,7 +131,8 @@ TEST(GangScenario, LongCopyBeforeThePauseMakesNoRankSilent) {
   }
 }
 
-// By this timeout sources that are done would give up 10 s before the slow one's last copy ends.
+// Returns options with a short switch timeout. Sources that are done would give up 10 s before the slow
+// source's last copy ends.
 World::Options with_short_handover() {
   World::Options options = with();
   options.timing.handover_timeout_ms = 2'000;
@@ -182,7 +184,8 @@ TEST(GangScenario, FailedLastCopyEndsTheMoveOfAllRanks) {
   EXPECT_TRUE(world.is_settled());
 }
 
-// Nothing else is known of its copy: neither has the coordinator given it up yet, nor has its target's engine failed.
+// Nothing more is known of the source's copy: the coordinator has not given up the source, and the engine of
+// its target has not failed.
 TEST(GangScenario, WaitForADisconnectedSourceIsLimitedByTheHandoverTimeout) {
   World::Options options = with_short_handover();
   options.timing.silence_ms = 60'000;
@@ -211,7 +214,8 @@ TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
   EXPECT_EQ(world.last_record(kCoordinator), "CLOSED(source)");
 }
 
-// Its successor knows the move from the ranks alone, and ends it so.
+// Deletes the coordinator's journal and restarts the coordinator. The successor learns of the move only from
+// the ranks, and must end the move with the record `end`.
 void lose_records(World& world, const std::string& end) {
   world.lose_records();
   world.run_for(500);
@@ -244,14 +248,14 @@ TEST(GangScenario, CoordinatorWithALostJournalCompletesAReturn) {
   world.fail_next_resume();
   world.migrate();
   run_until(world, kCoordinator, "GRANTED(n+2)");
-  world.run_for(2);  // some know it
+  world.run_for(2);  // some parties know the move
   lose_records(world, "CLOSED(source)");
   EXPECT_TRUE(world.runs_old());
   EXPECT_FALSE(world.is_restored());
 }
 
-// One bystander alone has received the return, and cannot be reached. A source's node is lost, so that the others would
-// go forward.
+// A single bystander has received the return, and cannot be reached. The node of a source is lost, so that
+// the other ranks would go forward.
 TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
   World::Options options = with();
   options.staying = 2;
@@ -261,7 +265,7 @@ TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
   world.migrate();
   run_until(world, kLead, "COMMITTED");
   world.run_for(500);
-  world.cut_off(kLead, true);  // it is silent: the coordinator takes the return
+  world.cut_off(kLead, true);  // the lead is silent: the coordinator takes the return
   for (const Party& party : world.everyone())
     if (party != other) world.hold("Returned", party);
   run_until(world, other, "OLD");
@@ -290,7 +294,7 @@ TEST(GangScenario, TargetThatCannotResumeLosesNoWork) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-// The lead decides, passes its gate, and loses the coordinator. No other rank receives GO.
+// Lets the lead decide, pass its gate, and lose the coordinator. No other rank receives GO.
 void lead_runs_alone(World& world) {
   world.hold("Go");
   world.migrate();
@@ -302,7 +306,7 @@ void lead_runs_alone(World& world) {
 void return_to_sources(World& world) {
   lead_runs_alone(world);
   run_until(world, kBystander, "HELD_STILL");
-  world.run_for(50);  // it is stated
+  world.run_for(50);  // the bystander has stated HELD_STILL
   world.cut(kBystander, kCoordinator, true);
   for (const Party& source : kSources) world.cut(kBystander, source, true);
   run_until(world, kCoordinator, "GRANTED(n+2)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lead of a move of ranks, where statements of parties that take no part in it arrive.
+// Tests the lead of a move of ranks that receives statements of parties outside the move.
 #include "libckpt/protocol/gang/gang_target.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@ namespace {
 
 constexpr Nanos kNow = 1'000'000'000;
 
-// Ranks 0 and 2 move, rank 1 stays. The lead has verified its memory and has a lease.
+// Returns the state of a lead: ranks 0 and 2 move, and rank 1 stays. The lead has verified its memory and has
+// a lease.
 TargetState lead() {
   TargetState state;
   state.info.migration = 7;

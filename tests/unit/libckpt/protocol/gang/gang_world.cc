@@ -119,14 +119,15 @@ void World::revive(const Party& party) {
   while (!journal.empty() && is_forgotten(journal.back())) journal.pop_back();
   if (!journal.empty()) return create(party, false);
   if (party == kCoordinator) return lost_records_ > 0 ? recover_coordinator_by_ranks() : void();
-  // A rank that no record holds goes on, and a standby of which none speaks is ended.
+  // A rank without a record continues, and a standby without a record is ended.
   if (party.role == Role::kTarget)
     end_instance(party, false);
   else
     resume_rank(party);
 }
 
-// A rank whose agent knows the move tells of it; where none does there is none.
+// Recovers the move from the ranks. A rank reports the move if its agent knows the move. If no agent knows
+// the move, the move does not exist.
 void World::recover_coordinator_by_ranks() {
   const auto knows = [this](const Party& party) {
     return party != kCoordinator && (!journals_.at(party).empty() ||
@@ -141,7 +142,7 @@ void World::recover_coordinator_by_ranks() {
   feed(kCoordinator, CoordinatorEvent(Restarted{}));
 }
 
-// Its statements and the end of them come one after the other, or the connection is broken.
+// Sends the agent's statements and their end marker one after the other, or breaks the connection.
 void World::answer_in_one_piece(const Party& party) {
   std::vector<Body> stated;
   to_coordinator_ = &stated;
@@ -155,7 +156,8 @@ void World::answer_in_one_piece(const Party& party) {
   });
 }
 
-// The driver's mistake, if there is one: what was written was not durable.
+// Returns whether the record is lost through the driver's mistake, if any: the written record was not
+// durable.
 bool World::is_forgotten(const Record& record) const {
   switch (options_.mutant) {
     case Mutant::kReadyNotDurable:
@@ -171,7 +173,7 @@ bool World::is_forgotten(const Record& record) const {
   }
 }
 
-// `is_new`: nothing of the migration was known here.
+// Creates the machine of a party. `is_new`: the party knew nothing of the migration.
 void World::create(const Party& party, bool is_new) {
   const auto& journal = journals_.at(party);
   const Record* newest = journal.empty() ? nullptr : &journal.back();
@@ -267,7 +269,7 @@ void World::faults_end() {
   failing_.clear();
   held_names_.clear();
   for (const Party& party : everyone()) restart(party);
-  run_for(30'000);  // what can be settled by itself is
+  run_for(30'000);  // settles everything that needs no operator
   for (const Party& party : info_.ranks()) prove_lost(party);
 }
 
@@ -285,10 +287,10 @@ void World::feed(const Party& party, const Event& event) {
     const std::uint64_t life = host.life;
     for (const Action& action : actions) {
       if (execute_one(party, action)) {
-        if (host.life != life) return;  // it has crashed in between
+        if (host.life != life) return;  // the host has crashed in between
         continue;
       }
-      // The record was refused: the state is that of before, and the rest is dropped.
+      // The record was refused: the state reverts, and the remaining actions are dropped.
       state = before;
       return feed_later(party, Event(RecordFailed(why("the disk is full"))), 0);
     }
@@ -311,7 +313,7 @@ void World::feed_later(const Party& party, Event event, std::int64_t ms) {
   });
 }
 
-// False: the record was refused.
+// Executes one action. Returns false if the record was refused.
 bool World::execute_one(const Party& party, const Action& action) {
   if (chance(0.002)) {
     crash(party);
@@ -376,7 +378,7 @@ bool World::write(const Party& party, const Record& record) {
   if (failing_.erase(party) != 0 && record.kind != RecordKind::kBegun) return false;
   note(party, name_of(record));
   if (record.kind == RecordKind::kRestored) check_restore(record);
-  // The coordinator may have settled on the word of an owner that died right after it.
+  // The coordinator may have decided on the report of an owner that died right after the report.
   const auto& journal = journals_.at(party);
   const bool owned = !journal.empty() && journal.back().owner;
   lost_later_ |= record.kind == RecordKind::kRelinquished && (was_settled_ || owned);
@@ -429,7 +431,7 @@ void World::resume_rank(const Party& party) {
   instance.running = true;
 }
 
-// Nothing arrives before the target takes part.
+// Runs the rounds of a source. Nothing arrives before the target takes part.
 void World::run_rounds(const Party& source) {
   after_ms(delay_ms(20), [this, source, session = sessions_[source.rank]] {
     const auto* state = std::get_if<TargetState>(&hosts_.at({Role::kTarget, source.rank}).machine);
@@ -440,7 +442,7 @@ void World::run_rounds(const Party& source) {
   });
 }
 
-// The final manifest: the target has the whole image when it arrives.
+// Releases the final manifest: the target has the whole image when the manifest arrives.
 void World::release_manifest(const Party& source) {
   const std::uint32_t rank = source.rank;
   const Party target(Role::kTarget, rank);
@@ -451,7 +453,7 @@ void World::release_manifest(const Party& source) {
     if (sessions_[rank] != session || !is_up(target) || is_lost(target)) return;
     const auto* state = std::get_if<TargetState>(&hosts_.at(target).machine);
     const std::string_view phase = state == nullptr ? "" : phase_name(*state);
-    if (phase == "STANDBY") return release_manifest(source);  // it does not take part yet
+    if (phase == "STANDBY") return release_manifest(source);  // the target does not take part yet
     if (phase != "RECEIVING" || !instances_.at(target).alive) return;
     instances_.at(target).image = true;
     feed(target, TargetEvent(FinalVerified{}));
@@ -487,7 +489,8 @@ void World::join(const Party& party) {
   make_communicators();
 }
 
-// Once all that shall have them take part. Where they overlap, standbys had to before they were ready.
+// Creates the communicators once all members take part. If creation overlaps with the copy, standbys must
+// take part before they are ready.
 void World::make_communicators() {
   std::vector<Party> members;
   for (const Party& party : info_.ranks())
@@ -552,12 +555,13 @@ void World::open_gate(const Party& party, const OpenGate& action) {
 bool World::reaches(const Party& from, const Party& to) const {
   if (is_lost(to)) return false;
   if (!cuts_.contains({from, to})) return true;
-  // Between agents also through the coordinator.
+  // Agents also reach each other through the coordinator.
   return from != kCoordinator && to != kCoordinator && is_up(kCoordinator) &&
          !cuts_.contains({from, kCoordinator}) && !cuts_.contains({kCoordinator, to});
 }
 
-// How many journals a coordinator has lost: its messages from before the last loss do not arrive.
+// Returns how many journals a coordinator has lost. Messages of a coordinator from before the last loss do
+// not arrive.
 std::uint64_t World::memory_of(const Party& from) const {
   return from == kCoordinator ? lost_records_ : 0;
 }
@@ -586,7 +590,7 @@ void World::deliver(const Party& from, const Party& to, const Body& body) {
   note(to, std::string(name_of(body)) + " of " + to_text(from));
   if (std::holds_alternative<std::monostate>(host.machine)) {
     if (to == kCoordinator) return;
-    // A migration that is not known here: Prepare begins it, any other message ends it.
+    // The host does not know this migration: Prepare begins the migration, and any other message ends it.
     return create(to, std::holds_alternative<Prepare>(body));
   }
   const Message message(from, body);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small world for the gang commit: a coordinator and the agents of all ranks, each on a node of its own. The real
-// machines are inside. It has journals that survive crashes, keepers that hold ranks and enforce leases, a network and one clock.
-// Discrete events, one thread, deterministic for a seed. The checks are those of tests/model/gang.pml.
+// A small world for the gang commit: a coordinator and the agents of all ranks, each on its own node. The
+// world runs the real machines. It has journals that survive crashes, keepers that hold ranks and enforce
+// leases, a network and one clock. Events are discrete and run on one thread; a seed determines them. The
+// checks are the checks of tests/model/gang.pml.
 //
-// Mutant names a deliberate mistake that the world's driver makes, so that the checks can be shown to find it.
+// Mutant names a deliberate mistake of the world's driver; the tests show that the checks find this mistake.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,17 @@ enum class Mutant {
   kNone,
   kReadyNotDurable,     // a restarted target does not know its READY
   kHeldNotDurable,      // a restarted bystander does not know its HELD
-  kStillNotDurable,     // nor its HELD_STILL
+  kStillNotDurable,     // a restarted bystander does not know its HELD_STILL
   kReturnNotDurable,    // a restarted coordinator does not know that it granted n+2
   kNoFence,             // the keeper does not stop a target at the end of its lease
-  kGoEarly,             // a target is taken to be in its gate as soon as it has promised
-  kSwapAtCommitted,     // a bystander takes COMMITTED for GO
-  kReleaseAtGo,         // a source frees when its target has passed its gate
-  kRelinquishedIsVeto,  // SW-14 rank by rank: any target that dies lets the sources go on
+  kGoEarly,             // a target counts as in its gate as soon as it has promised
+  kSwapAtCommitted,     // a bystander treats COMMITTED as GO
+  kReleaseAtGo,         // a source frees its memory when its target has passed its gate
+  kRelinquishedIsVeto,  // applies SW-14 rank by rank: any target that dies lets the sources continue
   kRestoreUnfenced,     // the image runs before the bystanders have answered
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
-  kNotMadeYet,          // communicators are taken to be made as soon as that has begun
-  kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
+  kNotMadeYet,          // communicators count as created as soon as creation has begun
+  kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had granted
   kFinishedIsDead,      // a program that ended is taken for an instance that died
   kEndsLate,            // an instance that is given up runs on until its lease ends
 };
@@ -46,7 +47,7 @@ class World {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    bool chance = false;  // delays, losses, repeats and crashes by chance
+    bool chance = false;  // random delays, losses, repeats and crashes
     Mutant mutant = Mutant::kNone;
     std::uint32_t moved = 2;
     std::uint32_t staying = 1;
@@ -59,34 +60,35 @@ class World {
   // ---- commands ----
   void migrate();
   void abort_migration();
-  void crash(const Party& party);  // its agent, or the coordinator, ends
+  void crash(const Party& party);  // ends the party's agent, or the coordinator
   void restart(const Party& party);
-  void lose_records();                     // the coordinator ends, and its journal with it
-  void lose(const Party& party);           // its node, with its journal and its instance, for good
-  void prove_lost(const Party& party);     // the coordinator is told
-  void kill_instance(const Party& party);  // of a target
+  void lose_records();            // ends the coordinator and deletes its journal
+  void lose(const Party& party);  // permanently removes the party's node, with its journal and its instance
+  void prove_lost(const Party& party);     // informs the coordinator of the loss
+  void kill_instance(const Party& party);  // kills the instance of a target
   void finish(const Party& party);         // the program of a target that has passed its gate
   void cut(const Party& a, const Party& b, bool is_cut);
-  void cut_off(const Party& party, bool is_cut);  // from all others
+  void cut_off(const Party& party, bool is_cut);  // disconnects the party from all other parties
   void fail_record(const Party& party) { failing_.insert(party); }
   void take_long_for_last_copy(std::uint32_t rank, std::int64_t ms) { last_copies_ms_[rank] = ms; }
   void take_long_to_hold(const Party& party, std::int64_t ms) { holds_ms_[party] = ms; }
   void make_no_communicators() { makes_communicators_ = false; }
   void fail_next_resume() { fails_resume_ = true; }
-  void hold(std::string_view body_name) { held_names_.emplace(body_name); }  // messages of that name are lost
+  // drops all messages with this name
+  void hold(std::string_view body_name) { held_names_.emplace(body_name); }
   void hold(std::string_view body_name, const Party& to) { held_names_.emplace(name_to(body_name, to)); }
   void let_go() { held_names_.clear(); }
-  bool step();  // one event; false when none is left
+  bool step();  // runs one event; false when no event is left
   void run_for(std::int64_t ms);
-  void faults_end();  // links whole, processes up, nothing by chance, losses proven
+  void faults_end();  // repairs all links, starts all processes, stops random faults, and proves all losses
 
-  // ---- what is the case ----
+  // ---- state ----
   [[nodiscard]] const GangInfo& info() const { return info_; }
   [[nodiscard]] std::vector<Party> everyone() const;
   [[nodiscard]] bool is_up(const Party& party) const { return hosts_.at(party).up; }
   [[nodiscard]] bool is_lost(const Party& party) const { return hosts_.at(party).lost; }
   [[nodiscard]] std::string first_violation() const { return violation_; }
-  [[nodiscard]] bool runs_old() const;  // all ranks, in the old epoch
+  [[nodiscard]] bool runs_old() const;  // all ranks run in the old epoch
   [[nodiscard]] bool runs_new() const;
   [[nodiscard]] bool is_restored() const { return restored_; }
   [[nodiscard]] bool goal() const;
@@ -100,7 +102,7 @@ class World {
 
  private:
   using Machine = std::variant<std::monostate, CoordinatorState, SourceState, TargetState, BystanderState>;
-  // The node of a party: its agent's machine, and what its keeper has.
+  // The node of a party: its agent's machine and its keeper's state.
   struct Host {
     bool up = true;
     bool lost = false;
@@ -110,15 +112,15 @@ class World {
   // The process of a rank. A source or bystander runs in the old epoch at first.
   struct Instance {
     bool alive = false;
-    bool image = false;     // of a target: it has the rank's memory
-    bool running = false;   // of a target: past its gate
+    bool image = false;     // a target has the rank's memory
+    bool running = false;   // a target has passed its gate
     bool finished = false;  // of a target: its program has ended, and its work is done
-    bool in_new = false;    // it runs, or is to run, in the new epoch
+    bool in_new = false;    // the process runs, or will run, in the new epoch
     bool hold_wanted = false;
     bool held = false;
     bool in_gate = false;
     bool has_old_communicators = false;
-    bool joins = false;  // it waits for the others, for new communicators
+    bool joins = false;  // the process waits for the other members of new communicators
     bool has_new_communicators = false;
     std::optional<Nanos> deadline;
   };
@@ -133,7 +135,7 @@ class World {
 
   template <class Event>
   void feed(const Party& party, const Event& event);
-  // Later, if the agent is the same by then.
+  // Delivers the event later, if the agent has not restarted by then.
   template <class Event>
   void feed_later(const Party& party, Event event, std::int64_t ms);
   void execute(const Party& party, const std::vector<Action>& actions);
@@ -184,23 +186,27 @@ class World {
   std::map<Party, std::vector<Record>> journals_;
   std::map<std::pair<Party, Timer>, std::uint64_t> timers_;
   std::uint64_t next_timer_ = 1;
-  std::map<std::uint32_t, std::uint64_t> sessions_;  // of movers, by rank; a new number ends the old one
+  std::map<std::uint32_t, std::uint64_t> sessions_;  // mover sessions by rank; a new number ends the previous
+                                                     // session
   std::set<std::pair<Party, Party>> cuts_;
   std::set<std::string, std::less<>> held_names_;
   std::set<std::uint32_t> ran_;  // ranks whose targets have passed their gates
   std::set<Party> failing_;
   bool fails_resume_ = false;
-  std::map<std::uint32_t, std::int64_t> last_copies_ms_;  // by rank, others take a moment
-  std::map<Party, std::int64_t> holds_ms_;                // likewise
+  std::map<std::uint32_t, std::int64_t> last_copies_ms_;  // durations of slow last copies by rank; other
+                                                          // copies take a short random time
+  std::map<Party, std::int64_t> holds_ms_;                // durations of slow holds by party; other holds
+                                                          // take a short random time
   bool makes_communicators_ = true;
   std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
-  std::vector<Body>* to_coordinator_ = nullptr;  // what is sent to it is gathered here
+  std::vector<Body>* to_coordinator_ = nullptr;  // collects the messages to the coordinator
   bool old_passed_ = false;                      // a rank has passed n in the old epoch
   bool restored_ = false;
-  int faults_ = 0;          // nodes lost, instances that died
-  int failed_resumes_ = 0;  // into a gate: no fault, and must never cost work
+  int faults_ = 0;          // number of lost nodes and failed instances
+  int failed_resumes_ = 0;  // failed resumes into a gate; they are no fault and must never lose work
   bool was_settled_ = false;
-  bool lost_later_ = false;  // a rank, after the migration was over: that is another recovery's
+  bool lost_later_ = false;  // a rank was lost after the migration was over; another recovery handles this
+                             // loss
   bool chance_ = false;
   bool tracing_ = false;
   std::string violation_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the properties that hold at each moment, and in the end (the properties of tests/model/gang.pml).
+// Checks of the properties that hold at each moment and in the end (the properties of tests/model/gang.pml).
 #include <algorithm>
 
 #include "tests/unit/libckpt/protocol/gang/gang_world.h"
@@ -28,7 +28,7 @@ bool World::waits_at_n(const Party& bystander) const {
   return !is_lost(bystander) && (record == "HELD" || record == "HELD_STILL" || record == "LIFTED");
 }
 
-// All sources stand at n, and the bystanders can go on with them.
+// Returns whether all sources are at n and the bystanders can continue with them.
 bool World::old_set() const {
   const auto whole = [this](const Party& party) {
     const Instance& instance = instances_.at(party);
@@ -77,7 +77,8 @@ void World::check() {
   const bool open = decision == "GRANTED(n+1)" || decision == "KEPT(n+1)";
   const bool undecided =
       open && last_record(info_.lead()) == "COMMITTED" && waits && !(info_.staying.empty() && ran);
-  // A return whose record is lost is decided again: its targets have left by then.
+  // The coordinator decides again about a return whose record is lost. The return's targets have left by
+  // then.
   const int broken = faults_ + failed_resumes_ + static_cast<int>(lost_records_);
   if (!undecided || broken > 1) return;
   const bool old_whole = decision == "GRANTED(n+1)" && old_set();
@@ -85,7 +86,7 @@ void World::check() {
   if (broken == 1 && !old_whole && !new_set()) violate("undecided, and no set of ranks is whole");
 }
 
-// Work is lost only through a fault, and only if no set of ranks is whole.
+// Checks that work is lost only through a fault, and only if no set of ranks is whole.
 void World::check_restore(const Record& record) {
   const std::string before = last_record(record.party);
   const bool open = before == "GRANTED(n+1)" || before == "KEPT(n+1)";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal across torn tails, damage and full disks.
+// Tests the journal with torn tails, damage and full disks.
 #include "libckpt/protocol/handover/journal.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace {
 int syncs = 0;
 }  // namespace
 
-// In place of the C library's: counts.
+// Replaces the C library's function, and counts the calls.
 extern "C" int fdatasync(int fd) {
   ++syncs;
   return static_cast<int>(::syscall(SYS_fdatasync, fd));
@@ -93,7 +93,8 @@ TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
   EXPECT_EQ(read->torn_bytes(), 0U);
 }
 
-// Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
+// A coordinator and agents of 2026-11 wrote this journal. It has a record of each kind, each with its own
+// migration and one plan.
 TEST_F(JournalTest, RecordedJournalIsRead) {
   ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/switch.journal", path_));
   auto journal = Journal::open(path_);
@@ -133,7 +134,8 @@ TEST_F(JournalTest, JournalCannotBeOpenedTwice) {
 TEST_F(JournalTest, TornTailIsTruncated) {
   write_three();
   const std::uint64_t whole = end_;
-  // The last record as a crash in the middle of its write may leave it: the head is there, the rest is not.
+  // A crash in the middle of a write may leave the last record like this: the head is present, the rest is
+  // missing.
   UniqueFd fd(::open(path_.c_str(), O_RDWR));
   const std::string zeroes(64, '\0');
   ASSERT_EQ(::pwrite(fd.get(), zeroes.data(), zeroes.size(), static_cast<off_t>(whole - 64)), 64);
@@ -149,7 +151,7 @@ TEST_F(JournalTest, TornTailIsTruncated) {
 
 TEST_F(JournalTest, LastRecordTornAtAnyLengthIsTruncated) {
   write_three();
-  const std::uint64_t start = end_ * 2 / 3;  // inside the third record, or a little before it
+  const std::uint64_t start = end_ * 2 / 3;  // inside the third record, or shortly before it
   for (std::uint64_t cut = start; cut < end_; ++cut) {
     const std::string copy = folder_ + "/cut";
     std::filesystem::copy_file(path_, copy, std::filesystem::copy_options::overwrite_existing);
@@ -164,7 +166,7 @@ TEST_F(JournalTest, LastRecordTornAtAnyLengthIsTruncated) {
 
 TEST_F(JournalTest, DamageInTheMiddleIsAnError) {
   write_three();
-  flip(40);  // in the first record's body
+  flip(40);  // flips a byte in the first record's body
   auto again = Journal::open(path_);
   ASSERT_FALSE(again.has_value());
   EXPECT_EQ(again.error().code(), ErrorCode::kCorrupt);
@@ -188,7 +190,7 @@ TEST_F(JournalTest, CompactionSyncCountIsIndependentOfTheRecordCount) {
     EXPECT_TRUE(journal.append(make(count + 1, RecordKind::kBarrier)).has_value());
     return needed;
   };
-  const int few = syncs_for(10);  // more than the first step of the file
+  const int few = syncs_for(10);  // more syncs than the first growth step of the file
   EXPECT_EQ(syncs_for(100), few);
   auto again = Journal::open(path_);
   ASSERT_TRUE(again.has_value()) << again.error().to_string();
@@ -204,7 +206,7 @@ TEST_F(JournalTest, RefusesAForeignFile) {
   EXPECT_EQ(journal.error().code(), ErrorCode::kCorrupt);
 }
 
-// A file size limit stands for a full disk: it needs no privileges.
+// Sets a file size limit that simulates a full disk without privileges.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {
@@ -249,7 +251,7 @@ TEST_F(JournalTest, FullDiskRefusesARecordWithoutDamage) {
   EXPECT_EQ(again->records().size(), written + 1);
 }
 
-// The plan is in the file once for each party of a migration, and each record is whole when it is read.
+// The file contains the plan once for each party of a migration. Each record is whole when it is read.
 TEST_F(JournalTest, LaterRecordsOfAMigrationReferenceItsPlan) {
   constexpr std::size_t kPlan = std::size_t{100} << 10;
   const auto with_plan = [](MigrationId id, RecordKind kind, std::byte content) {
@@ -262,7 +264,7 @@ TEST_F(JournalTest, LaterRecordsOfAMigrationReferenceItsPlan) {
   const std::vector<Record> all = {
       with_plan(1, RecordKind::kBarrier, a), with_plan(2, RecordKind::kBarrier, b),
       with_plan(1, RecordKind::kResumed, a), with_plan(2, RecordKind::kReleased, b),
-      with_plan(1, RecordKind::kResumed, b),  // another one: not the first's
+      with_plan(1, RecordKind::kResumed, b),  // this plan differs from the plan of the first record
       with_plan(1, RecordKind::kReleased, b)};
   {
     Journal journal = *Journal::open(path_);
@@ -280,8 +282,8 @@ TEST_F(JournalTest, LaterRecordsOfAMigrationReferenceItsPlan) {
   EXPECT_EQ(again.records().back(), all[3]);
 }
 
-// Software of before, which may come back, does not know of records without a plan: they come with the file's
-// next version.
+// Earlier software, which may be reinstalled, does not know records without a plan. Such records begin with
+// the file's next version.
 TEST_F(JournalTest, EarlierFileFormatIsReadAndKeptUntilCompaction) {
   write_three();
   const auto version = [this](char number) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chance plays the switch: losses, repeats, reordering, delays, crashes, a node lost, instances dying,
-// aborts, full disks, several migrations in a row. After the faults end: never two instances, never the last
-// image freed, and in the end the job runs. Each deliberate mistake (Mutant) must be found. CKPT_FUZZ_SEED=n
-// replays one seed with its trace; CKPT_FUZZ_RUNS=n sets how many are played.
+// Runs the switch with random faults: losses, repeats, reordering, delays, crashes, a lost node, failing
+// instances, aborts, full disks, and several migrations in a row. After the faults end, two instances never
+// run, the last image is never freed, and in the end the job runs. Each deliberate mistake (Mutant) must be
+// found. CKPT_FUZZ_SEED=n replays one seed with its trace; CKPT_FUZZ_RUNS=n sets the number of runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ void one_fault(World& world, bool& node_lost, bool may_lose) {
   }
 }
 
-// Store and node lost: only an operator can state that the other side is dead.
+// Resolves the migrations at the surviving side. With store and node lost, only an operator can state that
+// the other side is dead.
 void resolve_at_the_survivor(World& world) {
   for (MigrationId id = 1; id <= world.last_migration(); ++id) {
     const auto* state = world.coordinator()->find(id);
@@ -86,7 +87,7 @@ void resolve_at_the_survivor(World& world) {
   }
 }
 
-// `loses_store`: the coordinator's store is lost, or an older copy of it comes back, once or twice.
+// Runs one seed. `loses_store`: the coordinator's store is lost or replaced by an older copy, once or twice.
 Outcome play(std::uint64_t seed, Mutant mutant, bool trace, bool loses_store = false) {
   World world({.seed = seed, .chance = true, .mutant = mutant, .timing = fast()});
   world.trace_on(trace);
@@ -137,7 +138,7 @@ void play_many(bool loses_store) {
     migrations += outcome.migrations;
     ASSERT_EQ(outcome.violation, "") << "replay with CKPT_FUZZ_SEED=" << seed;
   }
-  // Not vacuous: most lives move the job somewhere.
+  // The test is not vacuous: most runs move the job.
   EXPECT_GT(moves, static_cast<int>(runs) / 2);
   EXPECT_GT(migrations, static_cast<int>(runs));
   std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
@@ -151,7 +152,7 @@ TEST(HandoverFuzz, InvariantsHoldWhenTheCoordinatorLosesItsStore) {
   play_many(true);
 }
 
-// A migration whose source has paused the job; nothing happens by itself from here on.
+// Returns a migration whose source has paused the job. From this point on nothing happens automatically.
 MigrationId bring_to_barrier(World& world) {
   world.set_auto(false);
   const MigrationId id = world.migrate(0, 1);
@@ -167,8 +168,9 @@ MigrationId bring_to_barrier(World& world) {
   return id;
 }
 
-// Too rare for chance: a target agent restarts, is asked, states RELINQUISHED, and then a late PREPARE, Start
-// and COMMIT of the same migration arrive while the coordinator has not received it.
+// Runs a case that is too rare for random runs. A target agent restarts, is queried, and states RELINQUISHED.
+// Then a late PREPARE, Start and COMMIT of the same migration arrive while the coordinator has not received
+// the statement.
 std::string late_prepare(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   const MigrationId id = bring_to_barrier(world);
@@ -192,8 +194,8 @@ TEST(HandoverMutants, LatePrepareAfterRelinquishedStartsNoSecondInstance) {
   EXPECT_NE(late_prepare(Mutant::kNoTombstone).find("two instances run"), std::string::npos);
 }
 
-// The source asks the target itself, which may answer the coordinator first: what operators read is the
-// source's reason, not its haste.
+// The source requests the target directly, and the target may answer the coordinator first. Operators must
+// read the source's reason, not the target's.
 TEST(HandoverReasons, ReasonOfTheSourceIsRecordedByTheTarget) {
   const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
   World world({.seed = 1, .chance = false, .timing = fast()});
@@ -210,8 +212,8 @@ TEST(HandoverReasons, ReasonOfTheSourceIsRecordedByTheTarget) {
   EXPECT_EQ(record->reason, reason);
 }
 
-// The target's agent is killed behind COMMITTED, comes back, reports it, and its node is lost before it has
-// run.
+// Runs a case in which the target's agent is killed after COMMITTED, restarts and reports COMMITTED. Then its
+// node is lost before the target has run.
 std::string lost_before_it_ran(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.crash_after(1, "record COMMITTED");
@@ -219,7 +221,7 @@ std::string lost_before_it_ran(Mutant mutant) {
   world.run_for(300);
   world.hold("Lease");
   world.restart(1);
-  world.run_for(1);  // Committed arrives, its answer does not
+  world.run_for(1);  // Committed arrives, but its answer does not
   world.lose(1);
   world.release_held();
   world.run_for(10'000);
@@ -231,7 +233,8 @@ TEST(HandoverMutants, SourceMemoryIsFreedOnlyAfterTheTargetRuns) {
   EXPECT_NE(lost_before_it_ran(Mutant::kFreeAtCommit).find("freed"), std::string::npos);
 }
 
-// RUNS(n+1) is late: meanwhile the target was cut off, its lease ended, and the source runs n+2.
+// Runs a case in which RUNS(n+1) is late. Meanwhile the target was disconnected, its lease expired, and the
+// source runs n+2.
 std::string runs_is_late(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.hold("Runs");
@@ -255,7 +258,8 @@ TEST(HandoverMutants, LateRunsMessageFreesNoMemory) {
   EXPECT_NE(runs_is_late(Mutant::kLateRuns).find("freed"), std::string::npos);
 }
 
-// The target has committed, its lease ends, and only the source is there. SW-10: it lends.
+// The target has committed, its lease expires, and only the source is reachable. SW-10: the source lends a
+// lease.
 TEST(HandoverLending, SourceLeasesToACommittedTargetWhileTheCoordinatorIsDown) {
   World world({.seed = 1, .chance = false, .timing = fast()});
   world.crash_after(1, "record COMMITTED");
@@ -277,8 +281,8 @@ TEST(HandoverLending, SourceLeasesToACommittedTargetWhileTheCoordinatorIsDown) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-// The target runs again under the source's lease, and reports it too late; meanwhile the coordinator grants
-// n+2 to the source.
+// Runs a case in which the target runs again under the source's lease, and reports this too late. Meanwhile
+// the coordinator grants n+2 to the source.
 std::string granted_while_lent(Mutant mutant, bool restarted) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.hold("Runs");

@@ -80,7 +80,8 @@ MigrationId World::migrate(int from, int to) {
   return id;
 }
 
-// The incarnation that the job runs as, by the coordinator's record, else by its owner's report; 0: unknown.
+// Returns the incarnation that the job runs as, from the coordinator's record, otherwise from its owner's
+// report. 0: unknown.
 Incarnation World::base_of_next() const {
   if (next_id_ == 1) return 1;
   const MigrationId last = next_id_ - 1;
@@ -142,7 +143,7 @@ void World::lose_store(std::size_t records) {
   note(kCoordinatorNode, "store lost, " + std::to_string(journal.size()) + " records left");
 }
 
-// An agent that connects reports its switches that are not over.
+// Reports the open switches of an agent that connects.
 void World::report_handovers(int node) {
   if (!store_lost_ || !up(node) || !up(kCoordinatorNode) || cut_[node][kCoordinatorNode]) return;
   for (const auto& [id, place] : places_) {
@@ -160,7 +161,7 @@ void World::recover(MigrationId id, Role role) {
   const auto* t = role == Role::kTarget ? agents_[node]->target(id) : nullptr;
   if (s == nullptr && t == nullptr) return;
   const HandoverInfo& info = s != nullptr ? s->info : t->info;
-  if (info.ranks.empty()) return;  // a tombstone
+  if (info.ranks.empty()) return;  // the migration is only a tombstone
   note(kCoordinatorNode, "recovers " + std::to_string(id));
   execute(kCoordinatorNode, coordinator_->recover(info, now_));
 }
@@ -174,7 +175,7 @@ void World::restart(int node) {
     const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
                        (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
     const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
-    // Forgets findings without a decision in the journal: each is found again, or not.
+    // Discards findings without a decision in the journal. Each finding is then made again, or not.
     std::erase_if(forgotten_, [this](const auto& entry) {
       const auto& journal = journals_[kCoordinatorNode];
       return std::none_of(journal.begin() + static_cast<std::ptrdiff_t>(entry.second), journal.end(),
@@ -190,7 +191,7 @@ void World::restart(int node) {
   Timing timing = options_.timing;
   if (options_.mutant == Mutant::kForgetsItsLoan) timing.lend_term_ms = timing.lease_drift_ms = 0;
   agents_[node] = std::make_unique<AgentHandovers>(timing);
-  // Standbys that no record speaks of go with the agent that started them.
+  // Standbys without a record end with the agent that started them.
   std::erase_if(instances_, [&](const auto& entry) {
     const auto& [where, instance] = entry;
     if (where.first != node || where.second == 0) return false;
@@ -218,7 +219,8 @@ void World::notify_coordinator(int node, bool connected) {
   for (const auto& [id, place] : places_)
     for (const Side side : {Side::kSource, Side::kTarget}) {
       if ((side == Side::kSource ? place.source : place.target) != node) continue;
-      if (!up(kCoordinatorNode) || coordinator_->find(id) == nullptr) continue;  // it may crash in between
+      // the coordinator may crash in between
+      if (!up(kCoordinatorNode) || coordinator_->find(id) == nullptr) continue;
       execute(kCoordinatorNode, connected ? coordinator_->on_event(id, AgentConnected(side), now_)
                                           : coordinator_->on_event(id, AgentDisconnected(side), now_));
     }
@@ -409,7 +411,7 @@ void World::send(int node, const Batch& batch, const Send& send) {
   const wire::CommitMessage message(batch.info.migration, batch.info.job, batch.info.base, send.from, send.to,
                                     send.body);
   if (node != kCoordinatorNode && to != kCoordinatorNode && cut_[node][to]) {
-    // Through the coordinator instead.
+    // The message goes through the coordinator instead.
     if (up(kCoordinatorNode) && !cut_[node][kCoordinatorNode] && !cut_[kCoordinatorNode][to])
       transmit(kCoordinatorNode, to, message);
     return;
@@ -431,7 +433,8 @@ void World::transmit(int from_node, int to_node, const wire::CommitMessage& mess
   }
 }
 
-// Connections end with the coordinator. Where its store survives, the protocol does not need that.
+// Returns whether the message belongs to a connection that ended with the coordinator. If the coordinator's
+// store survives, the protocol does not need this rule.
 bool World::of_a_lost_connection(int from_node, int to_node, std::uint64_t coordinator_life) const {
   return store_lost_ && (from_node == kCoordinatorNode || to_node == kCoordinatorNode) &&
          life_[kCoordinatorNode] != coordinator_life;
@@ -490,7 +493,7 @@ const Instance* World::instance(int node, MigrationId id) const {
   return it == instances_.end() ? nullptr : &it->second;
 }
 
-// The instance that runs, or ran last, on a node.
+// Returns the instance that runs, or ran last, on a node.
 const Instance* World::owner_instance(int node) const {
   const Instance* found = nullptr;
   for (const auto& [where, instance] : instances_)
@@ -499,8 +502,8 @@ const Instance* World::owner_instance(int node) const {
 }
 
 namespace {
-// The instance a migration takes its job from: the newest that an earlier migration (or the start) left
-// there.
+// Returns the instance that a migration moves: the newest instance that an earlier migration (or the start)
+// left on the node.
 std::map<std::pair<int, MigrationId>, Instance>::iterator source_instance(
     std::map<std::pair<int, MigrationId>, Instance>& instances, int node, MigrationId id) {
   auto it = instances.lower_bound({node, id});
@@ -521,7 +524,8 @@ void World::run_instance(int node, const Batch& batch, const RunInstance& action
   }
   Instance& instance = it->second;
   if (instance.finished && !source) return later(node, batch.key, TargetEvent(InstanceFinished(action.k)), 1);
-  // Behind a lost node, or a lease that is over, no side can know; then it is a later incarnation.
+  // After a lost node or an expired lease no side can know that the job has finished. The instance then runs
+  // as a later incarnation.
   if (action.k <= finished_as_ && !lost_[1 - node]) violate("a job that has finished is run again");
   if (action.deadline && *action.deadline <= now_) return;
   if (!instance.image) violate("an instance without the job's image is run");
@@ -553,12 +557,13 @@ void World::free_instance(int node, HandoverKey key) {
   if (is_on(it->second)) violate("a running instance is freed on " + std::string(kNodeNames[node]));
   instances_.erase(it);
   if (!was_image || images() > 0) return;
-  // An image may only go when the other was seen to run, or went with its node or process.
+  // A side may free its image only after the other side was seen to run, or was lost with its node or
+  // process.
   const bool other_gone = lost_[1 - node] || instance_died_;
   if (!other_gone) violate("the last image is freed on " + std::string(kNodeNames[node]));
 }
 
-// A source that let its image go for a target that never ran threw the job away.
+// Checks that an image is left. A source that freed its image for a target that never ran has lost the job.
 void World::check_image_left(int before) {
   if (before == 0 || images() > 0 || places_.empty()) return;
   const auto [id, place] = *places_.rbegin();
@@ -631,7 +636,7 @@ void World::engine(int node, const Batch& batch, const Action& action) {
     if (!auto_engine_ || chance(0.05)) return;
     after_ms(delay_ms(5), [this, node, key, life = life_[node]] {
       const auto it = source_instance(instances_, node, key.migration);
-      // StopCopy takes back a pause that no rank has answered.
+      // StopCopy withdraws a pause that no rank has answered.
       if (it == instances_.end() || life_[node] != life || !source_session_.contains(key.migration)) return;
       it->second.open = false;
       later(node, key, SourceEvent(JobPaused{}), 1);
@@ -664,14 +669,14 @@ void World::release_manifest(int node, HandoverKey key) {
                return;
              }
              const auto standby = instances_.find({target, id});
-             if (standby == instances_.end()) return;  // died; its InstanceDied is on the way
+             if (standby == instances_.end()) return;  // the standby died; its InstanceDied is on the way
              standby->second.image = true;
              later(target, {id, Role::kTarget}, TargetEvent(FinalVerified{}), 1);
              if (life_[node] == life) later(node, key, SourceEvent(FinalDataAcknowledged{}), 1);
            });
 }
 
-// The movers of a node are gone, or its link to the other.
+// Reports that the movers of a node have exited, or that its link to the other node is lost.
 void World::link_lost(int node) {
   const EngineFailed failed(Reason(ErrorCode::kUnavailable, "peer gone"));
   for (const auto& [id, place] : places_) {

@@ -26,71 +26,77 @@ namespace ckpt::migration::test {
 
 enum class Mutant {
   kNone,
-  kFinalFirst,         // the final manifest leaves before BARRIER is durable
+  kFinalFirst,         // the final manifest is sent before BARRIER is durable
   kNoTombstone,        // RELINQUISHED for an unknown migration is sent, not recorded
-  kCAbortsAlone,       // the coordinator aborts after GRANTED without asking the target
-  kFreeAtCommit,       // the source frees when it receives COMMITTED
-  kLateRuns,           // the source frees on any RUNS of the migration
+  kCAbortsAlone,       // the coordinator aborts after GRANTED without querying the target
+  kFreeAtCommit,       // the source frees its memory when it receives COMMITTED
+  kLateRuns,           // the source frees its memory on any RUNS of the migration
   kRunsBeforeRecord,   // the target runs before COMMITTED is durable
   kNoFence,            // the keeper does not stop the job at the deadline
-  kCForgetsLease,      // a restarted coordinator does not wait for leases it had given
-  kTrustsOldStore,     // a coordinator with an older copy of its store takes it for the whole
-  kLendsUnremembered,  // a source that waits lends, and may take a grant all the same
-  kForgetsItsLoan,     // a restarted source does not wait for what it may have lent
+  kCForgetsLease,      // a restarted coordinator does not wait for leases that it had granted
+  kTrustsOldStore,     // a coordinator with an older copy of its store treats this copy as complete
+  kLendsUnremembered,  // a waiting source lends a lease, and still may accept a grant
+  kForgetsItsLoan,     // a restarted source does not wait for a lease that it may have lent
 };
 
 inline constexpr int kCoordinatorNode = 2;
 inline constexpr JobId kJob = 1;
 
-// An instance that a keeper holds on one node: at most one process of the job may run, beside one standby.
+// An instance that a keeper holds on one node. At most one process of the job may run, next to one standby.
 struct Instance {
-  bool image = false;  // its memory is the job's
-  bool open = false;   // the gate
+  bool image = false;  // its memory is the job's image
+  bool open = false;   // whether the gate is open
   Incarnation k = 0;
   std::optional<Nanos> deadline;
-  bool finished = false;  // its program has ended by itself, with exit code 0
+  bool finished = false;  // its program has exited on its own with exit code 0
 };
 
 class World {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    bool chance = false;  // delays, losses, repeats and crashes by chance
+    bool chance = false;  // random delays, losses, repeats and crashes
     Mutant mutant = Mutant::kNone;
     Timing timing;
   };
   explicit World(Options options);
 
   // ---- commands ----
-  MigrationId migrate(int from, int to);  // 0 if refused
+  MigrationId migrate(int from, int to);  // returns 0 if the migration is refused
   void abort_migration(MigrationId id, bool timeout = false);
   void resolve(MigrationId id, Side side);
-  void crash(int node);  // the process (agent or coordinator) ends; what it had not yet executed is gone
-  void crash_after(int node, std::string action);  // once, right behind the next action described so
+  void crash(int node);  // ends the process (agent or coordinator) and drops its pending actions
+  void crash_after(int node, std::string action);  // crashes once, directly after the next action with this
+                                                   // description
   void restart(int node);
-  // The coordinator ends; when it is back, its journal is as it was `records` records ago (all: it is empty).
+  // Ends the coordinator and removes the last `records` records of its journal. The restarted coordinator
+  // reads the shorter journal; with all records removed, the journal is empty.
   void lose_store(std::size_t records);
-  void lose(int node);  // the node, its journal and its instances are gone for good
+  void lose(int node);  // permanently removes the node, its journal and its instances
   void kill_instance(int node);
   void finish_instance(
-      int node);  // of the last migration: its program ends with exit code 0, before the target is the owner
+      int node);  // exits the program of the last migration's instance with code 0, before the target is the
+                  // owner
   void cut(int a, int b, bool is_cut);
-  void refuse_next(int node) { refusing_[node] = true; }  // the next PrepareSource or PrepareStandby there
-  void fail_records(int node, int count);                 // the next appends fail cleanly
-  void hold(std::string body_name);                       // messages of that name wait until release_held()
+  void refuse_next(int node) {
+    refusing_[node] = true;
+  }                                        // refuses the next PrepareSource or PrepareStandby
+                                           // on the node
+  void fail_records(int node, int count);  // makes the next appends fail cleanly
+  void hold(std::string body_name);        // delays messages with this name until release_held()
   void release_held();
   void feed(MigrationId id, Role role, SourceEvent event);
   void feed(MigrationId id, Role role, TargetEvent event);
   void inject(const wire::CommitMessage& message);
-  void pause_job(int node);                      // the ranks stand at the barrier
-  void give_image(int node, MigrationId id);     // the final manifest arrived
-  void set_auto(bool on) { auto_engine_ = on; }  // engine and keeper answer by themselves
+  void pause_job(int node);                      // brings the ranks to the barrier
+  void give_image(int node, MigrationId id);     // delivers the final manifest
+  void set_auto(bool on) { auto_engine_ = on; }  // engine and keeper answer automatically
 
-  bool step();  // one event; false when none is left
+  bool step();  // runs one event; false when no event is left
   void run_for(std::int64_t ms);
-  void faults_end();  // all links whole, all living processes up, nothing by chance any more
+  void faults_end();  // repairs all links, starts all living processes, and stops random faults
 
-  // ---- what is the case ----
+  // ---- state ----
   [[nodiscard]] Nanos now() const { return now_; }
   [[nodiscard]] int running() const;
   [[nodiscard]] bool runs_on(int node) const;
@@ -109,10 +115,14 @@ class World {
   void trace_on(bool on) { tracing_ = on; }
   std::mt19937_64& random() { return random_; }
   [[nodiscard]] MigrationId last_migration() const { return next_id_ - 1; }
-  [[nodiscard]] int job_node() const { return job_node_; }  // where the last closed migration left it
+  [[nodiscard]] int job_node() const {
+    return job_node_;
+  }  // the node on which the last closed migration
+     // left the job
   [[nodiscard]] const std::vector<Record>& journal(int node) const { return journals_[node]; }
   [[nodiscard]] Incarnation highest_run() const { return highest_run_; }
-  // How long the coordinator's journal was when it found that it had forgotten a migration.
+  // Returns for each forgotten migration how long the coordinator's journal was when the coordinator found
+  // the gap.
   [[nodiscard]] const std::map<MigrationId, std::size_t>& forgotten() const { return forgotten_; }
 
  private:
@@ -120,7 +130,7 @@ class World {
     int source;
     int target;
   };
-  struct Pending {  // actions of one process still to be executed
+  struct Pending {  // actions of one process that are still to be executed
     Batches batches;
   };
   void at(Nanos when, std::function<void()> what);
@@ -170,9 +180,9 @@ class World {
   bool refusing_[3] = {};
   std::string crash_after_[3];
   bool cut_[3][3] = {};
-  std::map<std::pair<int, MigrationId>, Instance> instances_;  // migration 0: the job as it was started
+  std::map<std::pair<int, MigrationId>, Instance> instances_;  // migration 0 is the job as it was started
   std::map<MigrationId, Place> places_;
-  std::map<MigrationId, std::uint64_t> target_preparation_;  // the mover session of the target; 0: none
+  std::map<MigrationId, std::uint64_t> target_preparation_;  // the target's mover session; 0: none
   std::map<MigrationId, std::uint64_t> source_session_;
   std::uint64_t next_session_ = 1;
   std::map<std::tuple<int, HandoverKey, Timer>, std::uint64_t> timers_;
@@ -185,7 +195,7 @@ class World {
   int job_node_ = 0;
   Incarnation highest_run_ = 1;
   bool job_dead_ = false;
-  Incarnation finished_as_ = 0;  // 0: the job has not finished
+  Incarnation finished_as_ = 0;  // the incarnation in which the job has finished; 0: not finished
   bool instance_died_ = false;
   bool auto_engine_ = true;
   bool chance_ = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target of a handover, step by step, where no exploration of worlds leads: messages that come late or are forged.
+// Tests the target of a handover step by step, in cases that no exploration of worlds reaches: late or forged
+// messages.
 #include "libckpt/protocol/handover/target_machine.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ bool has(const std::vector<migration::Action>& actions) {
                      [](const auto& action) { return std::holds_alternative<Action>(action); });
 }
 
-// A target that has committed and whose program has finished before the source has released.
+// Returns the state of a target that has committed and whose program has finished before the source has
+// released.
 TargetState finished() {
   TargetState state;
   state.info.base = kFirst - 1;

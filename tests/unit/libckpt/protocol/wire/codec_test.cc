@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames and bodies from a hostile peer: truncated, mutated, with huge counts. Nothing may crash, allocate by
-// a peer's number, or be accepted with a changed meaning.
+// Tests frames and bodies from a hostile peer: truncated, mutated, or with huge counts. No input may crash
+// the decoder, allocate by a peer's number, or be accepted with a changed meaning.
 #include "libckpt/protocol/wire/codec.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,8 @@ TEST(Codec, MutatedMessagesAreRefusedOrWellFormed) {
     EXPECT_TRUE(is_known(decoded->from.role));
     EXPECT_TRUE(is_known(decoded->to.role));
     EXPECT_TRUE(has_body(decoded->kind, decoded->body));
-    // Shorter where a mutation claims a newer version: what that may have appended is skipped.
+    // The encoding is shorter if a mutation claims a newer version: the decoder skips possible appended
+    // fields.
     EXPECT_LE(encode_commit(*decoded).size(), bytes.size());
   }
 }
@@ -156,7 +157,7 @@ struct Strings {
 std::vector<std::byte> with_count(std::uint64_t count) {
   std::vector<std::byte> bytes = encode(Strings{});
   std::memcpy(bytes.data() + 1 + 6, &count,
-              sizeof count);  // endianness byte, envelope, then the list's count
+              sizeof count);  // after the endianness byte and the envelope comes the list's count
   return bytes;
 }
 
@@ -171,14 +172,14 @@ TEST(Codec, HugeCountsAllocateNoMemory) {
 
 TEST(Codec, EnumsAndBoolsAreValidated) {
   auto bytes = encode(Strings{});
-  ASSERT_EQ(bytes.back(), std::byte{1});  // side
+  ASSERT_EQ(bytes.back(), std::byte{1});  // the byte of the side
   for (const int wrong : {0, 3, 255}) {
     bytes.back() = static_cast<std::byte>(wrong);
     EXPECT_FALSE(decode<Strings>(bytes).has_value()) << wrong;
   }
   bytes.back() = std::byte{2};
   EXPECT_TRUE(decode<Strings>(bytes).has_value());
-  bytes[bytes.size() - 2] = std::byte{2};  // flag
+  bytes[bytes.size() - 2] = std::byte{2};  // the byte of the flag
   EXPECT_FALSE(decode<Strings>(bytes).has_value());
 }
 
@@ -273,7 +274,7 @@ TEST(Codec, AnOlderVersionThatEndsInsideAFieldIsRefused) {
   Strings old;
   old.list = {"a"};
   std::vector<std::byte> bytes = encode(old);
-  // Two elements are announced and the struct ends after the first.
+  // The list announces two elements, and the struct ends after the first.
   const std::uint64_t two = 2;
   const std::size_t list_at = 1 + 6;
   const std::size_t first_ends = list_at + 8 + 8 + 1;
@@ -282,7 +283,7 @@ TEST(Codec, AnOlderVersionThatEndsInsideAFieldIsRefused) {
   const auto size = static_cast<std::uint32_t>(first_ends - list_at);
   std::memcpy(bytes.data() + 3, &size, sizeof size);
   EXPECT_FALSE(decode<Newer>(bytes).has_value());
-  // And one of this version ends nowhere early.
+  // A struct of this version must not end early either.
   EXPECT_FALSE(decode<Strings>(bytes).has_value());
 }
 
@@ -293,8 +294,8 @@ TEST(Codec, InvalidHandoverMessagesAreRefused) {
   EXPECT_TRUE(refused({0, 2, 3, c, t, Commit(4)}));
   EXPECT_TRUE(refused({1, 0, 3, c, t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, t, t, Commit(4)}));
-  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(5)}));  // the source's parity
-  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // before the migration's base
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(5)}));  // this parity belongs to the source
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // lower than the migration's base
   EXPECT_TRUE(refused({1, 2, 3, static_cast<Role>(0), t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, c, Role::kBystander, Query()}));
   EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // a gang's
@@ -330,7 +331,7 @@ TEST(Frames, HeadersAreValidatedWithoutTheBody) {
   EXPECT_EQ(header->body_bytes, body.size());
   EXPECT_TRUE(check_body(*header, body).has_value());
 
-  for (std::size_t i = 0; i < 8; ++i) {  // magic, version, type
+  for (std::size_t i = 0; i < 8; ++i) {  // magic, version and type
     auto broken = bytes;
     broken[i] ^= std::byte{0x80};
     EXPECT_FALSE(parse_header(std::span(broken).first(kFrameHeaderBytes)).has_value()) << i;
@@ -349,7 +350,7 @@ TEST(Frames, HeadersAreValidatedWithoutTheBody) {
   EXPECT_FALSE(make_frame(FrameType::kCommit, 1, too_long).has_value());
 }
 
-// A spec of exactly the largest size.
+// Returns a spec of exactly the maximum size.
 JobSpec largest_spec() {
   JobSpec spec;
   spec.argv = {"/bin/train"};

@@ -42,8 +42,8 @@ TEST(Ids, ShortFormOfAUniqueNumberIsAccepted) {
     return at == entries.end() ? "" : job_text(at->first);
   };
   EXPECT_EQ(meant("j6"), job_text(make_id(6, 2)));
-  EXPECT_EQ(meant("j7"), "");    // two
-  EXPECT_EQ(meant("j5"), "j5");  // itself
+  EXPECT_EQ(meant("j7"), "");    // two jobs match
+  EXPECT_EQ(meant("j5"), "j5");  // the id itself matches
   EXPECT_EQ(meant("j4"), "");
   EXPECT_EQ(meant("j8"), "");
   EXPECT_EQ(meant("j4294967295"), "");

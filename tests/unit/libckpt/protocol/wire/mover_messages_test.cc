@@ -64,7 +64,7 @@ TEST(MoverMessages, WrongNumbersOfDescriptorsAreRefusedAndClosed) {
   Ends ends;
   EXPECT_FALSE(send_message(ends.a.get(), regions(2), {}).has_value());
   EXPECT_FALSE(send_message(ends.a.get(), EndSession(), std::vector<int>{0}).has_value());
-  // A peer that does it anyway: a message without descriptors that needs one.
+  // A peer sends the invalid message anyway: the message needs a descriptor and has none.
   auto packet = encode_message(regions(1));
   ASSERT_TRUE(packet.has_value());
   const auto& bytes = *packet;
@@ -89,7 +89,7 @@ TEST(MoverMessages, RegionsToBeFilledHaveTwoDescriptorsEach) {
   EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMaxFillRegions)).has_value());
 }
 
-// A packet with descriptors, whatever they are worth.
+// Sends a packet with the given number of descriptors, without the checks of send_message().
 void send_anyway(int socket, std::span<const std::byte> bytes, std::size_t descriptors) {
   std::vector<std::byte> control(CMSG_SPACE(descriptors * sizeof(int)));
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -119,12 +119,12 @@ TEST(MoverMessages, MessagesAboveThePacketLimitAreNeitherSentNorReceived) {
   EXPECT_EQ(send_message(ends.a.get(), m, fds).error().code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(
       send_message(ends.a.get(), regions(kMaxRegions + 1), std::vector<int>(kMaxRegions + 1)).has_value());
-  // A peer that does it anyway.
+  // A peer sends too many descriptors anyway.
   const std::size_t before = open_descriptors();
   send_anyway(ends.a.get(), *packet, kMaxRegions + 2);
   EXPECT_EQ(receive_message(ends.b.get()).error().code(), ErrorCode::kProtocol);
   std::vector<std::byte> longer(packet->begin(),
-                                packet->begin() + 8);  // its header
+                                packet->begin() + 8);  // the packet's header
   const auto body = encode(m);
   longer.insert(longer.end(), body.begin(), body.end());
   send_anyway(ends.a.get(), longer, kMaxRegions);
@@ -147,7 +147,8 @@ TEST(MoverMessages, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   Ends ends;
   ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
   ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());
-  ends.a.reset();  // with a message unread: Linux gives the other side ECONNRESET, then what was sent
+  ends.a.reset();  // closes with an unread message: Linux reports ECONNRESET to the other side, and then
+                   // delivers the sent bytes
   EXPECT_TRUE(receive_message(ends.b.get()).has_value());
   const auto end = receive_message(ends.b.get());
   ASSERT_FALSE(end.has_value());

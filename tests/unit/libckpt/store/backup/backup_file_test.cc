@@ -22,7 +22,7 @@ std::string part_of(const BackupFile& file, std::size_t i) {
   return text;
 }
 
-// The result of opening it and reading all of it.
+// Opens the backup, reads all of it, and returns the result.
 Result<void> judge(const std::string& path) {
   CKPT_TRY(file, BackupFile::open(path));
   return file.verify();
@@ -113,7 +113,7 @@ TEST_F(BackupFileTest, InvalidPartSizesAreRefusedBeforeReading) {
     ASSERT_FALSE(parsed.has_value());
     EXPECT_EQ(parsed.error().code(), ErrorCode::kCorrupt);
   }
-  // Sizes of an earlier version, which had fewer parts.
+  // The sizes come from an earlier version, which had fewer parts.
   contents.sizes = std::vector<std::uint64_t>(kRequiredParts, 0);
   const std::string earlier = beginning_with(contents);
   const auto parsed = parse_beginning(std::as_bytes(std::span(earlier)), earlier.size());

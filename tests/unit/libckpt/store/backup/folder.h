@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of its own for a test, and backups of what is in one. Threads: one.
+// A separate folder for a test, and backups of the content of such a folder.
+// Threads: one.
 #pragma once
 
 #include <fcntl.h>
@@ -35,7 +36,8 @@ class BackupTest : public ::testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // The content of a part of home(); the first one, the store, has several blocks and a bit.
+  // Returns the content of part `i` of home(). The first part, the store, has several full blocks and a
+  // partial block.
   static std::string part_text(std::size_t i, const std::string& mark) {
     const std::size_t bytes = i == 0 ? 2 * kBlockBytes + 100 : i == 1 ? kBlockBytes : i == 2 ? 0 : 33;
     std::string text;

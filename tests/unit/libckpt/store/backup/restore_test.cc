@@ -97,7 +97,7 @@ TEST_F(RestoreTest, RestoreIsRefusedWhileACoordinatorLocksTheFolder) {
 
 TEST_F(RestoreTest, ADamagedBackupChangesNoFile) {
   std::string bytes = text_of(file());
-  bytes[bytes.size() - 10] ^= 1;  // in its last part
+  bytes[bytes.size() - 10] ^= 1;  // changes a byte of the last part
   put(file(), bytes);
   fill_home("new");
   EXPECT_FALSE(run(true).has_value());

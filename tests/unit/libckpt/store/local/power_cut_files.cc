@@ -36,7 +36,7 @@ class PowerCutFile : public File {
     if (life_ != disk_.life_) return dead();
     if (disk_.space_ && disk_.total_bytes() + bytes.size() > *disk_.space_)
       return Error(ErrorCode::kRefused, "No space for " + path_);
-    // The write that the power goes off in may be there in part.
+    // The write during which the power fails may be stored in part.
     const bool was_dead = disk_.dead_;
     auto on = disk_.step();
     if (on || !was_dead) node_->unsynced.push_back({at, {bytes.begin(), bytes.end()}});
@@ -181,13 +181,14 @@ void PowerCutFiles::restart(std::uint64_t seed) {
   std::set<Node*> nodes;
   Names names;
   for (auto& [path, folder] : folders_) {
-    // Some of what was not synced got there. A rename that did not leaves the old name, as it was.
+    // Some of the unsynced changes reached the disk. A rename that did not reach the disk leaves the old name
+    // unchanged.
     for (const NameChange& change : folder.unsynced)
       if (random() % 2 == 0) apply(folder.durable, change);
     folder.unsynced.clear();
     for (const auto& [name, node] : folder.durable) names[name] = node;
   }
-  // Files of a folder that is lost are lost, too.
+  // Files of a lost folder are lost, too.
   for (auto name = names.begin(); name != names.end();)
     name = folder_of(name->first) != "." && !names.contains(folder_of(name->first)) ? names.erase(name)
                                                                                     : std::next(name);
@@ -197,7 +198,7 @@ void PowerCutFiles::restart(std::uint64_t seed) {
       const std::uint64_t fate = random() % 4;
       if (fate == 0) continue;
       for (std::size_t at = 0; at < write.bytes.size(); at += kSector) {
-        if (fate == 1 && random() % 2 == 0) continue;  // torn: this sector is not there
+        if (fate == 1 && random() % 2 == 0) continue;  // a torn write: this sector is missing
         const auto sector = std::span(write.bytes).subspan(at, std::min(kSector, write.bytes.size() - at));
         overwrite(node->durable, write.at + at, sector);
       }

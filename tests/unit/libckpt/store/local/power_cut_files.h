@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk whose power can be cut before any operation. It keeps what is in its caches (what a running program
-// sees) apart from what is on the disk. After the cut each write that was not synced is there, or is not, or
-// is torn, whatever came after it. Each name that was made, renamed or removed in a folder that was not
-// synced is there or not. That is all that POSIX promises, and less than file systems do.
+// A disk whose power can be cut before any operation. It separates the content of its caches, which a running
+// program reads, from the content on the disk. After the cut each unsynced write is present, missing or torn,
+// whatever came after the write. Each name that was created, renamed or removed in an unsynced folder is
+// present or missing. POSIX promises no more than this behavior, and file systems do more.
 //
 // Rules can be switched off: a sync that is left out for files or folders whose path ends in a given way.
 // Threads: one.
@@ -32,19 +32,19 @@ class PowerCutFiles : public Files {
   Result<void> sync_folder(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> lock(const std::string& path) override;
 
-  // The power goes after so many more operations that change something; every one after it fails.
+  // Cuts the power after the given number of further changing operations. Every later operation fails.
   void cut_after(std::uint64_t operations) { left_ = operations; }
   void never_cut() { left_.reset(); }
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
-  // Reduces the disk to a state that it may have when the power comes back. Open files and locks are dead.
+  // Reduces the disk to a possible state after the power returns. Open files and locks become invalid.
   void restart(std::uint64_t seed);
-  // Only the program was killed: all it wrote is there. Files and locks that are still open are dead.
+  // Simulates a killed program: all its writes remain. Files and locks that are still open become invalid.
   void restart_program();
-  // A folder of a tmpfs, when the power was off.
+  // Simulates a tmpfs folder after a power loss.
   void forget(const std::string& folder);
-  // Syncs of paths that end in `text` do nothing from here on.
+  // Leaves out syncs: from this call on, syncs of paths that end in `text` do nothing.
   void leave_out_syncs_of(const std::string& text) { left_out_.insert(text); }
-  // Writes fail with kRefused beyond so many bytes.
+  // Makes writes beyond this number of bytes fail with kRefused.
   void set_space(std::uint64_t bytes) { space_ = bytes; }
 
   [[nodiscard]] std::vector<std::string> all_files() const;
@@ -65,7 +65,7 @@ class PowerCutFiles : public Files {
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
   struct NameChange {
-    std::string removed, added;  // a rename has both
+    std::string removed, added;  // a rename has both names
     std::shared_ptr<Node> node;
   };
   struct Folder {
@@ -79,8 +79,8 @@ class PowerCutFiles : public Files {
   [[nodiscard]] bool is_left_out(const std::string& path) const;
   static void apply(Names& names, const NameChange& change);
 
-  Names seen_;                             // path -> node
-  std::map<std::string, Folder> folders_;  // of names by path
+  Names seen_;                             // nodes by path
+  std::map<std::string, Folder> folders_;  // the folders' names by path
   std::set<std::string> left_out_;
   std::set<std::string> locks_;
   std::optional<std::uint64_t> left_, space_;

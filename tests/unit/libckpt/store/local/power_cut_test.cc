@@ -24,20 +24,21 @@ CheckpointStoreOptions options_for(Files& files) {
 
 Content first_content() {
   Content content;
-  content.regions[1] = random_bytes(300 * kTestChunk - 100, 1);  // two blocks of names, a short last chunk
+  content.regions[1] = random_bytes(300 * kTestChunk - 100, 1);  // two blocks of names and a short last chunk
   content.regions[2] = random_bytes(5 * kTestChunk, 2);
   content.blobs["host"] = random_bytes(1000, 3);
   return content;
 }
 
-// The versions that must be there by the results that the writer got.
+// The versions that must exist according to the results that the writer received.
 struct Told {
   std::map<std::uint64_t, Content> committed;
-  std::optional<std::pair<std::uint64_t, Content>> under_way;  // commit() has not returned: there or not
-  std::set<std::uint64_t> going;                               // remove has not returned: there or not
+  std::optional<std::pair<std::uint64_t, Content>> under_way;  // commit() has not returned: the version may
+                                                               // exist
+  std::set<std::uint64_t> going;  // remove has not returned: these versions may exist
 };
 
-// Versions, some abandoned, the older removed and their space collected; until something fails.
+// Writes versions, abandons some, removes older versions and collects their space, until an operation fails.
 class Workload {
  public:
   Workload(PowerCutFiles& files, Told& told, std::uint64_t seed)
@@ -136,7 +137,7 @@ std::string check(PowerCutFiles& files, Told& told) {
   return {};
 }
 
-// The first thing that does not hold after cuts at every `stride`-th step, with two lives each.
+// Returns the first violation after cuts at every `stride`-th step, with two runs each.
 std::string cut_everywhere(const std::set<std::string>& left_out, std::uint64_t stride) {
   std::uint64_t steps = 0;
   {
@@ -157,7 +158,7 @@ std::string cut_everywhere(const std::set<std::string>& left_out, std::uint64_t 
       const std::string where =
           " (cut before step " + std::to_string(cut) + ", seed " + std::to_string(seed) + ")";
       if (auto wrong = check(files, told); !wrong.empty()) return wrong + where;
-      // Life goes on, and ends in the same way.
+      // A second run continues on the same disk, and its power is also cut.
       files.cut_after((cut * 7 + seed * 31) % 200);
       (void)Workload(files, told, cut + seed).run(3);
       files.restart(cut * 10 + seed + 5);
@@ -237,7 +238,7 @@ TEST(Damage, AFlippedBitAnywhereIsDetectedAndNeverRestored) {
 
 TEST(Damage, VersionBeforeADamagedVersionIsRestoredAndReported) {
   Small small;
-  // The newest pack is of the newest version alone.
+  // The newest pack belongs only to the newest version.
   std::string newest;
   for (const std::string& path : small.files.all_files())
     if (path.ends_with(".pack")) newest = path;
@@ -320,7 +321,7 @@ TEST(Space, AVersionWithAFailedWriteIsNeverCommitted) {
   VersionInput input;
   input.chunk_bytes = kTestChunk;
   auto writer = must(checkpoint_store->begin_version(kJob, input));
-  // More than a pack's buffer, so that it is written before the commit.
+  // The region exceeds a pack's buffer, so the pack is written before the commit.
   constexpr std::uint64_t kChunks = 40;
   const auto region = must(writer->add_region(Region(0, 1, 2, kChunks * kTestChunk)));
   small.files.set_space(small.files.total_bytes() + 100);

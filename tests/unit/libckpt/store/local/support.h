@@ -45,7 +45,7 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
-// A few chunks of each region get new content: new, zero, or that of another chunk.
+// Gives a few chunks of each region new content: random bytes, zeroes, or the content of another chunk.
 inline void change(Content& content, std::mt19937_64& random, std::uint64_t chunk_bytes = kTestChunk) {
   for (auto& [id, bytes] : content.regions) {
     for (int i = 0; i < 3; ++i) {
@@ -68,7 +68,7 @@ inline void change(Content& content, std::mt19937_64& random, std::uint64_t chun
   content.blobs["host"] = random_bytes(100 + random() % 1000, random());
 }
 
-// Puts what differs from `before` and keeps the rest.
+// Writes the chunks that differ from `before`, and retains the other chunks.
 inline Result<void> put_content(VersionWriter& writer, const Content& content, const Content* before,
                                 std::uint64_t chunk_bytes = kTestChunk) {
   for (const auto& [id, bytes] : content.regions) {
@@ -146,7 +146,7 @@ class MemoryTarget : public RestoreTarget {
   std::uint64_t chunk_bytes_ = 0;
 };
 
-// Exactly this version, or why not.
+// Restores exactly this version, or returns the error.
 inline Result<Content> restore_exactly(CheckpointStore& checkpoint_store, const std::string& job,
                                        std::uint64_t number) {
   MemoryTarget target;

@@ -53,7 +53,7 @@ class Peers : public testing::Test {
     return route;
   }
 
-  // Here, with the tier in memory.
+  // Returns the local route with the memory tier.
   [[nodiscard]] Route here() const {
     Route route;
     route.folder = disk();
@@ -81,7 +81,7 @@ class Peers : public testing::Test {
   std::string home_;
 };
 
-// To "127.0.0.1:PORT".
+// Connects to "127.0.0.1:PORT".
 inline UniqueFd connect_to(const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;

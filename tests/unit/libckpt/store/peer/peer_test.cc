@@ -20,7 +20,8 @@ ErrorCode code_of(const Result<T>& result) {
   return result ? ErrorCode{} : result.error().code();
 }
 
-// Connects and sends these bytes; true if the other side then closes, with a TLS alert at most.
+// Connects and sends these bytes. Returns true if the other side then closes the connection, with a TLS alert
+// at most.
 bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
   const UniqueFd socket = connect_to(address);
   if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return false;
@@ -49,7 +50,7 @@ TEST_F(PeerCheckpointStore, ChangedChunksAreWrittenAndReadBack) {
     EXPECT_EQ(next->parent, 1u);
     EXPECT_LT(next->written_bytes, 10'000u) << "what was there already has travelled again";
   }
-  // By another connection, over the link, and as the other node itself sees it.
+  // Reads the versions over another connection, and then directly on the other node.
   auto reading =
       must(open_checkpoint_store(route_to(*server, must(server->grant(grant_of(false, false)))), false));
   EXPECT_EQ(must(restore_exactly(*reading.checkpoint_store, "job", 1)), first);
@@ -82,7 +83,7 @@ TEST_F(PeerCheckpointStore, SecondWriterIsRefusedUntilTheFirstWriterDisconnects)
   EXPECT_TRUE(open_checkpoint_store(route_to(*server, token), true));
 }
 
-// A mover that is killed closes nothing in order.
+// A killed mover closes nothing in order.
 TEST_F(PeerCheckpointStore, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
@@ -96,7 +97,7 @@ TEST_F(PeerCheckpointStore, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   ASSERT_TRUE(put_content(*writer, some_content(2, 8 << 20), nullptr));
   server->revoke(cut);
   EXPECT_EQ(code_of(writer->commit({})), ErrorCode::kUnavailable);
-  // As soon as the other side has noticed.
+  // Succeeds as soon as the other side has noticed the disconnect.
   auto after = open_checkpoint_store(route_to(*server, token), true);
   while (code_of(after) == ErrorCode::kRefused) after = open_checkpoint_store(route_to(*server, token), true);
   auto again = must(std::move(after));
@@ -169,7 +170,7 @@ TEST_F(PeerCheckpointStore, GrantCannotChangeFilesOfTheCheckpointStoreItself) {
     EXPECT_EQ(code_of(writing->rename("node-b/jobs/job/job.new", path)), ErrorCode::kInvalidArgument) << path;
   EXPECT_EQ(code_of(writing->make_folder("node-b/jobs/job/packs/1.pack")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(writing->remove_folder("node-b")), ErrorCode::kInvalidArgument);
-  // The server's own: there, and as it should be.
+  // The server's own files still exist and are unchanged.
   EXPECT_TRUE(std::filesystem::exists(disk() + "/vault"));
   EXPECT_TRUE(std::filesystem::exists(disk() + "/lock"));
 }
@@ -194,10 +195,10 @@ TEST_F(PeerCheckpointStore, WriterCannotExceedItsLimit) {
   EXPECT_EQ(code_of(file->write_at(std::uint64_t{1} << 40, piece)), ErrorCode::kInvalidArgument) << "a hole";
   for (std::uint64_t at = 0; at < kLimit; at += piece.size()) must(file->write_at(at, piece));
   EXPECT_EQ(code_of(file->write_at(kLimit, piece)), ErrorCode::kRefused);
-  must(file->write_at(0, piece));  // what is there may be written again
+  must(file->write_at(0, piece));  // existing bytes may be written again
   auto other = must(writing->create("node-b/jobs/job/packs/2.pack.new"));
   EXPECT_EQ(code_of(other->write_at(0, piece)), ErrorCode::kRefused) << "one limit for all its files";
-  // Under another name, and then removed, it is not written behind the server's back.
+  // A pack that was renamed, and then removed, cannot be written without the server's checks.
   must(writing->rename(pack, "node-b/jobs/job/packs/1.pack"));
   EXPECT_EQ(code_of(file->write_at(kLimit, piece)), ErrorCode::kRefused);
   must(writing->remove("node-b/jobs/job/packs/1.pack"));
@@ -242,14 +243,14 @@ TEST_F(PeerCheckpointStore, MalformedBytesEndOnlyTheirConnection) {
   std::uint64_t seed = 7;
   for (const std::size_t bytes : {1u, 31u, 32u, 1000u, 100'000u})
     EXPECT_TRUE(bytes < 32 || is_hung_up_on(server->address(), random_bytes(bytes, ++seed)));
-  // With the key, before a hello: a front with lengths beyond all limits.
+  // Sends, with the key but before a hello, a frame head whose lengths exceed all limits.
   const FrameKey key = must(frame_key_of(token));
   const auto wait = std::chrono::seconds(5);
   auto early = must(FrameStream::connect(server->address(), key, wait));
   must(early.send(Bytes(kMaxRequestBytes + 1), {}));
   EXPECT_FALSE(early.receive(wait, kMaxRequestBytes, {}));
   const Bytes head = wire::encode(FileHello());
-  // Requests of no sense, behind a good hello.
+  // Sends invalid requests after a valid hello.
   auto stream = must(FrameStream::connect(server->address(), key, wait));
   must(stream.send(head, {}));
   (void)must(stream.receive(std::chrono::seconds(5), kMaxRequestBytes, {}));

@@ -13,7 +13,7 @@
 namespace ckpt::checkpoint_store::test {
 namespace {
 
-// Stands between a client and the server: records all bytes, and may change one that the client sends.
+// A relay between a client and the server. It records all bytes, and may change a byte that the client sends.
 class Tap {
  public:
   explicit Tap(const FileServer& server)

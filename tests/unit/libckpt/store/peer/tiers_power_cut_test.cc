@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tier in memory when the power goes, or the program is killed, at every step. Packs that have left
-// memory, and those of lasting versions, are on the disk. The rest may be gone, and is then reported. The
-// checkers run with one sync left out, too, and must then find a loss.
+// Tests the memory tier when the power fails, or the program is killed, at every step. The disk has the packs
+// that have left memory, and the packs of lasting versions. Other packs may be lost, and the loss is then
+// reported. The checkers also run with one sync left out, and must then find a loss.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kDisk = "vault";
 constexpr const char* kTmpfs = "tmpfs";
-constexpr std::uint64_t kFewPacks = 6 << 10;  // of versions that changed little
+constexpr std::uint64_t kFewPacks = 6 << 10;  // a limit for versions with few changes
 constexpr std::uint64_t kAllPacks = 1 << 20;
 constexpr int kVersions = 6;
 const std::string kJob = "job-1";
@@ -30,7 +30,7 @@ Tiers in_memory(std::uint64_t limit) {
   return tiers;
 }
 
-// For versions that must outlive the machine's power.
+// Returns tiers for versions that must survive a power loss.
 Tiers to_last() {
   Tiers tiers = in_memory(kAllPacks);
   tiers.into_memory = false;
@@ -50,11 +50,11 @@ CheckpointStoreOptions options_for(Files& files) {
 
 struct Told {
   std::map<std::uint64_t, Content> committed;
-  std::map<std::uint64_t, Content> begun;  // there or not
-  std::set<std::uint64_t> on_disk;         // none of its packs is in memory alone any more
+  std::map<std::uint64_t, Content> begun;  // may exist or be missing
+  std::set<std::uint64_t> on_disk;         // versions without a pack that only memory contains
 };
 
-// Writes versions by a writer of its own, until something fails.
+// Writes versions with a separate writer until an operation fails.
 class Writer {
  public:
   Writer(PowerCutFiles& base, Told& told, Tiers tiers) : files_(std::move(tiers), base), told_(told) {}
@@ -115,7 +115,8 @@ class Writer {
   Told& told_;
 };
 
-// Everything in `must_restore` does, and nothing restores as what it is not. Empty, or what is wrong.
+// Checks that every version in `must_restore` can be restored, and that no version restores with wrong
+// content. Returns an empty text, or the violation.
 std::string check(PowerCutFiles& base, Told& told, const std::set<std::uint64_t>& must_restore) {
   TieredFiles files(in_memory(kAllPacks), base);
   CheckpointStoreOptions options = options_for(files);
@@ -128,7 +129,7 @@ std::string check(PowerCutFiles& base, Told& told, const std::set<std::uint64_t>
     const std::string name = "version " + std::to_string(number);
     if (!restored && must_restore.contains(number)) return name + ": " + restored.error().to_string();
     if (restored && *restored != content) return name + " has other content";
-    if (restored) told.committed[number] = content;  // the next writer builds on it
+    if (restored) told.committed[number] = content;  // the next writer builds on this version
   }
   if (must_restore.empty()) return {};
   MemoryTarget target;
@@ -158,8 +159,8 @@ void power_cut(PowerCutFiles& files, std::uint64_t seed) {
   files.forget(kTmpfs);
 }
 
-// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and returns the
-// versions that must restore after it.
+// Cuts the power before each step of a run, in three ways each. `life` schedules the cut, and returns the
+// versions that must restore afterwards.
 using CutLife = std::function<std::set<std::uint64_t>(PowerCutFiles& files, Told& told, std::uint64_t cut)>;
 std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& left_out, const CutLife& life) {
   for (std::uint64_t cut = 0; cut < steps; ++cut) {
@@ -178,7 +179,7 @@ std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& lef
   return {};
 }
 
-// Cuts the power while versions go into memory and leave it at the limit.
+// Cuts the power while versions are written to memory and spilled at the limit.
 std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
     Told told;
@@ -193,7 +194,7 @@ std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   });
 }
 
-// For a version that is to last, of a job with other versions in memory.
+// Cuts the power while a lasting version settles. The job has other versions in memory.
 std::string cut_while_it_settles(const std::set<std::string>& left_out) {
   const auto in_memory_first = [](PowerCutFiles& files, Told& told) {
     must(Writer(files, told, in_memory(kAllPacks)).run(2, false));
@@ -228,8 +229,8 @@ TEST(TierPowerCut, CheckerFindsALossWithoutASyncOfThePacks) {
   EXPECT_NE(cut_while_it_settles({".pack.new"}), "");
 }
 
-// Only the program dies: memory is there, and nothing that was committed is lost. The next writer leaves
-// nothing behind that is not finished.
+// Only the program dies: the memory tier survives, and no committed version is lost. The next writer removes
+// everything that is unfinished.
 TEST(TierPowerCut, AKilledWriterLosesNoVersion) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
     Told told;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tier in memory: what lies in it, what leaves it, and what is left when it is gone.
+// Tests the memory tier: its content, the packs that leave it, and the remainder after its loss.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 class Tiered : public Peers {
  protected:
-  // Versions of random content: each is a pack of its own, of a little more than `bytes`.
+  // Writes versions of random content. Each version is a separate pack of slightly more than `bytes`.
   std::vector<Content> write_versions(std::size_t count, std::uint64_t memory_limit,
                                       std::size_t bytes = 20'000) {
     std::vector<Content> all;
@@ -51,7 +51,7 @@ TEST_F(Tiered, OldestPacksAreSpilledToDiskBeyondTheLimit) {
 }
 
 TEST_F(Tiered, PackLargerThanMemoryIsSpilledDuringItsWrite) {
-  // More than a writer keeps back before it writes, so that the pack has begun in memory.
+  // The version exceeds the writer's buffer, so the pack has begun in memory.
   const auto all = write_versions(1, 6 << 20, 12 << 20);
   EXPECT_TRUE(packs_in(memory()).empty());
   EXPECT_EQ(packs_in(disk()).size(), 1u);
@@ -97,7 +97,7 @@ TEST_F(Tiered, DurableGrantWritesToDisk) {
 TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseTheMemory) {
   const auto all = write_versions(3, 30'000);
   ASSERT_EQ(packs_in(disk()).size(), 2u);
-  std::filesystem::remove_all(memory());  // the machine was switched off
+  std::filesystem::remove_all(memory());  // the machine was powered off
   auto open = must(open_checkpoint_store(here(), false));
   const auto uses = must(open.checkpoint_store->uses("job"));
   ASSERT_EQ(uses.size(), 3u);
@@ -124,7 +124,7 @@ TEST_F(Tiered, UsesListContainsThePacksOfAVersion) {
   EXPECT_EQ(uses[1].packs.size(), 2u);
   EXPECT_GT(uses[0].packs.at(1), 20'000u);
   EXPECT_LT(uses[1].packs.at(2), 10'000u);
-  // The second's list is there, most of what it names is not.
+  // The second version's list exists, but most of the listed data is missing.
   checkpoint_store.reset();
   std::filesystem::remove(disk() + "/jobs/job/packs/" + packs_in(disk()).front());
   const auto left = must(must(CheckpointStore::open(disk(), {.writable = false}))->uses("job"));
@@ -132,7 +132,7 @@ TEST_F(Tiered, UsesListContainsThePacksOfAVersion) {
   EXPECT_FALSE(left[0].whole || left[1].whole);
 }
 
-// A spill that was cut after its copy, and one that was cut within it.
+// Tests a spill that was interrupted after its copy, and a spill that was interrupted during its copy.
 TEST_F(Tiered, AnInterruptedSpillCausesNoError) {
   const auto all = write_versions(2, 1 << 20);
   const auto names = packs_in(memory());
@@ -144,13 +144,14 @@ TEST_F(Tiered, AnInterruptedSpillCausesNoError) {
   must(open.checkpoint_store->keep_newest("job", 1));
   must(open.checkpoint_store->collect("job"));
   EXPECT_EQ(packs_in(memory()), std::vector<std::string>{names[1]});
-  // Data that the second shares with the first has been written again; both files on the disk are gone.
+  // Data that the second version shares with the first has been written again. Both files on the disk have
+  // been removed.
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[0])));
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[1] + ".new")));
   EXPECT_EQ(must(restore_exactly(*open.checkpoint_store, "job", 2)), all[1]);
 }
 
-// Packs that another writer has left in memory count against the limit.
+// Packs that another writer has left in memory count toward the limit.
 TEST_F(Tiered, NextWriterCountsPacksAlreadyInMemory) {
   auto all = write_versions(2, 60'000);
   ASSERT_EQ(packs_in(memory()).size(), 2u);

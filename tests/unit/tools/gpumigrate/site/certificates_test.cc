@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster init`, `node certificate`, and the files with the coordinator's address and credentials.
+// Tests `cluster init`, `node certificate`, and the files with the coordinator's address and credentials.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -84,7 +84,7 @@ TEST_F(AllocationTest, PointerQueriesMatchTheDriver) {
     EXPECT_OK(real().cuMemFree_v2(plain[i]));
   }
   EXPECT_NE(number[0], number[1]);
-  // A free piece of a slab is no memory.
+  // A free piece of a slab does not count as memory.
   unsigned type = 0;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
             hook::cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pair[0] + 100 * 1024));
@@ -164,7 +164,7 @@ TEST_F(AllocationTest, QuotaIsReportedAsTheDeviceMemory) {
   EXPECT_TRUE(quota.take(0, 8 * kMiB));
 }
 
-// As in ctest's shim_quota_test: GPUMIGRATE_GPU_MEMORY=33554432 (32 MiB).
+// Runs as in ctest's shim_quota_test: GPUMIGRATE_GPU_MEMORY=33554432 (32 MiB).
 TEST_F(AllocationTest, BeyondTheQuotaAllocationsFail) {
   if (Quota::limit_from_environment() == 0) GTEST_SKIP() << "no quota";
   std::size_t free_bytes = 0;
@@ -191,8 +191,8 @@ TEST_F(AllocationTest, BeyondTheQuotaAllocationsFail) {
   EXPECT_OK(hook::cuMemFree_v2(all));
 }
 
-// A capture that goes on beside allocations and frees is not broken by them, and what is allocated into it is
-// the driver's.
+// Allocations and frees do not break a capture in progress. Memory that is allocated within the capture
+// belongs to the driver.
 TEST_F(AllocationTest, CapturesContinueDuringAllocations) {
   CUstream stream = nullptr;
   CUgraph graph = nullptr;
@@ -212,7 +212,7 @@ TEST_F(AllocationTest, CapturesContinueDuringAllocations) {
   ASSERT_OK(hook::cuStreamEndCapture(stream, &graph));
   EXPECT_NE(nullptr, graph);
   EXPECT_OK(real().cuGraphDestroy(graph));
-  // In the strict mode the driver forbids it, and so does the shim.
+  // In the strict mode both the driver and the shim forbid the allocation.
   ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUdeviceptr refused = 0;
   EXPECT_EQ(real().cuMemAlloc_v2(&refused, 1), hook::cuMemAlloc_v2(&refused, 1));
@@ -221,7 +221,7 @@ TEST_F(AllocationTest, CapturesContinueDuringAllocations) {
   EXPECT_OK(real().cuStreamDestroy_v2(stream));
 }
 
-// A free waits for the device, which must not meet the beginning of another thread's capture.
+// A free waits for the device, and must not overlap with the start of another thread's capture.
 TEST_F(AllocationTest, CapturesStartDuringConcurrentFrees) {
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy IPC between two processes, both over the hooks. This program is its own second process: `ipc_test
+// Tests legacy IPC between two processes over the hooks. This program is also the second process: `ipc_test
 // --peer`.
 #include <fcntl.h>
 #include <spawn.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kBytes = 8192;
 
-// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit
-// status tells where it failed.
+// Opens the handle from standard input, checks the content, writes new content, and closes the handle. The
+// exit code indicates the failed step.
 int be_peer() {
   CUipcMemHandle handle{};
   if (std::fread(&handle, sizeof handle, 1, stdin) != 1) return 1;
@@ -44,9 +44,9 @@ int be_peer() {
   }
   if (hook::cuIpcCloseMemHandle(pointer) == CUDA_SUCCESS) return 11;
   CUipcMemHandle gone = handle;
-  gone.reserved[12] = static_cast<char>(gone.reserved[12] ^ 1);  // in the socket's name
+  gone.reserved[12] = static_cast<char>(gone.reserved[12] ^ 1);  // changes a byte of the socket's name
   if (hook::cuIpcOpenMemHandle_v2(&pointer, gone, 1) != CUDA_ERROR_INVALID_HANDLE) return 12;
-  return reason() ? 13 : 0;  // all is closed: movable again
+  return reason() ? 13 : 0;  // all handles are closed: the program can be moved again
 }
 
 int run_peer(const CUipcMemHandle& handle) {
@@ -72,7 +72,7 @@ int run_peer(const CUipcMemHandle& handle) {
 using IpcTest = ShimMemoryTest;
 
 TEST_F(IpcTest, AnotherProcessReadsAndWritesSharedMemory) {
-  allocate(700);  // so that the shared one does not begin its slab
+  allocate(700);  // ensures that the shared piece is not the first of its slab
   for (const std::size_t bytes : {kBytes, 3 * kMiB}) {
     const CUdeviceptr pointer = allocate(bytes);
     ASSERT_OK(real().cuMemsetD8_v2(pointer, 'a', bytes));
@@ -85,7 +85,7 @@ TEST_F(IpcTest, AnotherProcessReadsAndWritesSharedMemory) {
     EXPECT_EQ(std::vector<char>(kBytes, 'b'), seen);
     CUdeviceptr own = 0;
     EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, hook::cuIpcOpenMemHandle_v2(&own, handle, 1));
-    EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));  // another process may have it
+    EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));  // another process may use the memory
     EXPECT_OK(hook::cuMemFree_v2(pointer));
     EXPECT_FALSE(reason());
   }
@@ -103,7 +103,7 @@ TEST_F(IpcTest, AProcessIsMovableAgainAfterItsIpcHandlesAreInvalid) {
   EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));
   EXPECT_OK(hook::cuMemFree_v2(first));
   EXPECT_FALSE(reason());
-  // The same place of the same slab, but without a handle.
+  // The allocation reuses the position in the slab, but without a handle.
   EXPECT_EQ(first, allocate(700));
   EXPECT_EQ(4, run_peer(handle));
   EXPECT_FALSE(reason());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program over the hooks: the software driver is the real one (GPUMIGRATE_REAL_CUDA), calls go to
-// ckpt::shim::hook as the exports would make them.
+// A program over the hooks. The software driver takes the place of the real driver (GPUMIGRATE_REAL_CUDA).
+// Calls go to ckpt::shim::hook, as the exports would pass them on.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ShimMemoryTest : public testing::Test {
     std::size_t total = 0;
     std::size_t free_bytes = 0;
     ASSERT_OK(hook::cuMemGetInfo_v2(&free_bytes, &total));
-    ASSERT_TRUE(comes_back(total));  // what an earlier context had goes with its executor
+    ASSERT_TRUE(comes_back(total));  // the memory of an earlier context is freed when its executor exits
   }
   void TearDown() override {
     shim_memory().on_change({});
@@ -64,7 +64,7 @@ class ShimMemoryTest : public testing::Test {
     EXPECT_OK(hook::cuMemGetInfo_v2(&free_bytes, &total));
     return free_bytes;
   }
-  // Looks until that much is free, for a minute at most.
+  // Polls until `enough` bytes are free, for a minute at most.
   static bool comes_back(std::size_t enough) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (free_memory() < enough) {
@@ -83,7 +83,7 @@ class ShimMemoryTest : public testing::Test {
     return bank;
   }
 
-  const GateScope inside_{"test"};  // as each export is around its hook
+  const GateScope inside_{"test"};  // each export encloses its hook in such a scope
   CUcontext context_ = nullptr;
 };
 

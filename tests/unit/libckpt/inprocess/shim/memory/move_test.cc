@@ -35,7 +35,8 @@ TEST_F(MoveTest, MemoryIsRemappedAtItsAddresses) {
   EXPECT_OK(hook::cuMemFree_v2(small));
 }
 
-// Memory that was imported or made at one move is exported at the next, and freed by its free.
+// Memory that was imported or created in one move is exported in the next move, and a call of free releases
+// the memory.
 TEST_F(MoveTest, MovedMemoryCanBeMovedAgain) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointers[2] = {allocate(5 * kMiB), allocate(4000)};
@@ -69,7 +70,7 @@ TEST_F(MoveTest, ReleasedMemoryIsFreedCompletely) {
   EXPECT_TRUE(shim_memory().whole());
   EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().make_region(id).error().code());
   fill(pointer, 32 * kMiB, 3);
-  // The mover would fill the memory that the program sees.
+  // In production the mover would fill the memory that the program uses.
   CUmemGenericAllocationHandle seen = 0;
   void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd->get()));
   ASSERT_OK(
@@ -97,11 +98,11 @@ TEST_F(MoveTest, UnknownRegionsAndDescriptorsAreRefused) {
   EXPECT_FALSE(shim_memory().whole());
   EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().export_region(id).error().code());
   EXPECT_TRUE(shim_memory().map_region(id, bank.at(id).get()).has_value());
-  EXPECT_TRUE(shim_memory().map_region(id, -1).has_value());  // it is there
+  EXPECT_TRUE(shim_memory().map_region(id, -1).has_value());  // the region exists
   EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-// The program's own mappings: aliases, handles that outlive the move, memory that is not mapped, access of a
+// The program's own mappings: aliases, handles that outlive the move, unmapped memory, and access from a
 // second device.
 TEST_F(MoveTest, MappingsOfTheProgramAreReplayed) {
   CUmemAllocationProp property{};
@@ -171,7 +172,8 @@ TEST_F(MoveTest, ListenerIsCalledForEachChange) {
   listener.freed = [&](const RegionInfo& info) {
     freed.push_back(info.id);
     EXPECT_FALSE(
-        shim_memory().export_region(info.id).has_value());  // no lock is held, and it is not listed any more
+        shim_memory().export_region(info.id).has_value());  // no lock is held, and the region is no longer
+                                                            // listed
   };
   shim_memory().on_change(std::move(listener));
   const CUdeviceptr pointer = allocate(2 * kMiB);
@@ -183,7 +185,7 @@ TEST_F(MoveTest, ListenerIsCalledForEachChange) {
 TEST_F(MoveTest, AllocationWaitsForMemoryHeldByAMover) {
   const std::size_t all = free_memory() / (2 * kMiB) * (2 * kMiB);
   const CUdeviceptr pointer = allocate(all);
-  auto mover = export_all();  // keeps the memory, as a mover does until it receives the free
+  auto mover = export_all();  // retains the memory, as a mover does until it receives the free
   int waits = 0;
   RegionListener listener;
   listener.wait_for_frees = [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation from pools: memory in the order of streams. Pools are entered by hand, as if the driver had made
-// them.
+// Tests allocation from pools: memory is reused in the order of the streams. The test registers the pools
+// itself, as if the driver had created them.
 #include <future>
 #include <mutex>
 #include <utility>
@@ -51,7 +51,7 @@ class PoolTest : public ShimMemoryTest {
     const std::shared_lock lock(state_->mutex);
     return state_->regions.block_bytes(pool_);
   }
-  // Keeps a stream busy until it is opened, or goes.
+  // Blocks a stream until the block is opened or destroyed.
   class Hold {
    public:
     explicit Hold(CUstream stream) : stream_(stream) {
@@ -60,7 +60,8 @@ class PoolTest : public ShimMemoryTest {
     }
     ~Hold() {
       open();
-      EXPECT_OK(real().cuStreamSynchronize(stream_));  // until then the driver's thread has the promise
+      EXPECT_OK(real().cuStreamSynchronize(stream_));  // the driver's thread uses the promise until this call
+                                                       // returns
     }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;

@@ -50,8 +50,8 @@ TEST(SlabHeap, HeapTakesTheBestFittingPiece) {
   EXPECT_EQ(hole, heap.take(1024));
 }
 
-// Pieces are taken and given back in a random order. They are aligned, lie within one slab, and never overlap;
-// in the end all slabs are whole.
+// Pieces are taken and returned in random order. They are aligned, lie within one slab, and never overlap. In
+// the end all slabs are whole.
 TEST(SlabHeap, PiecesNeverOverlapAndAllBytesAreReturned) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA program that knows nothing of gumigrate: buffers of many sizes that it writes, copies and checks,
-// step by step, allocating and freeing meanwhile, until the file in argv[1] exists. "stuck": first the GPU
-// waits for a host function that waits for the file in argv[2]. With argv[2] "asks" it only initialises the driver; with
-// "beside" such a process is beside it. Exit: 0 all right, 3 a byte was wrong, 4 the
-// driver refused something.
+// A CUDA program that does not know gpumigrate. It writes, copies and checks buffers of many sizes, step by
+// step, and allocates and frees memory, until the file in argv[1] exists. With "stuck" the GPU first waits
+// for a host function that waits for the file in argv[2]. With argv[2] "asks" the program only initializes
+// the driver; with "beside" such a process runs next to the program. Exit codes: 0 success, 3 a byte was
+// wrong, 4 the driver refused a call.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <poll.h>
@@ -73,7 +73,7 @@ void CUDA_CB wait_for_file(void* path) {
   wait_for_end(static_cast<const char*>(path));
 }
 
-// Each step checks what the one before has written, moves it to fresh memory, and writes the next.
+// Checks the data of the previous step, moves the data to new memory, and writes new data.
 void run_step(const Driver& driver, std::vector<CUdeviceptr>& buffers, unsigned step) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     CUdeviceptr fresh = 0;

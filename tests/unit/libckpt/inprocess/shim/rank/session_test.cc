@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An unmodified program under the shim and a keeper, with the test as its agent: its memory goes and comes
-// back, its bytes stay.
+// Runs an unmodified program under the shim and a keeper, with the test as its agent. The program's memory is
+// exported and imported again, and its bytes do not change.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -39,7 +39,7 @@ class ShimRankTest : public KeeperTest {
     keepers_.push_back(keeper_pid(folder));
     return folder;
   }
-  // Its buffers are there.
+  // Waits until the program's buffers exist.
   void wait_until_ready(Agent& agent, const char* word = "ready\n") {
     agent.wait_for_phase(Phase::kRunning);
     while (text_of(root_ + "/job/out.log").find(word) == std::string::npos && !HasFailure()) status(agent);
@@ -47,7 +47,7 @@ class ShimRankTest : public KeeperTest {
   [[nodiscard]] std::string stop_file() const { return root_ + "/stop"; }
   static local::Status status(Agent& agent) { return agent.ask<local::Status>(local::Attach{}); }
 
-  // As a mover does: takes batches and lets go of freed regions, until a T comes.
+  // Acts like a mover: receives batches and releases freed regions until a T arrives.
   template <class T>
   T follow_until(Agent& agent) {
     for (;;) {
@@ -92,7 +92,7 @@ class ShimRankTest : public KeeperTest {
     EXPECT_EQ(status(agent).exported_regions, held_.size());
   }
 
-  // The end of the program, and what was refused because of it.
+  // Waits for the end of the program. Collects the requests that were refused for this reason.
   static int wait_status_after(Agent& agent, std::set<std::uint32_t>& refused) {
     for (;;) {
       if (!wait_readable(agent.socket().fd())) return -1;
@@ -109,7 +109,7 @@ class ShimRankTest : public KeeperTest {
     agent.ask<local::Done>(local::StopExport{});
   }
 
-  // The program checks every byte that it finds.
+  // Ends the program and expects success. The program checks every byte that it reads.
   void expect_good_end(Agent& agent, const std::string& folder) {
     std::ofstream(stop_file()) << "now";
     EXPECT_EQ(agent.next<local::RankExited>().wait_status, 0) << text_of(folder + "/out.log");
@@ -137,7 +137,7 @@ TEST_F(ShimRankTest, MemoryIsRemappedFromTheKeeper) {
   Agent agent(folder);
   for (std::uint64_t round = 1; round <= 5; ++round) {
     pause_and_release(agent);
-    held_.clear();  // the keeper alone holds it
+    held_.clear();  // only the keeper still holds the memory
     agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
     resume(agent, round + 1);
   }
@@ -287,7 +287,7 @@ TEST_F(ShimRankTest, PausedRankWithoutALeaseContinuesWhenTheLeaseIsRenewed) {
   Agent agent(folder);
   wait_until_ready(agent);
   agent.ask<local::Paused>(local::Pause{});
-  agent.send(local::Resume{2, 1, 0});  // the lease is over already
+  agent.send(local::Resume{2, 1, 0});  // the lease has already expired
   agent.next<local::RankStopped>();
   agent.send(local::SetDeadline{local::kNoDeadline});
   agent.next<local::Running>();
