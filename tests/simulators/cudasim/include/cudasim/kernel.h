@@ -8,8 +8,8 @@
 //   }
 //
 //   CUDASIM_KERNEL(row_sums, const float* in, float* out, uint32_t width) {    // one block per row
-//     CUDASIM_SHARED(float, part, 256); // launched with <= 256 threads const float* row = in +
-//     uint64_t(CUDASIM_BLOCK_INDEX()) * width;
+//     CUDASIM_SHARED(float, part, 256);  // launched with at most 256 threads
+//     const float* row = in + uint64_t(CUDASIM_BLOCK_INDEX()) * width;
 //     CUDASIM_THREADS(t) {
 //       float sum = 0;
 //       for (uint32_t i = t; i < width; i += CUDASIM_BLOCK_THREADS()) sum += row[i];
