@@ -121,6 +121,8 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   if (!may_state(*m, node.row.name, message))
     return "the node is not the " + std::string(to_string(message.from.role));
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
+  // An agent that does not know the migration records its refusal for the job that the message names.
+  if (message.job != m->job || message.base != m->base) return "it names another job or incarnation";
   if (bytes > wire::kMaxBetweenAgentsBytes)
     return std::to_string(bytes) + " bytes are more than agents may exchange";
   // An agent that was ordered to forget the job would record a migration that it does not know.

@@ -23,6 +23,7 @@ import sys
 import zlib
 
 HELLO, HELLO_REPLY = 16, 17
+CONTROL_VERSION = 2  # kControlVersion of libckpt/protocol/wire/control_messages.h
 HEADER = "<IHHIIQ"
 LIMIT_S = 10
 
@@ -41,7 +42,7 @@ def connection(address, port, folder):
 def hello_frame(name, token):
     """As libckpt/protocol/wire/codec.h lays it out."""
     texts = b"".join(struct.pack("<Q", len(text)) + text.encode() for text in (name, token))
-    fields = struct.pack("<I", 1) + texts
+    fields = struct.pack("<I", CONTROL_VERSION) + texts
     body = b"\x01" + struct.pack("<BBI", 1, 1, len(fields)) + fields
     return struct.pack(HEADER, 0x4d475047, 1, HELLO, len(body), zlib.crc32(body), 1) + body
 

@@ -105,6 +105,8 @@ void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
 void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
   Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
+  const Job* moved = deps_.jobs.find(lead->job);
+  if (moved == nullptr || moved->spec.gang.id != message.job) return;
   for (const Job* rank : deps_.jobs.ranks_of(message.job)) {
     const std::uint32_t number = rank->rank_number();
     const bool is_known =
@@ -151,14 +153,17 @@ void GangMoves::measure_skew(MigrationId move) {
                    "", lead->job, lead->id);
 }
 
-// Handles a message. A node may send messages only for its own parties.
+// Handles a message. A node may send messages only for its own parties, and of this move alone: another incarnation of
+// the gang, or another gang, has nothing to state about it.
 Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   if (message.times) {
     on_times(node, message);
     return ok();
   }
   const gang::CoordinatorState* state = driver_.find(message.migration);
-  const bool may_state = state != nullptr && node_of(state->info, message.from) == node.row.name;
+  const bool is_of_move =
+      state != nullptr && state->info.gang == message.job && state->info.base == message.base;
+  const bool may_state = is_of_move && node_of(state->info, message.from) == node.row.name;
   const bool is_large = message.to != Party() && (bytes > wire::kMaxBetweenAgentsBytes || message.info);
   if (!may_state || is_large) {
     if (const auto left_out = dropped_.turn(now_ns()))

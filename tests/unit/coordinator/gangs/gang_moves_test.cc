@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of moves of ranks before they begin. The nodes speak the control messages and do nothing.
+// Tests of moves of ranks, with nodes that speak the control messages and do nothing.
 #include <gmock/gmock.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
 
 #include "coordinator/daemon/coordinator.h"
 #include "libckpt/protocol/gang/gang_plan.h"
@@ -91,6 +95,50 @@ TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   EXPECT_EQ(rows[0]["result"], "refused") << rows;
   EXPECT_EQ(cluster_.post("/v1/jobs/ranks/stop").status, 202U);
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/wait?timeout_ms=30000").json()["state"], "exited");
+}
+
+// The first text that is given, for a test that waits for it on another thread.
+class FirstText {
+ public:
+  void give(const std::string& text) {
+    if (!is_given_.exchange(true)) text_.set_value(text);
+  }
+  [[nodiscard]] std::string wait() { return text_.get_future().get(); }
+
+ private:
+  std::atomic<bool> is_given_{false};
+  std::promise<std::string> text_;
+};
+
+// The node of a source states that its copy failed, to the coordinator and to its target. Only the statement of this gang
+// and of this incarnation counts, and is passed on.
+TEST_F(GangMovesTest, MessagesOfAnotherGangOrIncarnationAreDropped) {
+  const auto reason_of_abort = std::make_shared<FirstText>();
+  const auto passed_on = std::make_shared<FirstText>();
+  FakeAgent& source = node("node-a");
+  source.on_gang = [&source, reason_of_abort, stated = false](const wire::CommitMessage& m) mutable {
+    if (const auto* aborted = std::get_if<wire::Aborted>(&m.body))
+      reason_of_abort->give(aborted->reason.text);
+    if (!std::holds_alternative<wire::Prepare>(m.body) || std::exchange(stated, true)) return;
+    const auto state = [&source, &m](wire::JobId gang, wire::Incarnation base, const char* text) {
+      const wire::Failed failed(wire::Reason(ErrorCode::kDevice, text));
+      for (const wire::Party& to : {wire::Party(wire::Role::kTarget, m.to.rank), wire::Party()})
+        source.send(wire::CommitMessage(m.migration, gang, base, m.to, to, failed));
+    };
+    state(m.job, m.base + 1, "another incarnation");
+    state(m.job + 1, m.base, "another gang");
+    state(m.job, m.base, "this gang");
+  };
+  for (const char* target : {"node-c", "node-d"})
+    node(target).on_gang = [passed_on](const wire::CommitMessage& m) {
+      const auto* failed = std::get_if<wire::Failed>(&m.body);
+      if (failed != nullptr && m.from.role == wire::Role::kSource) passed_on->give(failed->reason.text);
+    };
+  start_ranks();
+  const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
+  ASSERT_EQ(begun.status, 202U) << begun.body;
+  EXPECT_EQ(reason_of_abort->wait(), "this gang");
+  EXPECT_EQ(passed_on->wait(), "this gang");
 }
 
 }  // namespace

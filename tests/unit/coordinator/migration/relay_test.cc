@@ -80,5 +80,26 @@ TEST_F(RelayTest, MessagesThatANodeSendsForItselfAreRelayed) {
   EXPECT_EQ(heard, 1);
 }
 
+TEST_F(RelayTest, MessagesAboutAnotherJobOrIncarnationAreNotRelayed) {
+  std::atomic<int> heard{0};
+  a_->instead = [this](const wire::CommitMessage& m) {
+    if (!is_prepare(m)) return false;
+    wire::CommitMessage other_job = m;
+    ++other_job.job;
+    wire::CommitMessage other_incarnation = m;
+    other_incarnation.base += 2;
+    for (const auto& about : {other_job, other_incarnation})
+      a_->say(about, wire::Role::kSource, wire::Role::kTarget, wire::Query());
+    return false;
+  };
+  b_->instead = [&heard](const wire::CommitMessage& m) {
+    const bool is_query = m.from.role == wire::Role::kSource && std::holds_alternative<wire::Query>(m.body);
+    if (is_query) ++heard;
+    return is_query;
+  };
+  EXPECT_EQ(migrated()["result"], "done");
+  EXPECT_EQ(heard, 0);
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator::test

@@ -249,6 +249,10 @@ void FakeAgent::say(const wire::CommitMessage& m, wire::Role from, wire::Role to
 }
 
 void FakeAgent::on_handover(const wire::CommitMessage& message) {
+  if (message.kind == wire::CommitKind::kGang) {
+    if (on_gang) on_gang(message);
+    return;
+  }
   if (instead && instead(message)) return;
   if (message.to.role == wire::Role::kSource) as_source(message);
   if (message.to.role == wire::Role::kTarget) as_target(message);

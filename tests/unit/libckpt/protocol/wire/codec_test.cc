@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -313,6 +314,24 @@ TEST(Codec, InvalidHandoverMessagesAreRefused) {
   EXPECT_TRUE(changed([](CommitMessage& m) { m.info = gang_info(); }));
   EXPECT_TRUE(changed([](CommitMessage& m) { m.asks_for_info = true; }));
   EXPECT_TRUE(changed([](CommitMessage& m) { m.times.emplace(); }));
+}
+
+TEST(Codec, UnknownBodiesAreRefused) {
+  const Party rank(Role::kSource, 2);
+  const auto bytes = encode_commit(CommitMessage(1, 2, 3, rank, Party(), Precopied{}));
+  const auto other = encode_commit(CommitMessage(1, 2, 3, rank, Party(), Released{}));
+  ASSERT_EQ(bytes.size(), other.size());
+  // Bodies without members differ in their number alone.
+  const auto number = std::mismatch(bytes.begin(), bytes.end(), other.begin()).first - bytes.begin();
+  const auto refused = [&](std::size_t body) {
+    auto changed = bytes;
+    changed.at(static_cast<std::size_t>(number)) = static_cast<std::byte>(body);
+    return !decode_commit(changed).has_value();
+  };
+  EXPECT_FALSE(refused(Body(Released{}).index() + 1));
+  EXPECT_TRUE(refused(0));
+  EXPECT_TRUE(refused(std::variant_size_v<Body> + 1));
+  EXPECT_TRUE(refused(200));
 }
 
 TEST(Frames, FormerFramesOfTheCommitsAreUnknown) {
