@@ -76,7 +76,6 @@ Result<const Migration*> JobMoves::begin(const std::vector<JobId>& ranks, Migrat
 }
 
 std::optional<ExpectedPause> JobMoves::pause_of(const Job& rank, const Place& to) const {
-  if (prepares(rank)) return std::nullopt;
   return expected_pause(rank, deps_.nodes, to.node == rank.node());
 }
 

@@ -74,7 +74,8 @@ bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const Drai
   if (take_not_begun(group) || now.is_preparing) return false;
   if (!now.has_turn && now.is_movable) {
     for (DrainJob* entry : group.entries) {
-      if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
+      // The reason of a move that was being prepared no longer holds.
+      if (entry->state == DrainJobState::kWaiting && (entry->reason.empty() || group.prepares))
         entry->reason = "waits for its turn";
     }
     return false;

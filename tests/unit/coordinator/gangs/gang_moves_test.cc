@@ -78,6 +78,24 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
   EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
 }
 
+// The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after them.
+TEST_F(GangMovesTest, ADryRunOfADrainTellsThePlacesAndThePausesOfRanks) {
+  node("node-a").pause_between_nodes_ns = 9'500'000;
+  start_ranks();
+  const auto solo =
+      cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":-1})");
+  ASSERT_EQ(solo.status, 201U) << solo.body;
+  const json plan = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  ASSERT_EQ(plan["jobs"].size(), 2U) << plan;
+  const json& rank = plan["jobs"][0];
+  EXPECT_NE(rank["name"], "solo") << plan;
+  EXPECT_TRUE(rank["possible"].get<bool>()) << plan;
+  EXPECT_EQ(rank["expected_pause_ms"], 9.5) << plan;
+  EXPECT_EQ(rank["expected_pause_from"], "estimate") << plan;
+  EXPECT_TRUE(plan["jobs"][1]["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
+}
+
 TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   start_ranks();
   const auto only_one_row = [](Coordinator& coordinator, const control::asio::any_io_executor&) {

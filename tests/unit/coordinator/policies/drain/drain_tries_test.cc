@@ -216,6 +216,19 @@ TEST_F(DrainPolicy, AJobWithoutATurnWaitsUnlessItCannotMoveAnyway) {
   EXPECT_TRUE(tries_.is_due(group(1), now, news_));
 }
 
+TEST_F(DrainPolicy, RanksWithoutATurnWaitForItUnlessTheyAreBlocked) {
+  view_.add(1, Place("a", 0));
+  view_.wholes[1] = 1;
+  (void)look();
+  entry(1).reason = "the move of its ranks is being prepared";  // by a coordinator that has been restarted
+  EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
+  EXPECT_EQ(entry(1).reason, "waits for its turn");
+  EXPECT_EQ(after(1, no_plan("another model", false)), DrainStep::kMakeWay);
+  EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
+  EXPECT_EQ(entry(1).state, S::kBlocked);
+  EXPECT_EQ(entry(1).reason, "another model");
+}
+
 TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeAndNotWhileItIsPrepared) {
   view_.add(1, Place("a", 0));
   (void)look();
