@@ -207,7 +207,8 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
-    if (!is_over()) mode_->host_state_sent(progress->host_state_bytes);
+    if (is_over()) return;  // a closed transfer must not be counted once more
+    mode_->host_state_sent(progress->host_state_bytes);
     mover_estimate_ns_ = progress->estimate_ns;
     report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {

@@ -297,6 +297,17 @@ TEST_F(SourceSessionTest, ProgressOfTheMoverIsReported) {
   EXPECT_EQ(reports_.progresses.front().remaining_bytes, 300U);
 }
 
+// The transfer may have been dropped from the node's counts: a report would add all its bytes once more.
+TEST_F(SourceSessionTest, ProgressAfterThePausedCopyWasStoppedIsNotReported) {
+  prepare_and_pause();
+  session_->perform(migration::StopCopy{});
+  settle();
+  say<mover::Progress>();
+  end_copy();
+  await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
+  EXPECT_TRUE(reports_.progresses.empty());
+}
+
 // ---- the barrier ----
 
 TEST_F(SourceSessionTest, FinalRoundBeginsBesideTheSaveAndTheManifestWaitsForBoth) {
