@@ -50,8 +50,10 @@ void SourceSession::fail(const Error& error) {
   if (is_over()) return;
   spdlog::warn("migration fails at the source: id {} reason {}", wire::migration_text(info_.migration),
                error.to_string());
+  const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    emit(migration::SourceRefused(wire::Reason(error)));
+    // A mover that dies fails the session and the step that waits for it.
+    if (is_first) emit(migration::SourceRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
   }

@@ -226,8 +226,9 @@ TEST_F(SourceSessionTest, MoverThatDiesInThePreparationIsARefusal) {
   keeper_->answer(export_, batch, std::move(descriptors));
   mover_->take<mover::AttachRegions>("the memory");
   mover_->exit(3);
-  await_event(io_, "the refusal", [this] { return count<migration::SourceRefused>() > 0; });
+  await_one<migration::SourceRefused>("the refusal");
   settle();
+  EXPECT_EQ(count<migration::SourceRefused>(), 1) << "the session and its step fail, but the refusal is one";
   EXPECT_EQ(count<migration::EngineFailed>(), 0) << "nothing had begun";
   EXPECT_EQ(count<migration::SourceReady>(), 0);
 }
