@@ -50,8 +50,10 @@ void SourceSession::fail(const Error& error) {
   if (is_over()) return;
   spdlog::warn("migration fails at the source: id {} reason {}", wire::migration_text(info_.migration),
                error.to_string());
+  const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    emit(migration::SourceRefused(wire::Reason(error)));
+    // A mover that dies fails the session and the step that waits for it.
+    if (is_first) emit(migration::SourceRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
   }
@@ -207,7 +209,8 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
-    if (!is_over()) mode_->host_state_sent(progress->host_state_bytes);
+    if (is_over()) return;  // a closed transfer must not be counted once more
+    mode_->host_state_sent(progress->host_state_bytes);
     mover_estimate_ns_ = progress->estimate_ns;
     report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {

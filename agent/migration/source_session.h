@@ -114,6 +114,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   AsyncMutex saving_;         // serializes saving and going back
   std::uint64_t orders_ = 0;  // number of RunInstance orders
   Stage stage_ = Stage::kNew;
+  bool has_failed_ = false;
   HostStatePath host_path_;
   Manifest manifest_ = Manifest::kHeld;
 };

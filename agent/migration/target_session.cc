@@ -35,8 +35,10 @@ void TargetSession::fail(const Error& error) {
   if (is_over()) return;
   spdlog::warn("migration fails at the target: id {} reason {}", wire::migration_text(info_.migration),
                error.to_string());
+  const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    emit(migration::StandbyRefused(wire::Reason(error)));
+    // A mover that dies fails the session and the step that waits for it.
+    if (is_first) emit(migration::StandbyRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
   }
@@ -239,6 +241,7 @@ Task<Result<void>> TargetSession::take(mover::Packet packet) {
 }
 
 void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
+  if (has_failed_) return;  // memory may be missing here that the mover has verified
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;

@@ -120,10 +120,11 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
                                      // this agent knows
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
-  bool taking_ = false;    // true while take_arrived() is in progress
-  bool ordering_ = false;  // true while run_orders() is in progress
-  bool opening_ = false;   // the order to pass the gate is under way
-  AsyncMutex gate_;        // allows one order to the gate at a time
+  bool has_failed_ = false;  // VERIFIED is not reported any more
+  bool taking_ = false;      // true while take_arrived() is in progress
+  bool ordering_ = false;    // true while run_orders() is in progress
+  bool opening_ = false;     // the order to pass the gate is under way
+  AsyncMutex gate_;          // allows one order to the gate at a time
 };
 
 }  // namespace ckpt::agent

@@ -226,8 +226,9 @@ TEST_F(SourceSessionTest, MoverThatDiesInThePreparationIsARefusal) {
   keeper_->answer(export_, batch, std::move(descriptors));
   mover_->take<mover::AttachRegions>("the memory");
   mover_->exit(3);
-  await_event(io_, "the refusal", [this] { return count<migration::SourceRefused>() > 0; });
+  await_one<migration::SourceRefused>("the refusal");
   settle();
+  EXPECT_EQ(count<migration::SourceRefused>(), 1) << "the session and its step fail, but the refusal is one";
   EXPECT_EQ(count<migration::EngineFailed>(), 0) << "nothing had begun";
   EXPECT_EQ(count<migration::SourceReady>(), 0);
 }
@@ -295,6 +296,17 @@ TEST_F(SourceSessionTest, ProgressOfTheMoverIsReported) {
   EXPECT_EQ(reports_.progresses.front().migration, info_.migration);
   EXPECT_EQ(reports_.progresses.front().round, 2U);
   EXPECT_EQ(reports_.progresses.front().remaining_bytes, 300U);
+}
+
+// The transfer may have been dropped from the node's counts: a report would add all its bytes once more.
+TEST_F(SourceSessionTest, ProgressAfterThePausedCopyWasStoppedIsNotReported) {
+  prepare_and_pause();
+  session_->perform(migration::StopCopy{});
+  settle();
+  say<mover::Progress>();
+  end_copy();
+  await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
+  EXPECT_TRUE(reports_.progresses.empty());
 }
 
 // ---- the barrier ----

@@ -201,8 +201,9 @@ TEST_F(TargetCopyTest, MoverThatDiesBeforeItListensIsARefusal) {
   mover_->take<mover::OpenSession>("the mover's session is opened");
   mover_->take<mover::StartTarget>("the order to listen");
   mover_->exit(3);
-  await_event(io_, "the refusal", [this] { return count<migration::StandbyRefused>() > 0; });
+  await_one<migration::StandbyRefused>("the refusal");
   settle();
+  EXPECT_EQ(count<migration::StandbyRefused>(), 1) << "the session and its step fail, but the refusal is one";
   EXPECT_EQ(count<migration::StandbyReady>(), 0);
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
 }
@@ -286,12 +287,22 @@ TEST_F(TargetCopyTest, HostStateThatCannotBeKeptIsAFailureAndNotVerified) {
   EXPECT_EQ(count<migration::FinalVerified>(), 0);
 }
 
-TEST_F(TargetCopyTest, MemoryThatCannotBeTakenIsAFailure) {
+// VERIFIED is the mover's word about its own memory, and the instance has not got all of it.
+TEST_F(TargetCopyTest, MemoryThatCannotBeTakenIsAFailureAndNeverVerified) {
   script_.take.outcome = Error(ErrorCode::kUnavailable, "the keeper is gone");
+  script_.take.holds = true;
   prepare();
   receive();
   make_region();
+  mover_->send(of_copy<mover::Verified>());
+  await_call("take");
+  settle();
+  script_.take.release();
   await_one<migration::EngineFailed>("the failure");
+  mover_->send(of_copy<mover::Verified>());
+  settle();
+  EXPECT_EQ(count<migration::FinalVerified>(), 0);
+  EXPECT_EQ(calls("keep"), 0);
 }
 
 TEST_F(TargetCopyTest, DeathOfTheMoverInTheCopyIsAFailure) {

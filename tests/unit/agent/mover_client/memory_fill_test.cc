@@ -167,7 +167,7 @@ TEST_F(MemoryFillTest, MoverThatDiesWhileItFillsLeavesTheSetAsItWas) {
 }
 
 TEST_F(MemoryFillTest, MoverThatIsSilentIsWaitedForAsLongAsAStepMayTake) {
-  auto fills = fill(Milliseconds(500));
+  auto fills = fill(Milliseconds(2000));  // also limits make(), which must not fail on a slow machine
   hold(0, 11);
   make(11);
   take_fill();
