@@ -92,11 +92,12 @@ struct CoordinatorState {
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Kept, coordinator::Returned,
                coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
-  std::map<Party, Facts> facts;    // the facts of all ranks
-  Nanos earlier_leases_until = 0;  // the latest end of a lease that an earlier life of the coordinator may have given
-  bool late = false;               // the time for the migration is over
-  bool settled = false;            // remains true once set, even if a rank is lost later
-  std::optional<Reason> abort;     // the reason to end without a move
+  std::map<Party, Facts> facts;  // the facts of all ranks
+  // The end of the leases that earlier lives of the coordinator may have given.
+  Nanos earlier_leases_until = 0;
+  bool late = false;            // the time for the migration is over
+  bool settled = false;         // remains true once set, even if a rank is lost later
+  std::optional<Reason> abort;  // the reason to end without a move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 
