@@ -64,6 +64,8 @@ void TargetSession::on_local(const local::Body& body) {
 }
 
 void TargetSession::report_end() {
+  // An earlier agent may have let the instance run.
+  if (ran_as_ == 0 && job_->record().ran) ran_as_ = job_->incarnation();
   if (end_ == InstanceEnd::kFinished && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }

@@ -278,10 +278,11 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     };
     return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
   }
-  // A target that gave up had ended its instance before it said so, and takes no lease again.
+  // A target that gave up takes no lease again. Its instance had ended before, unless a coordinator ordered
+  // the target to give up. Only an earlier life, which may have lost its record since, can have done so.
   bool leases_are_over() const {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
-    return now_ >= s_.others_leases_until && judge().all(Role::kTarget, has_none);
+    return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
   }
   // ADR 2: no rank is held before each target has a lease.
   bool all_have_leases() const {
@@ -442,10 +443,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
   bool on(const Restarted&) {
-    if (in<coordinator::Asking>()) s_.others_leases_until = longest_lease();
+    s_.earlier_leases_until = longest_lease();
     for (auto& [party, facts] : s_.facts) {
       facts.last_message = now_;
-      if (party.role == Role::kTarget) facts.lease_until = longest_lease();
       if (!in<coordinator::Asking>()) tell(party, Query{});
     }
     announce();

@@ -80,7 +80,8 @@ struct Facts {
   bool lost = false;      // the rank's node is proven dead
   bool answered = false;  // in phase Asking: the rank has stated everything that it recorded
   Nanos last_message = 0;
-  // A target's: the last lease that it may have been given, as the grantor sees it, and whether it was in this life.
+  // A target's: the end of the last lease that it was given in this life of the coordinator, as the grantor
+  // sees it, and whether there was one.
   Nanos lease_until = 0;
   bool lent = false;
   friend bool operator==(const Facts&, const Facts&) = default;
@@ -91,11 +92,12 @@ struct CoordinatorState {
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Kept, coordinator::Returned,
                coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
-  std::map<Party, Facts> facts;   // the facts of all ranks
-  Nanos others_leases_until = 0;  // of a coordinator whose record is lost: what it had decided is not known
-  bool late = false;              // the time for the migration is over
-  bool settled = false;           // remains true once set, even if a rank is lost later
-  std::optional<Reason> abort;    // the reason to end without a move
+  std::map<Party, Facts> facts;  // the facts of all ranks
+  // The end of the leases that earlier lives of the coordinator may have given.
+  Nanos earlier_leases_until = 0;
+  bool late = false;            // the time for the migration is over
+  bool settled = false;         // remains true once set, even if a rank is lost later
+  std::optional<Reason> abort;  // the reason to end without a move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 

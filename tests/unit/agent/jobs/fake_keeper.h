@@ -39,6 +39,8 @@ class FakeKeeper {
   std::atomic<std::uint64_t> resumed_as = 0;
   std::atomic<std::uint32_t> session_pid = 0;
   std::atomic<std::uint64_t> state_bytes = 12345;
+  // The wait status with which the rank exits when it is told to end.
+  std::atomic<std::int32_t> wait_status = 3 << 8;
   // Runs before the answer to each Describe, on the keeper's thread. Set it before an agent attaches.
   std::function<void()> on_describe = [] {};
 
@@ -85,7 +87,7 @@ class FakeKeeper {
       EXPECT_TRUE(agent.send(out));
       out.request = 0;
       local::RankExited exited;
-      exited.wait_status = 3 << 8;
+      exited.wait_status = wait_status;
       out.body = exited;
     } else {
       out.body = local::Done{};

@@ -58,6 +58,17 @@ class SlowMode : public TargetMode {
   int& freed_;
 };
 
+// A mode whose instance an earlier agent has started.
+class FoundMode : public SlowMode {
+ public:
+  FoundMode(JobTable& jobs, AsyncEvent& go_on, std::vector<Nanos>& deadlines, int& freed)
+      : SlowMode(jobs, go_on, deadlines, freed), found_(jobs.started_as(1, 2)) {}
+  std::shared_ptr<Job> find() override { return found_; }
+
+ private:
+  std::shared_ptr<Job> found_;
+};
+
 class TargetSessionTest : public WithContext<NodeOfJobs> {
  protected:
   TargetSessionTest() {
@@ -109,6 +120,26 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   const auto job = jobs.started_as(1, 2);
   ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+// A rank of a gang. It would run again if its end were reported as a death.
+TEST_F(TargetSessionTest, ProgramThatAnEarlierAgentLetRunIsReportedAsFinished) {
+  FakeKeeper keeper(leave_instance(), local::Phase::kRunning);
+  keeper.resumed_ns = 1;
+  keeper.resumed_as = 2;
+  keeper.wait_status = 0;
+  JobTable jobs(*environment_);
+  ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
+  MigrationContext context = this->context(jobs);
+  const auto session = std::make_shared<TargetSession>(
+      context, events_, info_, std::make_unique<FoundMode>(jobs, go_on_, deadlines_, freed_));
+  ASSERT_TRUE(run_until_done(io_, session->enter_gate(2, 0)));
+
+  const auto job = jobs.started_as(1, 2);
+  ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(count<migration::InstanceFinished>(), 1);
+  EXPECT_EQ(count<migration::InstanceDied>(), 0);
 }
 
 TEST_F(TargetSessionTest, FailedPreparationIsReportedAsARefusal) {

@@ -183,8 +183,7 @@ void World::create(const Party& party, bool is_new) {
       machine = restore_coordinator(*newest).value();
       feed(party, CoordinatorEvent(Restarted{}));
       if (options_.mutant == Mutant::kLeaseForgotten)
-        if (auto* state = std::get_if<CoordinatorState>(&machine))
-          for (auto& [target, facts] : state->facts) facts.lease_until = 0;
+        if (auto* state = std::get_if<CoordinatorState>(&machine)) state->earlier_leases_until = 0;
       return;
     case Role::kSource:
       machine = restore_source(info_, party.rank, newest).value();
