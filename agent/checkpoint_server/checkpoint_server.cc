@@ -73,7 +73,7 @@ void CheckpointStoreServer::on_packet(const Packet& packet) {
   const auto found = pending_.find(answer->id);
   if (found == pending_.end())
     return on_gone(
-        Error(ErrorCode::kProtocol, "The vault server sent an answer that matches no order"));
+        Error(ErrorCode::kProtocol, "The checkpoint store server sent an answer that matches no order"));
   const Answer& said = *answer;
   const auto code = static_cast<ErrorCode>(said.error_code);
   if (said.error_code == 0)
@@ -85,7 +85,7 @@ void CheckpointStoreServer::on_packet(const Packet& packet) {
 
 void CheckpointStoreServer::on_gone(const Error& why) {
   ++run_;
-  spdlog::warn("vault server ended: reason {}", why.to_string());
+  spdlog::warn("checkpoint store server ended: reason {}", why.to_string());
   if (link_) link_->close();
   link_.reset();
   if (process_) process_->signal(SIGKILL);
@@ -94,7 +94,8 @@ void CheckpointStoreServer::on_gone(const Error& why) {
   for (const auto& [id, pending] : pending_) {
     if (!pending->outcome)
       pending->outcome.emplace(
-          Error(ErrorCode::kUnavailable, "This node's vault server is not running").caused_by(why));
+          Error(ErrorCode::kUnavailable, "This node's checkpoint store server is not running")
+              .caused_by(why));
     pending->changed.notify();
   }
 }

@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   ckpt::CommandLine app("Serves a node's checkpoint store to other nodes; started by gpumigrate-agent");
   ckpt::checkpoint_store::FileServer::Settings settings;
   app.add_option("--folder", settings.folder, "The checkpoint store").required();
-  app.add_option("--memory", settings.memory, "The vault's folder in memory");
+  app.add_option("--memory", settings.memory, "The checkpoint store's folder in memory");
   app.add_option("--memory-limit", settings.memory_limit_bytes, "Limit of that folder in bytes");
   app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;

@@ -75,7 +75,7 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
   Task<> tidy_logs();
-  // JobOwner; no job lives before all parts are made.
+  // Implements JobOwner. No job exists before all parts are created.
   void job_changed(const std::shared_ptr<Job>& job) override;
   void known_again(const std::shared_ptr<Job>& job) override;
   Task<Result<void>> save_before_kill(std::shared_ptr<Job> job) override;

@@ -19,8 +19,8 @@ inline migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
-// Returns the limits for moves of ranks. A separate watch covers a rank that waits for other ranks
-// (rank_stop.h). The machines' own limit is therefore that of the whole move.
+// Returns the limits for moves of ranks. RankStop limits how long a rank waits for other ranks (rank_stop.h).
+// The state machines' own pause limit is therefore the limit of the whole move.
 inline migration::Timing gang_timing_of(const Config& config) {
   migration::Timing timing = timing_of(config);
   timing.pause_timeout_ms = timing.migration_timeout_ms;

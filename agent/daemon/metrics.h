@@ -33,7 +33,7 @@ class Metrics {
 
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
-  // Drops what the page shows no longer.
+  // Drops the series that the metrics page no longer shows.
   void tidy() { sources_.transfers.drop_closed(sources_.sends); }
 
  private:

@@ -25,7 +25,7 @@ class Transfers : public CoordinatorPort {
   [[nodiscard]] const std::map<wire::MigrationId, wire::MigrationProgress>& last() const { return last_; }
   // Returns the bytes of chunks, before encoding, that were sent in all transfers; it never falls.
   [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
-  // Drops the transfers that are not open. Called now and then, since nobody may read the page.
+  // Drops the transfers that are not open. Called periodically, because the page may never be read.
   void drop_closed(const Open& is_open);
 
  private:

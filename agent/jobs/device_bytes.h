@@ -30,16 +30,17 @@ void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& p
 // The ranks of each job, by the job's folder.
 using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;
 
-// The jobs and the driver, as they are asked for memory.
-// Threads: the event loop. Ownership: it outlives the question. Errors: none; a job that does not answer keeps
-// its last report.
+// The sources of the device memory of jobs: the jobs' own reports and the driver.
+// Threads: the event loop. Ownership: outlives each query. Errors: none; a job that does not answer keeps its
+// last report.
 class MemorySources {
  public:
   virtual ~MemorySources() = default;
-  // Has each job report what its ranks hold. `again`: it has been asked a moment ago.
+  // Requests from each job a report of the memory of its ranks. `again` means that the jobs were queried a
+  // moment ago.
   virtual Task<> describe_jobs(bool again) = 0;
   virtual Task<> ask_driver() = 0;
-  // Returns the last reports.
+  // Returns the last reports of the jobs.
   [[nodiscard]] virtual RanksOfJobs ranks() const = 0;
 };
 // Returns the ranks at the time of the driver's answer. If a job allocates or frees memory at that moment,

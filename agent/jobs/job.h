@@ -25,17 +25,17 @@ namespace ckpt::agent {
 
 class Job;
 
-// The agent, as its jobs need it.
-// Threads: the event loop. Ownership: it outlives the jobs. Errors: save_before_kill()'s.
+// The agent's interface for its jobs.
+// Threads: the event loop. Ownership: outlives the jobs. Errors: those of save_before_kill().
 class JobOwner {
  public:
   virtual ~JobOwner() = default;
-  // Takes note of a change of an instance that has been announced.
+  // Handles a change of an instance that has been announced.
   virtual void job_changed(const std::shared_ptr<Job>& job) = 0;
-  // Takes note that an unknown instance has answered.
+  // Handles the first answer of an instance whose state was unknown.
   virtual void known_again(const std::shared_ptr<Job>& job) = 0;
-  // Saves the context of a restored job that is about to be killed (last_save.h). Returns the reason why it is
-  // not saved; the job is killed all the same.
+  // Saves the context of a restored job that is about to be killed (last_save.h). Returns the reason if the
+  // context is not saved; the job is killed in any case.
   virtual control::Task<Result<void>> save_before_kill(std::shared_ptr<Job> job) = 0;
 };
 

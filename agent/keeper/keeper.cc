@@ -447,7 +447,7 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
   const bool awaited = state_.phase == Phase::kDumped;
   if (awaited != (hello.restored != 0))
     return awaited ? "The job has been dumped: only its own restored process may connect"
-                   : "This process was not asked to reconnect";
+                   : "This process was not requested to reconnect";
   const bool is_full = !awaited && rank_.is_open() && rank_.others().size() >= RankLink::kMaxOthers;
   return is_full ? "The job has too many processes that use a GPU" : std::string();
 }

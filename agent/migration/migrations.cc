@@ -211,7 +211,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
                     back.error().to_string());
   }
   if (record.spec.mode == MigrationMode::kTransparent) {
-    // Its agent may have ended while it was saved: context and memory are put back where they were.
+    // The agent may have ended while it saved the job. The context and the memory are then restored to their
+    // former places.
     const auto mode = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
     auto back = co_await mode->go_back(job);
     if (!back)

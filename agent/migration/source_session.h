@@ -40,7 +40,7 @@ namespace ckpt::agent {
 
 class SourceSession : public std::enable_shared_from_this<SourceSession> {
  public:
-  // `events` takes what the session finds out.
+  // `events` receives the events of the session.
   SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info);
   SourceSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                 std::unique_ptr<SourceMode> mode);

@@ -12,7 +12,7 @@ namespace ckpt::agent {
 
 // Returns the facts of this node that its peer compares with the job, without addresses and costs.
 Task<EndpointPayload> describe_endpoint(MigrationContext& context);
-// Checks whether this node may run a job of that description.
+// Checks whether this node may run a job with that description.
 [[nodiscard]] Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec);
 // Checks a move that does not begin.
 Task<Result<void>> check_target(MigrationContext& context, wire::CheckTarget request);

@@ -40,7 +40,7 @@ namespace ckpt::agent {
 
 class TargetSession : public std::enable_shared_from_this<TargetSession> {
  public:
-  // `events` takes what the session finds out.
+  // `events` receives the events of the session.
   TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info);
   TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info,
                 std::unique_ptr<TargetMode> mode);
@@ -123,7 +123,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   bool has_failed_ = false;  // VERIFIED is not reported any more
   bool taking_ = false;      // true while take_arrived() is in progress
   bool ordering_ = false;    // true while run_orders() is in progress
-  bool opening_ = false;     // the order to pass the gate is under way
+  bool opening_ = false;     // the order to open the gate has been sent and is not answered yet
   AsyncMutex gate_;          // allows one order to the gate at a time
 };
 

@@ -38,7 +38,7 @@ void add_cluster(Settings& to, Config& c) {
       {{"node", &c.node,
         "The node's name: letters, digits, `-`, `_` and `.`, at most 63, not beginning with `.`.", kRequired},
        {"home", &c.home,
-        "The node's folder, an absolute path: journal, logs, output of jobs, images. The agent makes it.",
+        "The node's folder, an absolute path: journal, logs, output of jobs, images. The agent creates it.",
         kRequired},
        {"coordinator", &c.coordinator,
         "The coordinator's address, like `10.0.0.1:7070`. TCP needs `[tls]`; without it `unix:/path`."},
@@ -108,12 +108,14 @@ void add_images(Settings& to, Config& c) {
       {{"checkpoint_store_dir", &c.checkpoint_store_dir,
         "Where images of jobs are kept. Empty: `vault` in `home`."},
        {"checkpoint_store_limit_mib", &c.checkpoint_store_limit_mib,
-        "Limit of all files of the vault, memory included; 0: no limit.", kMib},
+        "Limit of all files of the checkpoint store, including those in memory; 0: no limit.", kMib},
        {"checkpoint_store_memory", &c.checkpoint_store_memory,
         "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send are kept in memory, "
         "in its folder NODE. Empty: all images are stored on disk."},
        {"checkpoint_store_memory_limit_mib", &c.checkpoint_store_memory_limit_mib,
-        "Limit of those; beyond it, and with 0, they go to `checkpoint_store_dir`.", kMib},
+        "Limit of the images in memory. Further images, and all images with 0, are written to "
+        "`checkpoint_store_dir`.",
+        kMib},
        {"checkpoint_store_port",
         &c.checkpoint_store_port,
         "The port at which other nodes reach this node's images, at the first network's address; 0: the "
@@ -157,8 +159,10 @@ void add_sections(Settings& to, Config& c) {
         "both sides "
         "verified ([operations](../operations.md#certificates)).",
         kRequired},
-       {"tls.certificate", &c.tls.certificate, "This node's certificate, likewise.", kRequired},
-       {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
+       {"tls.certificate", &c.tls.certificate, "This node's certificate: the absolute path of a PEM file.",
+        kRequired},
+       {"tls.key", &c.tls.key,
+        "The certificate's key: the absolute path of a PEM file with mode 0600 or 0400.", kRequired},
        {"lease.term_ms", &c.lease_term, "Lease of the running instance inside a switch.", kTime},
        {"timeouts.pause_ms", &c.pause_timeout,
         "How long a job may take to reach a barrier. After that, the job is left running and the migration "
@@ -170,7 +174,7 @@ void add_sections(Settings& to, Config& c) {
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
        {"timeouts.switch_ms", &c.handover_timeout,
-        "How long a paused source asks only the coordinator before it also asks the target.", kTime},
+        "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
         "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},
        {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.least = 16, .most = 256}},
@@ -317,10 +321,9 @@ Result<void> check_addresses(const Config& c, const std::string& source) {
        {std::pair("coordinator", &c.coordinator), std::pair("peer_listen", &c.peer_listen),
         std::pair("metrics_address", &c.metrics_address)}) {
     if (c.tls.empty() && !address->empty() && !address->starts_with("unix:"))
-      return bad(source,
-                 "\"" + std::string(key) + "\" = \"" + *address +
-                     "\" is TCP, which needs a certificate ([tls]); `gpumigrate node certificate` makes "
-                     "one. Without it use unix:/path");
+      return bad(source, "\"" + std::string(key) + "\" = \"" + *address +
+                             "\" is TCP, which needs a certificate ([tls]); create one with `gpumigrate node "
+                             "certificate`, or use unix:/path");
   }
   return ok();
 }

@@ -17,12 +17,12 @@ class OpenSnapshots : public HolderPort {
   void add(wire::JobId job, std::shared_ptr<SnapshotSession> session) { sessions_[job] = std::move(session); }
   void remove(wire::JobId job) { sessions_.erase(job); }
   [[nodiscard]] bool contains(wire::JobId job) const { return sessions_.contains(job); }
-  // Returns the job's snapshot; null if none is taken.
+  // Returns the job's snapshot; null if no snapshot is being taken.
   [[nodiscard]] std::shared_ptr<SnapshotSession> find(wire::JobId job) const;
-  // Repeats the reports of the snapshots of sets to a coordinator that is back.
+  // Sends the reports of the snapshots of sets again, to a coordinator that has reconnected.
   void repeat_reports() const;
 
-  // HolderPort. Ends a snapshot that needs the job still; one that only writes goes on.
+  // Implements HolderPort. Ends a snapshot that still needs the job. A snapshot that only writes continues.
   Task<> acquire_exclusive(wire::JobId job) override;
 
  private:

@@ -22,14 +22,14 @@
 
 namespace ckpt::agent::protect {
 
-// The moves of this node's jobs, as snapshots see them.
+// The interface of snapshots to the moves of this node's jobs.
 // Threads: the event loop. Ownership: the implementation outlives Protection. Errors: none.
 class MovePort {
  public:
   virtual ~MovePort() = default;
   // Returns true if a migration of the job is open.
   [[nodiscard]] virtual bool is_moving(wire::JobId job) const = 0;
-  // Takes an order to a rank that takes part in a move, and answers the coordinator.
+  // Carries out an order to a rank that takes part in a move, and answers the coordinator.
   virtual Task<> gather(wire::GatherRank order) = 0;
 };
 

@@ -95,7 +95,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.communicators = body.named<wire::Communicators>("communicators");
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
   // An explicit downtime limit is binding, unless the request sets if_not_converged.
-  const auto otherwise = downtime_ms ? wire::NotConverged::kAbort : wire::NotConverged::kHandover;
+  const auto otherwise = downtime_ms ? wire::NotConverged::kAbort : wire::NotConverged::kSwitch;
   migrate.options.if_not_converged = body.named<wire::NotConverged>("if_not_converged").value_or(otherwise);
   migrate.options.max_downtime_ns =
       downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;

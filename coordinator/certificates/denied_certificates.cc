@@ -99,7 +99,7 @@ Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry
                  "Certificate " + serial + " has expired and is already refused");
   if (entries_.size() >= tls::DeniedSerials::kMax && !entries_.contains(serial))
     return Error(ErrorCode::kRefused, std::to_string(entries_.size()) +
-                                          " certificates are denied, which is the maximum: make a new "
+                                          " certificates are denied, which is the maximum: create a new "
                                           "authority, or allow some with `gpumigrate cluster allow`");
   entry.denied_ms = wall_clock_ms();
   CKPT_TRYV(put(serial, entry));

@@ -47,7 +47,7 @@ class DeniedCertificates : public ApiSection {
   // list.
   [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
-  // Listeners to changes of the list, which close open connections of denied peers.
+  // Returns the listeners to changes of the list. They close open connections of denied peers.
   [[nodiscard]] Listeners<>& list_changed() noexcept { return list_changed_; }
 
   // Denies (or allows) a certificate together with all its renewals.

@@ -109,7 +109,7 @@ control::Task<Result<HttpResponse>> Backups::handle(HttpRequest request) {
   busy_ = false;
   if (!made.has_value()) co_return std::move(made).error();
   const backup::Contents& contents = made->contents;
-  spdlog::info("a backup was made: {} bytes, {} jobs", made->bytes, contents.jobs);
+  spdlog::info("a backup was written: {} bytes, {} jobs", made->bytes, contents.jobs);
   const api::Backup view{.file = path,
                          .bytes = made->bytes,
                          .cluster = contents.cluster,

@@ -74,7 +74,7 @@ control::Task<Result<void>> NodeJoins::use_up(std::string id) {
     co_return Error(ErrorCode::kRefused, "Too many nodes have joined within twenty minutes: try again later");
   if (!used_.emplace(id, unix_time_s()).second)
     co_return Error(ErrorCode::kRefused,
-                    "This join token was already used: make another one with `gpumigrate node token`");
+                    "This join token was already used: create another one with `gpumigrate node token`");
   std::string text;
   for (const auto& [used, when_s] : used_) text += used + " " + std::to_string(when_s) + "\n";
   auto write = [text, file = file_] { return write_file_durably(file, text, 0600); };

@@ -32,7 +32,8 @@ class NodeFrames {
            return ok();
          });
   }
-  // Takes the commit messages of one protocol, with the size of each as it came.
+  // Sets the handler for commit messages of one protocol. The handler also receives the size of each message
+  // as received.
   using CommitHandler = std::function<Result<void>(const Node&, const wire::CommitMessage&, std::size_t)>;
   void take(wire::CommitKind kind, CommitHandler handler) { commit_handlers_[kind] = std::move(handler); }
   // Calls the handler for the frame. Returns kProtocol if there is no handler.

@@ -81,7 +81,7 @@ void NodeSessions::close_denied(const tls::DeniedSerials& denied) {
   for (const auto& [name, node] : deps_.table.all()) look_at(node.connection);
   for (const auto& [key, connection] : unregistered_) look_at(connection);
   for (const auto& connection : meant)
-    connection->close(Error(ErrorCode::kRefused, "Its certificate is denied"));
+    connection->close(Error(ErrorCode::kRefused, "The node's certificate is denied"));
 }
 
 Result<void> NodeSessions::remove(const std::string& name) {

@@ -65,7 +65,7 @@ void Evacuations::carry_out(Evacuation& e, const EvacuationStep& step) {
       enter(e, step.state, step.note);
       return control::spawn(deps_.executor, "parking " + job_text(e.job), rest(e.id, step.snapshot));
     case Kind::kBeginLive:
-      break;  // attempt_live() does, which has the plan
+      break;  // attempt_live() begins the move, because it has the plan
   }
 }
 
@@ -82,7 +82,7 @@ void Evacuations::attempt_live(Evacuation& e) {
   carry_out(e, step);
 }
 
-// A move that is being prepared has its migration in the table soon, and attempt() finds it there.
+// If the move is only being prepared, its migration appears in the table soon, and attempt() finds it there.
 void Evacuations::begin_live(Evacuation& e, const Job& job, const PlanHints& hints, const JobMovePlan& plan) {
   e.started_ms.push_back(wall_clock_ms());
   deps_.table.save(e);

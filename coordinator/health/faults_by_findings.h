@@ -9,7 +9,8 @@
 
 namespace ckpt::coordinator {
 
-// Where the policy of a node is paused its findings close nothing; a cordon counts all the same.
+// The faults of GPUs, derived from findings. While a node's policy is paused, its findings close no GPU. A
+// cordon still applies.
 class FaultsByFindings final : public GpuFaults {
  public:
   FaultsByFindings(const HealthTable& health, const CordonTable& cordons, const PolicyTable& policy)

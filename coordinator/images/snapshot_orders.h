@@ -38,7 +38,7 @@ class SnapshotOrders {
     CheckpointStore checkpoint_store = CheckpointStore::kNotAsked;
   };
 
-  // Makes the order for a snapshot of the job as it runs now. With `end_after` the job ends with the
+  // Creates the order for a snapshot of the job as it runs now. With `end_after` the job ends with the
   // snapshot.
   Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
   // Sends the order. Returns once the node has answered. Until then the snapshot is listed as running, as

@@ -23,8 +23,9 @@ struct RankEvent {
   JobEvent event;
 };
 
-// When the rules among ranks are applied. kLater leaves them to a later settle(), for a fact that the store
-// refuses. The fact takes effect, but orders follow from a rule only once they are stored.
+// Whether step() applies the rules among ranks. kLater is for a fact that could not be stored: the fact takes
+// effect, and a later settle() applies the rules, because a rule's orders must be stored before they are
+// sent.
 enum class Rules : std::uint8_t { kNow, kLater };
 [[nodiscard]] Result<Step> step(std::vector<const Job*> ranks, std::span<const RankEvent> events,
                                 const JobView& view, std::int64_t now_ms, Rules rules = Rules::kNow);

@@ -14,7 +14,7 @@
 
 namespace ckpt::coordinator {
 
-// The view of the tables.
+// The DrainView over the coordinator's tables.
 class LiveDrainView final : public DrainView {
  public:
   LiveDrainView(JobTable& jobs, const MigrationTable& migrations) : jobs_(jobs), migrations_(migrations) {}

@@ -92,8 +92,8 @@ Result<Drains::Begun> Drains::begin(const DrainRequest& request) {
   begun.id = id;
   const Drain& added = *deps_.table.find(id);
   deps_.events.add("drain-begun",
-                   fmt::format("drain {} has begun, {} at a time{}", drain_label(added), added.parallel,
-                               added.reason.empty() ? "" : ": " + added.reason),
+                   fmt::format("drain {} has begun: at most {} jobs at a time{}", drain_label(added),
+                               added.parallel, added.reason.empty() ? "" : ": " + added.reason),
                    added.scope.node);
   if (step(begun.id)) control::spawn(deps_.executor, "drain " + drain_text(begun.id), run(begun.id));
   return begun;
@@ -131,7 +131,7 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
       std::vector<Place> targets = unasked(request, prospect, (*answers)[prospect.job.job]);
       if (targets.empty()) continue;
       if (Clock::now() >= until) {
-        block(prospect, targets.front().node + " was not asked: other nodes took too long to answer");
+        block(prospect, targets.front().node + " was not queried: other nodes took too long to answer");
         continue;
       }
       asks.push_back(ask(answers, prospect.job.job, std::move(targets)));
@@ -224,7 +224,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   std::sort(prospects.begin(), prospects.end(),
             [](const Prospect& a, const Prospect& b) { return goes_before(a.job, b.job); });
   using Group = std::vector<Prospect*>;
-  std::vector<std::pair<JobId, Group>> groups;  // in the order of their first ones
+  std::vector<std::pair<JobId, Group>> groups;  // in the order of the first rank of each group
   for (Prospect& prospect : prospects) {
     const JobId whole = JobMoves::whole_of(*deps_.jobs.find(prospect.job.job));
     const auto known =

@@ -78,7 +78,7 @@ class Drains {
   using Answers = std::map<JobId, NodeAnswers>;
   // Plans the moves from the current tables, without nodes that would not take a job.
   [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request, const Answers& answers) const;
-  // Plans the ranks of one job as one move, as a drain moves them, and promises their places in `hints`.
+  // Plans the ranks of one job as one move, in the same way as a drain, and reserves their places in `hints`.
   void plan_together(const DrainRequest& request, const std::vector<Prospect*>& ranks,
                      const NodeAnswers& answers, PlanHints& hints) const;
   [[nodiscard]] Result<JobMovePlan> plan_for(const std::vector<JobId>& ranks, PlanHints hints,

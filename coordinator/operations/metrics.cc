@@ -117,9 +117,10 @@ Metrics::Metrics(Tables tables)
       rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
                                              "Pause of a rank that stayed while other ranks moved.",
                                              {"communicators"}, pause_bounds())),
-      communicators_seconds(registry_.histogram(
-          "gpumigrate_communicators_seconds", "Time to make a rank's new communicators for a move of ranks.",
-          {"rank", "communicators"}, duration_bounds())),
+      communicators_seconds(
+          registry_.histogram("gpumigrate_communicators_seconds",
+                              "Time to create a rank's new communicators for a move of ranks.",
+                              {"rank", "communicators"}, duration_bounds())),
       tables_(tables) {
   metrics::add_process_metrics(registry_, "coordinator");
   observe_nodes();

@@ -50,15 +50,15 @@ class Metrics {
  public:
   metrics::Counters events;       // label: kind
   metrics::Counters api_answers;  // label: code (2xx, 4xx, ...)
-  metrics::Counters migrations;   // strategy, mode, result
+  metrics::Counters migrations;   // labels: strategy, mode, result
   metrics::Counters sent_bytes;   // label: kind (chunks, host, context)
   metrics::Counters final_bytes;
   metrics::Counters wire_bytes;
   metrics::Counters dirty_bytes;
   metrics::Counters resent_chunks;
-  metrics::Histograms migration_seconds;  // strategy, mode
+  metrics::Histograms migration_seconds;  // labels: strategy, mode
   metrics::Histograms setup_seconds;      // mode
-  metrics::Histograms downtime_seconds;   // strategy, mode
+  metrics::Histograms downtime_seconds;   // labels: strategy, mode
   metrics::Histograms downtime_pieces;    // label: piece
   metrics::Histograms rounds;
   metrics::Histograms memory_follows_seconds;

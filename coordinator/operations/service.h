@@ -68,7 +68,7 @@ class Service {
   // Removes a job that has ended, with the data that its nodes store about it, except its images. Returns
   // kRefused for a live job.
   Result<void> forget(const Job& job);
-  // Confirms a job that was taken in, because a user moves it.
+  // Confirms a job that was accepted on a node's report, because a user moves it.
   void confirm_by_move(JobId id);
 
  private:

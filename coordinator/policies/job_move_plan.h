@@ -11,15 +11,16 @@
 
 namespace ckpt::coordinator {
 
-// Places that shall take no job, with the reason.
+// Scopes that must take no job, each with the reason.
 using ClosedScopes = std::vector<std::pair<Scope, std::string>>;
 
 struct JobMovePlan {
-  std::vector<Place> places;  // of each rank that goes; empty: not possible
-  std::string reason;         // why not
-  std::string obstacle;       // likewise, if it lies in the job and not in the GPUs; else empty
-  bool passing = false;       // not possible, but it may be once something ends, starts or comes back
-  bool no_gpu = false;        // not possible, since none of the candidates will do
+  std::vector<Place> places;  // the new place of each rank that moves; empty if the move is not possible
+  std::string reason;         // the reason why the move is not possible
+  std::string obstacle;       // the reason why the move is not possible, if the job itself is the cause and
+                              // not the GPUs; otherwise empty
+  bool passing = false;       // the obstacle may pass once a job ends or starts, or a node reconnects
+  bool no_gpu = false;        // no candidate is suitable
   std::vector<Candidate> candidates;
 
   [[nodiscard]] bool is_possible() const { return !places.empty(); }

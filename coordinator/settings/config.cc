@@ -56,7 +56,8 @@ void add_daemon(Settings& to, Config& c) {
         kRequired},
        {"tls.certificate", &c.tls.certificate,
         "The coordinator's certificate: the absolute path of a PEM file.", kRequired},
-       {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
+       {"tls.key", &c.tls.key,
+        "The certificate's key: the absolute path of a PEM file with mode 0600 or 0400.", kRequired},
        {"certificate_authority", &c.certificate_authority,
         "The absolute path of a folder with `ca.pem` and `ca.key`: nodes join with tokens, and certificates "
         "are renewed. Empty: both are disabled."},

@@ -107,7 +107,7 @@ struct Job {
   std::int32_t obstacles = -1;  // the number of obstacles to a move to another node, as last counted by the
                                 // job's node; negative: not known; not stored
   std::string reason;
-  std::string placed;  // why this GPU was chosen
+  std::string placed;  // the reason why this GPU was chosen
   // The incarnation and port at which the other ranks of a gang connect to its rank 0. An instance that is
   // started a second time listens on the same port.
   Incarnation rendezvous_incarnation = 0;

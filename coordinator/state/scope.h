@@ -28,7 +28,7 @@ constexpr auto fields_of(record::Of<T>) {
 }
 
 [[nodiscard]] std::string to_text(const Scope& scope);
-// kInvalidArgument for anything else than NODE or NODE:GPU.
+// Parses NODE or NODE:GPU. Returns kInvalidArgument for any other text.
 Result<Scope> parse_scope(const std::string& text);
 
 }  // namespace ckpt::coordinator

@@ -322,7 +322,7 @@ Result<void> Store::remove_node(const std::string& name) {
 }
 
 Result<void> Store::put(const CheckpointStoreRow& checkpoint_store) {
-  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO checkpoint stores VALUES (?1, ?2, ?3)"));
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO vaults VALUES (?1, ?2, ?3)"));
   return statement.bind(1, checkpoint_store.node)
       .bind(2, checkpoint_store.folder)
       .bind(3, checkpoint_store.document)
@@ -332,7 +332,7 @@ Result<void> Store::put(const CheckpointStoreRow& checkpoint_store) {
 Result<std::vector<CheckpointStoreRow>> Store::checkpoint_stores() {
   std::vector<CheckpointStoreRow> checkpoint_stores;
   CKPT_TRY(statement,
-           db_.prepare("SELECT node, folder, document FROM checkpoint stores ORDER BY node, folder"));
+           db_.prepare("SELECT node, folder, document FROM vaults ORDER BY node, folder"));
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return checkpoint_stores;

@@ -28,7 +28,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit_bytes);
 // folder.
 Result<void> write_file_durably(const std::string& path, std::string_view text, unsigned mode = 0600);
 
-// Makes an anonymous memory file (memfd) of `bytes` bytes with a sealed size, for passing data between
+// Creates an anonymous memory file (memfd) of `bytes` bytes with a sealed size, for passing data between
 // processes.
 Result<UniqueFd> make_memory_file(const char* name, std::size_t bytes);
 

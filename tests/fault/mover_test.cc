@@ -42,7 +42,7 @@ class Move {
     target.attach(target_, key_);
   }
   void start(wire::MigrateStrategy mode, Nanos max_downtime = 10'000'000'000,
-             wire::NotConverged otherwise = wire::NotConverged::kHandover) {
+             wire::NotConverged otherwise = wire::NotConverged::kSwitch) {
     messages::StartTarget listen;
     listen.session = key_;
     target_.send(listen);

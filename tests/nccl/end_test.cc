@@ -38,7 +38,7 @@ TEST_F(LifecycleTest, AnAbortEndsAFinalizeThatWaitsForAPeer) {
     EXPECT_NCCL(ncclInProgress, nccl().ncclCommFinalize(communicator));
   }
   if (rank_ == 0) abort(communicator);
-  exchange();  // the peer has not ended either
+  exchange();  // waits until rank 0 has aborted; rank 1 has not aborted yet
   if (rank_ == 1) abort(communicator);
   EXPECT_TRUE(stream_ends(stream_));
 }

@@ -272,7 +272,7 @@ Finding Findings::import() const {
   };
   Finding finding{kImport, answer_of(works("import", "import_moved")), text(remap_, "problem"),
                   "moves of unmodified programs without a final copy on the GPU",
-                  "No action needed: the process makes memory of its own, which is filled at the switch"};
+                  "No action needed: the process allocates its own memory, which is filled at the switch"};
   if (finding.answer == Answer::kYes) finding.value.clear();
   if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   if (finding.answer == Answer::kNo && works("own", "own_moved") != true)

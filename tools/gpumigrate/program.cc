@@ -44,7 +44,7 @@ class Parser {
         .called("FORM")
         .one_of({"table", "wide", "json"});
     app_.add_option("--color", color_,
-                    "Show colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+                    "Show colors: auto (on a terminal, unless NO_COLOR is set), always or never")
         .called("WHEN")
         .one_of({"auto", "always", "never"});
     add_job_commands(tree_);

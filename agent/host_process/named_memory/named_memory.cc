@@ -117,7 +117,7 @@ std::uint64_t inode_at(const std::string& path) {
 }
 
 Error taken(const std::string& name) {
-  return {ErrorCode::kRefused, path_of(name) + " exists at the target already: another program made it"};
+  return {ErrorCode::kRefused, path_of(name) + " exists at the target already: another program created it"};
 }
 
 Result<void> make_file(const NamedFile& file, const std::string& content, const std::string& path) {

@@ -53,7 +53,8 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const Measured measured_;
   bool is_admitted_ = false;
   Nanos groups_took_ = 0;
-  Nanos stood_since_ = 0;  // time since which the rank stands still; 0 if it is not known to stand still
+  Nanos stood_since_ = 0;  // time at which the rank entered its barrier; 0 if the rank is not known to be
+                           // paused
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::unique_ptr<KeeperLink::Exchange> pausing_;

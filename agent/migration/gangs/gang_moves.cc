@@ -34,7 +34,7 @@ gang::Reason reason_of(const Error& error) {
   return gang::Reason(error);
 }
 
-// A rank that its session holds; a failure becomes the event `Failure` of its machine.
+// A rank that a session holds. A failure becomes the event `Failure` of the session's machine.
 template <class Session, class Event, class Failure>
 class HeldBySession : public HeldRank {
  public:

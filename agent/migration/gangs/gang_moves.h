@@ -78,7 +78,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
     std::shared_ptr<RankStop> stop;
     Nanos groups_took = 0;  // time to create the communicators of a standby, before the pause
   };
-  // SessionPort: the events of the sessions of moved ranks.
+  // Implement SessionPort: handle the events of the sessions of moved ranks.
   void on_event(migration::HandoverKey key, migration::SourceEvent event) override;
   void on_event(migration::HandoverKey key, migration::TargetEvent event) override;
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);

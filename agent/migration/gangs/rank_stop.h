@@ -17,16 +17,16 @@
 
 namespace ckpt::agent {
 
-// The party that holds the rank, a source or a bystander, as RankStop needs it.
-// Threads: the event loop; every call returns at once. Ownership: RankStop shares it. Errors: none.
+// The party that holds the rank (a source or a bystander), as RankStop uses it.
+// Threads: the event loop; every call returns at once. Ownership: shared with RankStop. Errors: none.
 class HeldRank {
  public:
   virtual ~HeldRank() = default;
   // Returns the rank's instance on this node; null if it is not known.
   [[nodiscard]] virtual std::shared_ptr<Job> job() const = 0;
-  // Pauses the rank at the barrier on which all have agreed.
+  // Pauses the rank at the barrier on which all ranks have agreed.
   virtual void pause_at(std::uint64_t barrier) = 0;
-  // Takes the reason why the rank cannot wait any longer.
+  // Reports the reason why the rank cannot wait any longer.
   virtual void failed(const Error& error) = 0;
 };
 

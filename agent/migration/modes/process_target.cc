@@ -21,7 +21,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::hours kLongestArrival{1};  // limit for a report about memory that follows
+constexpr std::chrono::hours kLongestArrival{1};  // limit for the memory that arrives after the process has
+                                                  // started
 
 Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire::TargetReport report) {
   const Nanos began = now_ns();

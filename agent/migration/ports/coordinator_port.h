@@ -15,7 +15,7 @@ class CoordinatorPort {
   virtual bool send(const wire::CommitMessage& message) = 0;
   virtual bool send(const wire::MigrationProgress& progress) = 0;
   virtual bool send(const wire::SourceReport& report) = 0;
-  // Sends it also once the migration is over.
+  // Sends the report to the coordinator, even after the migration has ended.
   virtual bool send(const wire::TargetReport& report) = 0;
 };
 

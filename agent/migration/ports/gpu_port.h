@@ -21,10 +21,11 @@ class GpuPort {
   [[nodiscard]] virtual Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const = 0;
   // Returns NVML's name of the GPU.
   [[nodiscard]] virtual Result<std::string> model_of(std::uint32_t gpu) const = 0;
-  // Returns the GPU's mover, which may not have been started yet. A node that has not seen its GPUs by now
-  // gives one for each number.
+  // Returns the GPU's mover, which may not have been started yet. A node that does not know its GPUs yet
+  // returns a mover for any number.
   [[nodiscard]] virtual Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu) = 0;
-  // Returns the GPU memory of a process by the driver's last answer; 0 if that names no such process.
+  // Returns the GPU memory of a process according to the driver's last answer; 0 if the answer does not list
+  // the process.
   [[nodiscard]] virtual std::uint64_t device_bytes_of(pid_t pid) const = 0;
 };
 

@@ -11,7 +11,7 @@ namespace ckpt::agent {
 class HolderPort {
  public:
   virtual ~HolderPort() = default;
-  // Returns once nothing else has the job: a snapshot of it ends, as failed.
+  // Returns once no other operation uses the job. A running snapshot of the job is ended as failed.
   virtual Task<> acquire_exclusive(wire::JobId job) = 0;
 };
 

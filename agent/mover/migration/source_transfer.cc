@@ -454,7 +454,7 @@ void SourceTransfer::report_advice(engine::Advice advice) {
   converged.session = key_;
   converged.rounds = measures_.rounds();
   converged.estimate_ns = estimated;
-  converged.within_limit = advice == engine::Advice::kHandover;
+  converged.within_limit = advice == engine::Advice::kSwitch;
   agent_.send(converged);
 }
 

@@ -318,7 +318,8 @@ Result<void> SnapshotTransfer::begin_version() {
   CKPT_TRY(writer, checkpoint_store_->begin_version(request_.image_job, std::move(input)));
   writer_ = std::move(writer);
   if (writer_->parent() != last_->version)
-    return Error(ErrorCode::kAborted, "The vault's newest version was removed meanwhile");
+    return Error(ErrorCode::kAborted,
+                 "The checkpoint store's newest version was removed during the snapshot");
   std::uint64_t next_id = last_->next_id;
   for (const SnapshotMemory::Extent* extent : memory_->extents()) {
     const std::uint64_t id = extent->known != nullptr ? extent->known->id : next_id++;

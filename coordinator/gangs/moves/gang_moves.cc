@@ -273,9 +273,9 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
     }
   }
   if (groups.tickets.size() > gang::kMaxGroups || touched.size() != made.size())
-    co_return Error(
-        ErrorCode::kRefused,
-        fmt::format("Not every group of {} has a member that makes its ticket (NCCL unique id)", gang.name));
+    co_return Error(ErrorCode::kRefused,
+                    fmt::format("Not every group of {} has a member that creates its ticket (NCCL unique id)",
+                                gang.name));
   co_return std::move(groups);
 }
 

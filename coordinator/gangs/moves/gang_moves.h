@@ -67,7 +67,7 @@ class GangMoves : private GangHandoverEffects {
   // Returns whether the move has rows in the store but no record. Whether the move began is unknown until all
   // its nodes have connected.
   [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
-  // Handles a node that has connected. Call this before the node's jobs are taken in.
+  // Handles a node that has connected. Call this before the node's jobs are accepted.
   void on_ready(const Node& node);
   // Plans a move. Changes nothing.
   Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;

@@ -17,7 +17,7 @@ bool JobMoves::is_preparing(const Job& rank) const {
   return prepares(rank) && deps_.gang_moves.is_beginning(rank.spec.gang.id);
 }
 
-// The plan of a move of ranks tells what keeps them.
+// A rank of a gang has no reason here: the plan of the gang's move states its obstacles.
 std::string JobMoves::why_not_movable(const Job& rank) const {
   return prepares(rank) ? std::string() : deps_.states.why_not_movable(rank);
 }
@@ -49,7 +49,7 @@ Result<JobMovePlan> JobMoves::plan_together(const std::vector<JobId>& ranks, con
   JobMovePlan plan;
   plan.reason = std::move(found.reason);
   if (found.places.empty()) return plan;
-  // In the order of `ranks`, which is not that of the plan.
+  // `places` has the order of `ranks`, which can differ from the order of the plan.
   for (const std::uint32_t number : request.ranks) {
     const auto at = std::find(found.moved.begin(), found.moved.end(), number);
     if (at == found.moved.end())

@@ -29,32 +29,34 @@ class JobMoves {
   };
   explicit JobMoves(Dependencies deps) : deps_(deps) {}
 
-  // Returns the job that this one is a rank of: itself, if it is the only one.
+  // Returns the job to which this rank belongs: the gang, or the job itself if it has one rank.
   [[nodiscard]] static JobId whole_of(const Job& rank);
-  // True if its move is prepared before it has a migration. Its nodes are asked then, and not before.
+  // Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
+  // during that preparation.
   [[nodiscard]] static bool prepares(const Job& rank);
-  // True while a move of its ranks is being prepared.
+  // Returns true while a move of the rank's gang is being prepared.
   [[nodiscard]] bool is_preparing(const Job& rank) const;
-  // Returns why the job cannot be moved now; empty: its records tell nothing.
+  // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
   [[nodiscard]] std::string why_not_movable(const Job& rank) const;
 
-  // Plans a move of these ranks of one job, which leave their places together. Changes nothing.
+  // Plans a move of these ranks of one job, which leave their GPUs together. Changes nothing.
   [[nodiscard]] Result<JobMovePlan> plan(const std::vector<JobId>& ranks, const PlanHints& hints) const;
-  // Begins it. Null: it is being prepared; its migrations are in the table soon, or `failed` is called.
+  // Begins the planned move. Returns null if the move is being prepared: then either its migrations appear in
+  // the table soon, or `failed` is called.
   Result<const Migration*> begin(const std::vector<JobId>& ranks, MigrateRequest request,
                                  const PlanHints& hints, const JobMovePlan& plan,
                                  std::function<void(const Error&)> failed);
-  // Returns how long the move would stop it, as far as that is known before.
+  // Returns how long the move is expected to pause the job; nullopt if that is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
 
-  // Asks the nodes as Moves does; for jobs whose moves are not prepared.
+  // Queries the nodes as Moves::ask() does. Only for jobs whose moves are not prepared.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
     return deps_.moves.ask(id, std::move(targets), "");
   }
   control::Task<Result<void>> check_source(JobId id, bool leaves_node) {
     return deps_.moves.check_source(id, leaves_node);
   }
-  // Gives up the job's way into an image if the plan has a place for it.
+  // Cancels the parking of the job if the plan has a place for the job.
   bool give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason);
   bool give_up_parking(const Job& rank, const std::string& reason) {
     return deps_.moves.give_up_parking(rank, reason);

@@ -57,22 +57,22 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
-      return refused(
-          "it is " + deps_.states.of(*job) + " already" +
-          (deps_.nodes.connected(node)
-               ? ""
-               : ", and node " + node + " is not connected (--force confirms that it is dead for good)"));
+      return refused("it is " + deps_.states.of(*job) + " already" +
+                     (deps_.nodes.connected(node)
+                          ? ""
+                          : ", and node " + node +
+                                " is not connected (--force confirms that it has ended permanently)"));
     return ok();
   }
   if (const std::string away = lifecycle::silent_node(*job, deps_.view); !away.empty() && !wish.force)
     return refused("it was stopped, but may still run on node " + away +
-                   ", which is not connected. --force confirms that this instance is dead for good; if it "
-                   "appears again, it is stopped");
+                   ", which is not connected. --force confirms that this instance has ended permanently; if "
+                   "it appears again, it is stopped");
   if (job->state == JobState::kStarting) return refused("it is starting");
   if (holds_gpu(job->state) && !deps_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
                    ", where it was last known to run, is not connected. --force confirms that this instance "
-                   "is dead for good; if it appears again, it is stopped");
+                   "has ended permanently; if it appears again, it is stopped");
   return ok();
 }
 

@@ -145,7 +145,7 @@ constexpr auto fields_of(record::Of<T>) {
 [[nodiscard]] std::string drain_label(const Drain& drain);
 [[nodiscard]] std::string drain_reason(const Drain& drain);
 
-// A move is given so much time at least, even past the deadline.
+// The least time that a move gets, even past the deadline.
 inline constexpr std::int64_t kShortestMoveMs = 1'000;
 inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // the limit for one job, counting migrations that
                                                        // began and failed

@@ -18,7 +18,7 @@ std::string ended_text(const Job& job) {
   return job.reason.empty() ? "it ended" : "it ended: " + job.reason;
 }
 
-// The migration is over, and the job is still here.
+// Records the end of a migration whose job is still at the drained place.
 void take_in_end(const Drain& drain, DrainJob& entry, const Migration& migration, std::int64_t now_ms,
                  std::vector<FailedMove>& failed) {
   entry.to.reset();
@@ -55,7 +55,7 @@ void take_in_leave(DrainJob& entry, const Job& job, const DrainView& view) {
 
 void look_at(const Drain& drain, DrainJob& entry, const Job& job, const DrainView& view, std::int64_t now_ms,
              std::vector<FailedMove>& failed) {
-  if (entry.state == DrainJobState::kRestoring) return;  // the restore reports how that ends
+  if (entry.state == DrainJobState::kRestoring) return;  // the restore itself reports the outcome
   if (!is_within(drain.scope, job)) return take_in_leave(entry, job, view);
   if (is_gone(entry.state)) entry.state = DrainJobState::kWaiting;  // the job returned to the place
   entry.state_bytes = job.state_bytes();

@@ -11,25 +11,26 @@
 
 namespace ckpt::coordinator {
 
-// The facts that a drain goes by, as of now.
+// The current facts on which a drain bases its decisions.
 class DrainView {
  public:
   virtual ~DrainView() = default;
-  // The jobs that have not ended, or are about to come back; by id.
+  // Returns the jobs that have not ended or are about to be restored, by id.
   [[nodiscard]] virtual std::vector<const Job*> live() const = 0;
-  // Null: it was removed.
+  // Returns the job; null if the job was removed.
   [[nodiscard]] virtual const Job* job(JobId id) const = 0;
-  // The migration of the job that is open; null: there is none.
+  // Returns the open migration of the job; null if there is none.
   [[nodiscard]] virtual const Migration* open_of(JobId job) const = 0;
   [[nodiscard]] virtual const Migration* migration(MigrationId id) const = 0;
-  // The job that this one is a rank of.
+  // Returns the job to which this rank belongs.
   [[nodiscard]] virtual JobId whole_of(const Job& rank) const = 0;
-  // Its move is prepared before it has a migration; its nodes are asked then, and not before.
+  // Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
+  // during that preparation.
   [[nodiscard]] virtual bool prepares(const Job& rank) const = 0;
 };
 
-// A migration of a drain that came to nothing. `refusal`: why it was refused; empty: it failed, and may be tried there
-// again.
+// A failed migration of a drain. `refusal` is the reason why the target refused it; empty means that it
+// failed otherwise, and the target may be tried again.
 struct FailedMove {
   JobId job = 0;
   Place to;
@@ -41,16 +42,17 @@ struct DrainProgress {
   std::vector<FailedMove> failed;
 };
 
-// Returns true if the job holds a GPU there.
+// Returns true if the job has a rank on a GPU in the scope.
 [[nodiscard]] bool is_within(const Scope& scope, const Job& job);
 // Returns the entry of a job that enters a drain.
 [[nodiscard]] DrainJob drain_job_of(const Job& job);
-// Marks the entry as moved by that migration.
+// Marks the entry as moving with that migration.
 void set_moving(DrainJob& entry, const Migration& migration);
-// Takes in the jobs that are at the place, and what has become of each of the drain's jobs.
+// Updates the drain: adds the jobs that are now at the place, and records the outcome for each job of the
+// drain.
 [[nodiscard]] DrainProgress reconcile(Drain& drain, const DrainView& view, std::int64_t now_ms);
-// Marks the jobs that shall be restored from their newest images now, and returns them. `leaving`: so many leave the
-// node already.
+// Marks the jobs that must be restored from their newest images now, and returns them. `leaving` is the
+// number of jobs that are already leaving the node.
 [[nodiscard]] std::vector<JobId> begin_restores(Drain& drain, const DrainView& view, unsigned leaving,
                                                 bool deadline_passed);
 

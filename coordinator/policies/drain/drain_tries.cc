@@ -8,7 +8,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kLongestMoveMs = 600'000;
-// Inventories until a job that was refused is looked at again: its program may have closed what kept it.
+// The number of inventories until a refused job is checked again. Its program may have closed the obstacle by
+// then.
 constexpr std::uint64_t kInventoriesUntilRetry = 12;
 
 void set_all(const DrainGroup& group, DrainJobState state, const std::string& reason) {
@@ -18,7 +19,7 @@ void set_all(const DrainGroup& group, DrainJobState state, const std::string& re
   }
 }
 
-// It was taken in, and stays until that is confirmed.
+// Blocks a job that nothing but a user's order may move (why_not_by_itself()), and returns true for it.
 bool stays_by_order(DrainJob& entry, const Job& job) {
   std::string reason = job.why_not_by_itself();
   if (reason.empty()) return false;
@@ -133,7 +134,7 @@ DrainStep DrainTries::by_source(const DrainGroup& group, const SourceFacts& sour
     return DrainStep::kStay;
   }
   if (!answer.is_due) return DrainStep::kBegin;
-  set_all(group, DrainJobState::kWaiting, "its node is asked whether it can leave");
+  set_all(group, DrainJobState::kWaiting, "its node is queried whether the job can leave");
   return std::exchange(answer.is_asked, true) ? DrainStep::kStay : DrainStep::kAskSource;
 }
 

@@ -18,60 +18,61 @@
 
 namespace ckpt::coordinator {
 
-// The changes so far that may free memory, or make a job movable, by count.
+// Counts of the changes so far that may free memory or make a job movable.
 struct DrainNews {
   std::uint64_t changes = 1;
-  std::uint64_t inventories = 1;  // of nodes; each is a change, too
+  std::uint64_t inventories = 1;  // number of inventories from nodes; each also counts as a change
 };
 
-// The ranks of one job that are at the place. They count as one move: what one of them waits for, all do.
+// The ranks of one job at the drained place. They are moved together: if one rank must wait, all ranks wait.
 struct DrainGroup {
   JobId job = 0;
   bool prepares = false;  // DrainView::prepares()
   std::vector<DrainJob*> entries;
 };
 
-// Groups the drain's jobs that can be tried: first those whose moves must be prepared, by id; then by goes_before().
-// Blocks those that nothing but a user's order may move.
+// Groups the drain's jobs that can be tried: first the jobs whose moves must be prepared, by id, then the
+// others in the order of goes_before(). Blocks the jobs that only a user's order may move.
 [[nodiscard]] std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view);
 
 // The facts about a group before it is planned.
 struct GroupNow {
   bool is_preparing = false;  // a move of its ranks
-  bool has_turn = false;      // fewer moves than allowed are leaving the node
-  bool is_movable = true;     // as far as the records tell
+  bool has_turn = false;      // the node has fewer outgoing moves than allowed
+  bool is_movable = true;     // false if the coordinator's records show an obstacle
 };
 
-// The facts that decide whether the job's node is asked before a move: where it would go, and what its node counts.
+// The facts that decide whether the job's node is queried before a move.
 struct SourceFacts {
   bool leaves_node = false;
-  bool has_obstacles = false;  // its node has counted some
+  bool has_obstacles = false;  // the job's node has counted obstacles of the job
 };
 
 enum class DrainStep : std::uint8_t {
-  kStay,       // the entries tell why
-  kMakeWay,    // likewise; an image of it that is under way is given up if there is a place
+  kStay,       // do nothing; the entries contain the reason
+  kMakeWay,    // do nothing, but cancel an image of the job that is being taken if the plan has a place; the
+               // entries contain the reason
   kAskSource,  // whether the job can leave
   kBegin,
 };
 
-// Writes why none of the plan's GPUs can take the job: by cause in the entry's reason, each GPU in its obstacles.
-// `drained`: whether a place is being drained.
+// Records why none of the plan's GPUs can take the job: a summary by cause in the entry's reason, and the
+// reason of each GPU in its obstacles. `drained` returns whether a place is being drained.
 void explain(const JobMovePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained);
 
-// The time that a move of the drain may take.
+// Returns the time that a move of the drain may take.
 [[nodiscard]] std::int64_t move_time_ms(const Drain& drain, std::int64_t now_ms);
 
 class DrainTries {
  public:
-  // Returns true if the group shall be planned now.
+  // Returns true if the group must be planned now.
   bool is_due(const DrainGroup& group, const GroupNow& now, const DrainNews& news);
 
-  // The places where moves of a job came to nothing.
+  // The places to which moves of a job failed.
   struct Failures {
-    ClosedScopes all;      // to avoid, if there is another
-    ClosedScopes refused;  // to avoid in any case
-    std::string refusal;   // why; empty: none was refused
+    ClosedScopes all;      // all failed places, avoided if there is another place
+    ClosedScopes refused;  // the places that refused the job, avoided in any case
+    std::string refusal;   // the reason of a refusal; empty if no place refused
   };
   [[nodiscard]] Failures failures_of(const DrainGroup& group) const;
 
@@ -79,17 +80,20 @@ class DrainTries {
                                      const SourceFacts& source,
                                      const std::function<bool(const Place&)>& drained);
 
-  // Notes that a node has answered whether the job can leave. `refusal`: why not; empty: it can, or has not answered.
+  // Records a node's answer to the query whether the job can leave. `refusal` is the reason why it cannot;
+  // empty means that it can, or that the node did not answer.
   void note_answer(JobId job, const std::string& refusal, const DrainNews& news);
-  // Notes that a move did not begin; its entries show it at the next is_due() or take_not_begun().
+  // Records that a move did not begin. The next is_due() or take_not_begun() writes the reason into its
+  // entries.
   void note_not_begun(JobId job, const std::string& reason, const DrainNews& news);
-  // Shows it, if there is something to show.
+  // Writes a recorded reason from note_not_begun() into the group's entries. Returns true if there was one.
   bool take_not_begun(const DrainGroup& group);
   void note_failure(const FailedMove& failed, const DrainNews& news);
 
  private:
-  // The answer of a job's node to the question whether it can leave. It is asked before the first move where the
-  // node has counted obstacles, and after a refusal: a job that no target can take is blocked at once.
+  // The answer of a job's node to the query whether the job can leave. The query is sent before the first
+  // move if the node has counted obstacles, and after a refusal. So a job that no target can take is blocked
+  // at once.
   struct SourceAnswer {
     bool is_due = false;
     bool is_asked = false;
@@ -99,7 +103,7 @@ class DrainTries {
   };
   struct Failure {
     Place to;
-    std::string refusal;  // empty: it may be tried there again
+    std::string refusal;  // why the target refused the move; empty: the target may be tried again
   };
 
   [[nodiscard]] DrainStep by_source(const DrainGroup& group, const SourceFacts& source);
@@ -108,7 +112,7 @@ class DrainTries {
   std::map<JobId, std::uint64_t> retry_after_;  // DrainNews::inventories
   std::map<JobId, std::vector<Failure>> failures_;
   std::map<JobId, SourceAnswer> answers_;
-  std::map<JobId, std::string> not_begun_;  // why the last move did not begin
+  std::map<JobId, std::string> not_begun_;  // the reasons why the last moves did not begin
 };
 
 }  // namespace ckpt::coordinator

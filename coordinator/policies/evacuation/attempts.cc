@@ -42,7 +42,7 @@ EvacuationStep queue(std::string note, TryAgain again) {
 EvacuationStep park(const Evacuation& e, bool snapshot) {
   EvacuationStep next = step(StepKind::kPark);
   next.state = EvacuationState::kParking;
-  next.note = e.not_live.empty() ? "no GPU can take it" : e.not_live;
+  next.note = e.not_live.empty() ? "no GPU can take the job" : e.not_live;
   next.snapshot = snapshot;
   return next;
 }
@@ -51,9 +51,9 @@ EvacuationStep join_or_abort(Evacuation& e, const Migration& open) {
   if (e.outcome == HealthOutcome::kLive) {
     e.migration = open.id;
     e.to = open.to;
-    return enter(EvacuationState::kMoving, migration_text(open.id) + " of it is open already");
+    return enter(EvacuationState::kMoving, migration_text(open.id) + " of the job is already open");
   }
-  // Its memory must not be read any more. Once it is over this is looked at again.
+  // The job's memory must not be read any more. This evacuation is tried again once the migration is over.
   EvacuationStep next = wait("waits for the end of " + migration_text(open.id));
   next.kind = StepKind::kAbortMove;
   if (open.abort_cause == AbortCause::kNone) next.migration = open.id;
@@ -61,13 +61,13 @@ EvacuationStep join_or_abort(Evacuation& e, const Migration& open) {
   return next;
 }
 
-// Nullopt: it may start.
+// Returns the step that delays or ends the evacuation; nullopt if the attempt may start.
 std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationView& view,
                                         const EvacuationLimits& limits) {
   const std::uint32_t attempts = attempts_of(e.job, view.all, view.now_ms, limits);
   if (attempts >= limits.attempts_per_job)
     return enter(EvacuationState::kLeft,
-                 fmt::format("{} attempts within {} min are enough: an operator must see to it", attempts,
+                 fmt::format("{} attempts within {} min, which is the limit: an operator must act", attempts,
                              limits.job_window_ms / 60'000));
   if (view.is_breaker_open) return wait("the breaker is open");
   if (!e.started_ms.empty()) return std::nullopt;
@@ -80,11 +80,12 @@ std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationVie
   return next;
 }
 
-// Never killed: it rests in an image, or runs on as it can until a GPU has the memory.
+// Handles a job for which there is no target. The job is never killed: it is parked in an image, or continues
+// to run until a GPU has the memory.
 EvacuationStep no_target(const Evacuation& e, const std::string& reason, bool job_runs,
                          const ClusterFacts& facts) {
   if (e.urgent && !facts.may_come_back) return park(e, job_runs || !e.failed.empty());
-  const std::string note = reason + "; it goes as soon as there is room";
+  const std::string note = reason + "; it is moved once a GPU has enough free memory";
   if (e.state == EvacuationState::kQueued) return wait(note);
   return enter(EvacuationState::kQueued, note);
 }
@@ -95,11 +96,12 @@ EvacuationStep give_up_live(Evacuation& e, std::string reason) {
   return step(StepKind::kImage);
 }
 
-// No GPU that is left can take it. Those that were tried are no reason to wait.
+// Handles the case that no remaining GPU can take the job. Targets that were already tried are no reason to
+// wait.
 EvacuationStep no_live_target(Evacuation& e, const std::string& reason, const ClusterFacts& facts) {
   if (e.failed.empty()) return no_target(e, reason, true, facts);
-  if (e.urgent) return give_up_live(e, "no live move of it came to its end (" + failed_text(e) + ")");
-  // It is tried again at the next change, wherever there is free memory then.
+  if (e.urgent) return give_up_live(e, "every live move of the job failed (" + failed_text(e) + ")");
+  // The move is tried again at the next change, on any GPU that then has enough free memory.
   const std::string tried = failed_text(e);
   e.failed.clear();
   return wait(tried + "; it is tried again");
@@ -145,9 +147,9 @@ ClosedScopes closed_for(const Evacuation& e) {
   ClosedScopes closed;
   if (e.outcome == HealthOutcome::kLive) {
     for (const FailedTarget& failed : e.failed)
-      closed.emplace_back(Scope(failed.to.node, failed.to.gpu), "a move there came to nothing");
+      closed.emplace_back(Scope(failed.to.node, failed.to.gpu), "a move to this GPU failed");
   }
-  closed.emplace_back(Scope(e.from.node, e.from.gpu), "it is to be left");
+  closed.emplace_back(Scope(e.from.node, e.from.gpu), "the GPU is being evacuated");
   if (e.leave_node) closed.emplace_back(Scope(e.from.node, std::nullopt), "its host is suspect");
   return closed;
 }
@@ -157,7 +159,7 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
                               (migration.error.empty() ? "" : ": " + migration.error);
   switch (migration.result) {
     case MigrationResult::kDone:
-      if (migration.to == e.from) {  // it came here
+      if (migration.to == e.from) {  // the migration moved the job to this GPU
         e.to.reset();
         return queue(outcome, TryAgain::kAtOnce);
       }
@@ -167,7 +169,7 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
       return enter(EvacuationState::kLeft, outcome);
     case MigrationResult::kInterrupted:
       if (e.outcome == HealthOutcome::kLive)
-        return enter(EvacuationState::kLeft, outcome + "; somebody aborted it");
+        return enter(EvacuationState::kLeft, outcome + "; a user aborted it");
       break;
     default:
       break;
@@ -175,18 +177,18 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
   e.to.reset();
   if (e.outcome == HealthOutcome::kLive && migration.to != e.from)
     e.failed.emplace_back(migration.to, outcome);
-  // One that is not urgent is tried again at the next change.
+  // An evacuation that is not urgent is tried again at the next change.
   if (!e.urgent) return queue(outcome, TryAgain::kAtChange);
-  return queue(outcome + "; what is left is tried next", TryAgain::kAtOnce);
+  return queue(outcome + "; the remaining targets are tried next", TryAgain::kAtOnce);
 }
 
 EvacuationStep without_image(Evacuation& e, const Job& job, const ClusterFacts& facts) {
-  // Its memory can be read: it rests in an image that is made of it.
+  // The job's memory can still be read. So a new image is taken and the job is parked in it.
   if (!e.failed.empty() && !is_ended(job.state) && check_has_images(job)) return park(e, true);
   if (facts.are_away) return wait("no node that is connected has an image of it");
   return enter(EvacuationState::kLeft,
                (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +
-                   ", and there is no image of it: it is left as it is");
+                   ", and the job has no image: nothing is done");
 }
 
 EvacuationStep after_restore_plan(Evacuation& e, const std::optional<Place>& to, const std::string& reason,

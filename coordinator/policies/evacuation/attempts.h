@@ -16,9 +16,9 @@
 
 namespace ckpt::coordinator {
 
-// The facts that an attempt begins with.
+// The facts with which an attempt begins.
 struct EvacuationView {
-  const Job* job = nullptr;         // null: it was removed
+  const Job* job = nullptr;         // null if the job was removed
   const Migration* open = nullptr;  // of the job
   bool is_paused = false;           // the policy of its node
   bool is_breaker_open = false;
@@ -30,60 +30,63 @@ struct EvacuationView {
 // The next step of an evacuation.
 struct EvacuationStep {
   enum class Kind : std::uint8_t {
-    kWait,         // until something changes
+    kWait,         // wait until something changes
     kEnter,        // `state`
-    kAbortMove,    // `migration`, if there is one; and wait for its end
-    kOpenBreaker,  // for `reason`; and wait
-    kLive,         // look for a target of a live move
-    kBeginLive,    // to the plan's place
-    kImage,        // look for an image, and a GPU for it
+    kAbortMove,    // abort `migration`, if it is set, and wait for its end
+    kOpenBreaker,  // open the breaker because of `reason`, and wait
+    kLive,         // search for a target of a live move
+    kBeginLive,    // begin the live move to the place of the plan
+    kImage,        // search for an image, and for a GPU that can restore it
     kBeginRestore,
     kPark,
   };
-  // When a job is tried again: kAtOnce also without a change.
+  // When a job is tried again. kAtOnce also applies if nothing changes.
   enum class Again : std::uint8_t { kAsItWas, kAtOnce, kAtChange };
   Kind kind = Kind::kWait;
   EvacuationState state = EvacuationState::kQueued;
   std::string note;
   MigrationId migration = 0;
   std::string reason;
-  bool makes_way = false;  // an image of the job that is under way is given up if there is a place for it
-  bool snapshot = false;   // kPark: an image is made of it first
+  bool makes_way = false;  // if the plan has a place for the job, an image of the job that is being taken is
+                           // canceled
+  bool snapshot = false;   // with kPark: a new image is taken first
   Again again = Again::kAsItWas;
 };
 
-// Returns the step with which an attempt begins.
+// Returns the first step of an attempt.
 [[nodiscard]] EvacuationStep begin_attempt(Evacuation& e, const EvacuationView& view,
                                            const EvacuationLimits& limits);
 
-// The facts about the cluster that decide where nothing can take the job.
+// The facts about the cluster that matter if no GPU can take the job.
 struct ClusterFacts {
-  bool may_come_back = false;  // nodes whose GPUs are not known yet
+  bool may_come_back = false;  // some nodes have not reported their GPUs yet
   bool are_away = false;       // nodes that are not connected
 };
 
-// Returns the step before a target of a live move is looked for; nullopt: look. `is_preparing`: a move of the job is.
+// Returns the step that precedes the search for a target of a live move; nullopt: begin the search.
+// `is_preparing` means that a move of the job is being prepared.
 [[nodiscard]] std::optional<EvacuationStep> before_live_plan(Evacuation& e, bool is_preparing,
                                                              const ClusterFacts& facts,
                                                              const EvacuationLimits& limits);
-// `plan`: of a live move, without the places of live_hints().
+// Returns the step after the planning of a live move. `plan` excludes the places of live_hints().
 [[nodiscard]] EvacuationStep after_live_plan(Evacuation& e, const Result<JobMovePlan>& plan,
                                              const ClusterFacts& facts);
-// The places that the evacuation shall not go to.
+// Returns the places that the evacuation must not use as a target.
 [[nodiscard]] ClosedScopes closed_for(const Evacuation& e);
-// `migration`: of the evacuation, and over.
+// Returns the step after `migration`, which is the evacuation's migration and has ended.
 [[nodiscard]] EvacuationStep after_live(Evacuation& e, const Migration& migration);
 
-// For a job without an image that a connected node can read.
+// Returns the step for a job without an image that a connected node can read.
 [[nodiscard]] EvacuationStep without_image(Evacuation& e, const Job& job, const ClusterFacts& facts);
-// `to`: where its image can be restored; none: nowhere, for `reason`.
+// Returns the step after the search for a GPU that can restore the image. `to` is the GPU; nullopt means that
+// there is none, for `reason`.
 [[nodiscard]] EvacuationStep after_restore_plan(Evacuation& e, const std::optional<Place>& to,
                                                 const std::string& reason, const ClusterFacts& facts);
 [[nodiscard]] EvacuationStep after_restore(Evacuation& e, const Result<Restored>& restored,
                                            const ClusterFacts& facts);
 [[nodiscard]] EvacuationStep after_park(const Result<void>& parked);
-// A restore that the coordinator had requested when it ended may have happened or not: the job's place tells
-// which. nullopt: nothing was under way.
+// Returns the step after a restart of the coordinator during a restore, which may have happened or not. The
+// current place of the job decides. nullopt means that no restore was in progress.
 [[nodiscard]] std::optional<EvacuationStep> after_restart(Evacuation& e, const Job* job);
 
 }  // namespace ckpt::coordinator

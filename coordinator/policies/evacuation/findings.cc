@@ -10,7 +10,8 @@ namespace {
 
 using wire::HealthOutcome;
 
-// A fault's victims end while the agent still collects the findings that belong together.
+// The time before a finding in which a job's end counts as caused by the fault. Affected jobs end while the
+// agent still collects the related findings.
 constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
 
 struct Newest {
@@ -18,7 +19,7 @@ struct Newest {
   const Finding* other = nullptr;
 };
 
-// It ended by itself, badly, about when its GPU failed.
+// Checks whether the job failed on its own, at about the time when its GPU failed.
 bool died_of(const Job& job, const Finding& finding) {
   return !job.stop_requested && job.exit_code != 0 &&
          job.ended_ms >= finding.reported.time_ms - kDeathBeforeFindingMs;
@@ -107,13 +108,13 @@ std::optional<Evacuation> evacuation_for(const Job& job, const Finding& finding,
 }
 
 std::optional<Evacuation> arrival_of(const Job& job, const Finding& finding, std::int64_t now_ms) {
-  // One that is being restored is on its way out of there.
+  // A job that is being restored is already leaving the GPU.
   const bool is_there = holds_gpu(job.state) && job.state != JobState::kRestoring && !job.operation;
   if (!is_there || !is_on(finding.place(), job)) return std::nullopt;
   const HealthOutcome outcome = outcome_for(finding.reported, job);
   if (!concerns(outcome)) return std::nullopt;
   Evacuation arrived = evacuation_of(job, finding, outcome, now_ms);
-  arrived.reason = "it came to a GPU in trouble: " + finding.reported.reason;
+  arrived.reason = "it was moved to a faulty GPU: " + finding.reported.reason;
   return arrived;
 }
 

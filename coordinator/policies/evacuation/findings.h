@@ -16,50 +16,51 @@
 namespace ckpt::coordinator {
 
 struct Finding {
-  std::int64_t row = 0;  // in the store; grows
+  std::int64_t row = 0;  // the row in the store; newer findings have higher rows
   std::string node;
   wire::HealthFinding reported;
-  bool acted = false;   // decided on, be it that nothing is to be done
-  bool paused = false;  // so was the policy when it was decided on: nothing follows from it, also not later
+  bool acted = false;   // a decision was made, even if nothing is to be done
+  bool paused = false;  // the policy was paused at the decision, so the finding never has consequences
   [[nodiscard]] Place place() const { return {node, reported.gpu}; }
-  // It speaks against the GPU, and not only about a program.
+  // Returns whether the finding is about the GPU, and not only about a program.
   [[nodiscard]] bool is_suspicion() const;
 };
 
-// A GPU with a finding of its own is suspect for so long, even if it was not cordoned.
+// The time for which a finding makes its GPU suspect, even if the GPU was not cordoned.
 inline constexpr std::int64_t kSuspicionMs = 600'000;
 
-// Returns at most one finding for each GPU: the one for which no job may stay there. The one that cordoned it
-// last counts for as long as the health policy's cordon stands, as `is_cordoned` tells. Without a cordon, the newest
-// finding within kSuspicionMs counts that did not ask for one. Findings that are not decided on are left out.
+// Returns at most one finding for each GPU: the finding because of which no job may stay on the GPU. The
+// finding that cordoned the GPU last applies while the health policy's cordon exists (`is_cordoned`). Without
+// a cordon, the newest finding within kSuspicionMs that required no cordon applies. Findings without a
+// decision are ignored.
 [[nodiscard]] std::vector<const Finding*> standing_findings(
     const std::vector<Finding>& all, const std::function<bool(const Place&)>& is_cordoned,
     std::int64_t now_ms);
 
-// Returns true if a measure must be taken for the job.
+// Returns true if the outcome requires an action for the job.
 [[nodiscard]] bool concerns(wire::HealthOutcome outcome);
-// The verdict for the job's instance of now: its own, else that for the GPU.
+// Returns the verdict for the job's current instance, or else the verdict for the GPU.
 [[nodiscard]] wire::HealthOutcome outcome_for(const wire::HealthFinding& finding, const Job& job);
 [[nodiscard]] const wire::JobVerdict* verdict_of(const wire::HealthFinding& finding, JobId job);
 
-// The job has a rank there.
+// Returns whether the job has a rank on the GPU.
 [[nodiscard]] bool is_on(const Place& place, const Job& job);
-// An evacuation of the job because of that finding.
+// Returns an evacuation of the job because of the finding.
 [[nodiscard]] Evacuation evacuation_of(const Job& job, const Finding& finding, wire::HealthOutcome outcome,
                                        std::int64_t now_ms);
 
-// Returns the evacuation of a job that a new finding concerns. One that ended is evacuated only if it died of the
-// fault.
+// Returns the evacuation of a job that a new finding concerns. A job that has ended is evacuated only if the
+// fault ended it.
 [[nodiscard]] std::optional<Evacuation> evacuation_for(const Job& job, const Finding& finding,
                                                        std::int64_t now_ms);
-// Returns the evacuation of a job that has come to a GPU whose finding stands.
+// Returns the evacuation of a job that has arrived on a GPU with an active finding.
 [[nodiscard]] std::optional<Evacuation> arrival_of(const Job& job, const Finding& finding,
                                                    std::int64_t now_ms);
-// Returns true if that evacuation has decided on the job's instance at the place.
+// Returns true if the evacuation has already decided about the job's instance on that GPU.
 [[nodiscard]] bool has_decided(const Evacuation& evacuation, const Job& job, const Place& place);
-// Returns the job with its images in doubt; nullopt: the finding casts no new doubt on them.
+// Returns the job with its images marked as suspect; nullopt if the finding makes no further image suspect.
 [[nodiscard]] std::optional<Job> doubted(const Job& job, const Finding& finding);
-// Returns true if the migration would bring its job to the place, and can still be given up.
+// Returns true if the migration would move its job to that GPU and can still be canceled.
 [[nodiscard]] bool is_coming(const Migration& migration, const Place& place);
 
 }  // namespace ckpt::coordinator

@@ -44,9 +44,9 @@ Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetwo
   }
   if (asked.empty())
     return Error(ErrorCode::kRefused,
-                 "no network in common: it has " + list(target) + ", the source has " + list(source));
-  return Error(ErrorCode::kRefused, "network " + asked + " is not on both: it has " + list(target) +
-                                        ", the source has " + list(source));
+                 "no network in common: the target has " + list(target) + ", the source has " + list(source));
+  return Error(ErrorCode::kRefused, "network " + asked + " is not on both nodes: the target has " +
+                                        list(target) + ", the source has " + list(source));
 }
 
 }  // namespace ckpt::coordinator

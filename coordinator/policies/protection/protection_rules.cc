@@ -31,7 +31,7 @@ bool is_too_often(const Job& job, std::int64_t every_ms) {
 }
 
 std::optional<double> pause_of_last(const Job& job) {
-  // One that the job went to rest with has no pause.
+  // The last image of a parked job has no pause time.
   if (job.snapshot && job.snapshot->pause_ns > 0)
     return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
   return job.last_downtime_ms;

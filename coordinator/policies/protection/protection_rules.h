@@ -11,15 +11,17 @@
 
 namespace ckpt::coordinator {
 
-// Returns the protection with what is known of its last snapshot.
+// Returns the protection with the result of its last snapshot.
 [[nodiscard]] Protection after_snapshot(Protection protection, const Result<void>& taken);
-// Returns true if the next set of images is due: an interval has passed, also after one that failed.
+// Returns true if the next set of images is due. It is due one interval after the last attempt, even if that
+// attempt failed.
 [[nodiscard]] bool is_set_due(const Protection& protection, std::int64_t now_ms);
-// Returns true if a snapshot costs the job a thin checkpoint and restore in place.
+// Returns true if each snapshot of the job also checkpoints and restores the CUDA context in place (thin
+// checkpoint).
 [[nodiscard]] bool pays_for_host_state(const Job& job);
-// Returns true if snapshots at that interval stop the job too often, unless the user insists.
+// Returns true if snapshots at that interval would pause the job too often. A user may override this.
 [[nodiscard]] bool is_too_often(const Job& job, std::int64_t every_ms);
-// Returns how long a snapshot is expected to stop the job; nullopt: not known.
+// Returns the expected pause of the job's next snapshot; nullopt if it is not known.
 [[nodiscard]] std::optional<double> pause_of_last(const Job& job);
 
 }  // namespace ckpt::coordinator

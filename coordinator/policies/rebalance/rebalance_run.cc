@@ -12,7 +12,7 @@ std::size_t count_in(const RebalanceRun& run, MoveState state) {
                                                 [&](const RebalanceMove& m) { return m.state == state; }));
 }
 
-// The moves begin in the plan's order.
+// Returns the index of the next move. Moves begin in the order of the plan.
 std::size_t next_index(const RebalanceRun& run) {
   const auto next = std::find_if(run.moves.begin(), run.moves.end(),
                                  [](const RebalanceMove& m) { return m.state == MoveState::kWaiting; });

@@ -34,29 +34,31 @@ constexpr auto names_of(record::Of<RunState>) {
 
 struct RebalanceMove {
   MoveState state = MoveState::kWaiting;
-  MigrationId migration = 0;  // 0: none has begun
+  MigrationId migration = 0;  // 0: no migration has begun
   std::string error;
 };
 
 struct RebalanceRun {
   PackProblem problem;
   PackPlan plan;
-  std::vector<RebalanceMove> moves;  // of the plan
+  std::vector<RebalanceMove> moves;  // the moves of the plan
   RunState state = RunState::kRunning;
   std::uint32_t parallel = 1;
-  std::vector<std::uint64_t> available;  // of the problem's GPUs, by what has begun and ended
+  std::vector<std::uint64_t> available;  // the available bytes of each of the problem's GPUs, after the moves
+                                         // that have begun and ended
   std::uint64_t revision = 1;
 };
 
-// Returns the run of that problem, with nothing begun.
+// Returns a run for that problem. No move has begun.
 [[nodiscard]] RebalanceRun new_run(PackProblem problem, std::uint32_t parallel, std::uint64_t revision);
-// Returns true if no further move begins and none is under way. `stopping`: by an operator.
+// Returns true if no further move begins and no move is in progress. `stopping` means that an operator stops
+// the run.
 [[nodiscard]] bool is_over(const RebalanceRun& run, bool stopping);
-// Marks the move that shall begin now as moving, and returns its index; nullopt: none. It fits by the plan's own account;
-// the migration looks at the nodes' before it begins.
+// Marks the next move as moving, and returns its index; nullopt if no move can begin now. The move fits
+// according to the plan's own accounting. The migration checks the nodes' current memory before it begins.
 std::optional<std::size_t> begin_next(RebalanceRun& run, bool stopping);
 void end_move(RebalanceRun& run, std::size_t index, const Result<void>& moved);
-// Ends the run, and returns how many moves were done.
+// Ends the run, and returns the number of completed moves.
 std::size_t finish(RebalanceRun& run);
 
 }  // namespace ckpt::coordinator

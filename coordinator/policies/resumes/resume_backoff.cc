@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The job that another one was parked for gets a moment to take its memory.
+// The least time that a job stays parked. In this time the job that displaced it takes the memory.
 constexpr std::int64_t kRestMs = 3'000;
 constexpr unsigned kMaxExponent = 6;
 

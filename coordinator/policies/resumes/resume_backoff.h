@@ -15,21 +15,23 @@ class ResumeBackoff {
  public:
   static constexpr unsigned kMaxFailures = 5;
 
-  // Returns true if the job may be tried now: it has rested, and its last failure is long enough ago.
+  // Returns true if the job may be resumed now: it has been parked for the least time, and its last failure
+  // is long enough ago.
   [[nodiscard]] bool is_ready(const Job& job, std::int64_t now_ms, std::int64_t steady_ms) const;
   void note_success(JobId job) { failures_.erase(job); }
-  // Returns true if it was the last time, and forgets the job. `is_parked`: it still is.
+  // Records a failed attempt. Returns true, and removes the job's failures, if this was the last attempt.
+  // `is_parked` means that the job is still parked.
   bool note_failure(JobId job, bool is_parked, std::int64_t steady_ms);
 
  private:
   struct Failures {
     unsigned count = 0;
-    std::int64_t until_ms = 0;  // of a clock that is never set
+    std::int64_t until_ms = 0;  // of a monotonic clock
   };
   std::map<JobId, Failures> failures_;
 };
 
-// Returns true if the job rests and goes on by itself once a GPU has the memory.
+// Returns true if the job is parked and resumes automatically once a GPU has enough memory.
 [[nodiscard]] bool resumes_by_itself(const Job& job);
 
 }  // namespace ckpt::coordinator

@@ -41,7 +41,7 @@ enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes
 
 class Chooser {
  public:
-  // Makes a chooser. `threads` is the number of threads that encode at the same time.
+  // Creates a chooser. `threads` is the number of threads that encode at the same time.
   Chooser(CodecMode mode, std::uint32_t threads) : mode_(mode), threads_(threads) {}
 
   // Sets the link's limit, or the rate that was measured while only sending. Until the rate is known, kAuto

@@ -30,7 +30,7 @@ struct ScanTimes {
 
 class ScanPace {
  public:
-  // Makes a pace. `most` is the size of a launch when the scan has the device for itself.
+  // Creates a pace. `most` is the size of a launch when the scan has the device for itself.
   explicit ScanPace(std::uint64_t most) : most_(most), slice_(std::min(most, kFirst)) {}
 
   // Returns the bytes of the next launch. With a duty of 1 no job is delayed, and long launches lose less

@@ -130,7 +130,7 @@ Result<Fingerprint> SentMap::root() const {
                  std::to_string(missing_) + " chunks have not been acknowledged: the table has no root yet");
   std::uint64_t entries = 0;
   for (const auto& [id, region] : regions_) entries += region.fingerprints.size();
-  CKPT_CHECK(entries == chunk_count_, "ENG-4: the root is over every chunk");
+  CKPT_CHECK(entries == chunk_count_, "ENG-4: the root covers every chunk");
   std::vector<std::uint64_t> head = {chunk_bytes_, regions_.size()};
   for (const auto& [id, region] : regions_) head.insert(head.end(), {id, region.generation, region.bytes});
   const FingerprintTables& tables = root_params_->tables();

@@ -29,7 +29,7 @@ namespace ckpt::track {
 
 class SentMap {
  public:
-  // Makes an empty map. root_params: expanded with FingerprintPurpose::kRoot. chunk_bytes: a power of two.
+  // Creates an empty map. root_params: expanded with FingerprintPurpose::kRoot. chunk_bytes: a power of two.
   SentMap(std::shared_ptr<const FingerprintParams> root_params, std::uint64_t chunk_bytes);
 
   // Adds a region without acknowledged chunks. An existing region of the same id with an older generation is

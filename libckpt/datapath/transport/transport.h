@@ -134,8 +134,8 @@ class Transport {
                                                 LaneHandler& handler) = 0;
 };
 
-// Makes a transport for lanes between threads of this process that use the same Transport object. Any number
-// of lanes.
+// Creates a transport for lanes between threads of this process that use the same Transport object. Any
+// number of lanes.
 std::unique_ptr<Transport> make_loopback_transport();
 
 // Makes a transport that uses the given ones in turn: the first lane uses the first of them, the next lane
@@ -160,7 +160,7 @@ struct UcxOptions {
   // variables are not read for these settings.
   std::vector<std::pair<std::string, std::string>> settings;
 };
-// Makes the transport. Returns kNotSupported if no RDMA device belongs to the device of `ip`, or UCX cannot
+// Creates the transport. Returns kNotSupported if no RDMA device belongs to the device of `ip`, or UCX cannot
 // use it.
 Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);
 

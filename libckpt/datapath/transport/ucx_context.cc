@@ -167,7 +167,7 @@ Result<UniqueUcpWorker> UcxContext::make_worker() const {
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   const ucs_status_t status = ucp_worker_create(context_.get(), &params, &worker);
-  if (status != UCS_OK) return ucx_error(status, "Making a UCX worker");
+  if (status != UCS_OK) return ucx_error(status, "Creating a UCX worker");
   return UniqueUcpWorker(worker);
 }
 

@@ -45,7 +45,7 @@ class UcxContext {
   [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }
   [[nodiscard]] PortRange ports() const noexcept { return ports_; }
   [[nodiscard]] bool rdma() const noexcept { return rdma_; }
-  // Makes a worker with wake-up, for one thread at a time.
+  // Creates a worker with wake-up, for one thread at a time.
   Result<UniqueUcpWorker> make_worker() const;
 
  private:

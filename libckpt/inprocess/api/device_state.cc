@@ -213,7 +213,7 @@ Result<void> DeviceState::check(const StateImage& image, const AllowedDifference
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
     if (tensor == nullptr && allowed.missing) continue;
-    if (tensor == nullptr) return mismatch(entry.name, "this instance has not named it");
+    if (tensor == nullptr) return mismatch(entry.name, "this instance has no tensor of that name");
     if (tensor->bytes != entry.data.size() && !allowed.changed) {
       return mismatch(entry.name, "the source has " + std::to_string(entry.data.size()) +
                                       " bytes, this instance " + std::to_string(tensor->bytes));

@@ -45,7 +45,7 @@ Result<void> HostStates::check_new(const std::string& name) const {
 Result<void> HostStates::add_memory(std::string name, void* pointer, std::uint64_t bytes) {
   CKPT_TRYV(check_new(name));
   if (bytes > local::kMaxHostStateBytes / 2 - fixed_bytes_) {
-    return Error(ErrorCode::kRefused, "Host state '" + name + "' would make more than " +
+    return Error(ErrorCode::kRefused, "Host state '" + name + "' would exceed " +
                                           std::to_string(local::kMaxHostStateBytes / 2) + " bytes in total");
   }
   fixed_bytes_ += bytes;

@@ -84,7 +84,7 @@ struct Extension {
   std::string value;
 };
 
-// Makes an unsigned certificate with the fields that all certificates have.
+// Creates an unsigned certificate with the fields that all certificates have.
 Result<UniqueCertificate> begin(EVP_PKEY* key, const std::string& name, std::chrono::seconds begins,
                                 std::chrono::seconds term) {
   UniqueCertificate made(X509_new());

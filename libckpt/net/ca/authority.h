@@ -57,7 +57,7 @@ class Authority {
  private:
   Authority(UniqueCertificate certificate, UniquePrivateKey key)
       : certificate_(std::move(certificate)), key_(std::move(key)) {}
-  // Makes a certificate for the owner of the key. The public half of the key is enough.
+  // Creates a certificate for the owner of the key. The public half of the key is enough.
   [[nodiscard]] Result<UniqueCertificate> make(EVP_PKEY* key, const Order& order) const;
   UniqueCertificate certificate_;
   UniquePrivateKey key_;

@@ -11,7 +11,7 @@
 
 namespace ckpt::tls {
 
-// Makes the authority if the folder has none. Returns true if the authority is new.
+// Creates the authority if the folder has none. Returns true if the authority is new.
 Result<bool> obtain_authority(const std::string& folder);
 // Writes FOLDER/NAME.pem and FOLDER/NAME.key and replaces existing files (replace_pair()).
 Result<void> write_pair(const std::string& folder, const std::string& name, const Issued& issued);

@@ -20,7 +20,7 @@ struct SigningRequest {
   std::string request;
   std::string key;  // the private key, which the caller must protect
 };
-// Makes a request for a certificate. `addresses` are the machine's IP addresses that the request names.
+// Creates a request for a certificate. `addresses` are the machine's IP addresses that the request names.
 Result<SigningRequest> make_signing_request(const std::vector<std::string>& addresses = {});
 // Returns the public key that a request names. The request's signature proves possession of the private key.
 Result<UniquePrivateKey> key_of_request(const std::string& request);

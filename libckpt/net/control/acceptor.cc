@@ -22,10 +22,9 @@ Result<void> remove_old_socket(const asio::generic::stream_protocol::endpoint& e
 Result<Acceptor> listen_at(asio::any_io_executor executor, const std::string& address, bool has_tls) {
   CKPT_TRY(parsed, parse_address(address));
   if (!parsed.is_unix && !has_tls)
-    return Error(ErrorCode::kRefused,
-                 "Cannot listen on " + address +
-                     ": TCP needs a certificate ([tls]); `gpumigrate cluster init` makes one. Without one "
-                     "an address is unix:/path");
+    return Error(ErrorCode::kRefused, "Cannot listen on " + address +
+                                          ": TCP requires a certificate ([tls]): create one with `gpumigrate "
+                                          "cluster init`, or use unix:/path");
   if (parsed.is_unix) {
     CKPT_TRYV(remove_old_socket(parsed.endpoint));
   }

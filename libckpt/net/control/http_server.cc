@@ -211,7 +211,7 @@ Task<std::optional<HttpResponse>> HttpServer::dispatch(std::shared_ptr<HttpServe
     co_return co_await answer_waiting(self, session, std::move(request));
   HttpResponse busy =
       self->refuse_(503, std::to_string(self->waiting_) +
-                             " calls wait for news already, which is the limit: ask again later");
+                             " calls already wait for a change, which is the limit: try again later");
   busy.headers.emplace_back("Retry-After", "1");
   co_return std::move(busy);
 }

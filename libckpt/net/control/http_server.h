@@ -52,7 +52,7 @@ struct HttpResponse {
 class HttpServer : public std::enable_shared_from_this<HttpServer> {
  public:
   using Handler = std::function<Task<HttpResponse>(HttpRequest)>;
-  // Makes the answer for requests that never reach the handler: 400, 413, 503.
+  // Creates the answer for requests that never reach the handler: 400, 413, 503.
   using Refuse = std::function<HttpResponse(unsigned status, const std::string& why)>;
   // Checks whether the request may wait for a change. Such a request must only read: its call is cancelled at
   // a wait once its client disconnects.

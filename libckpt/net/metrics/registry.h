@@ -81,7 +81,7 @@ using Read = std::function<void(Series&)>;
 
 class Registry {
  public:
-  // Makes a registry; `always` has the labels that every series gets.
+  // Creates a registry; `always` has the labels that every series gets.
   explicit Registry(std::map<std::string, std::string> always = {});
   ~Registry();
   Registry(const Registry&) = delete;

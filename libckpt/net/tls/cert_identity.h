@@ -43,7 +43,7 @@ class Identity {
   // Loads the identity. `tell` receives the problem if a new version of the files is not usable.
   static Result<std::shared_ptr<Identity>> load(CertFiles files, Tell tell = {});
 
-  // Makes an SSL object for one connection, which may accept or dial.
+  // Creates an SSL object for one connection, which may accept or dial.
   Result<UniqueSsl> make_ssl();
   [[nodiscard]] const CertFiles& files() const noexcept { return files_; }
   // Checks the files now.

@@ -147,7 +147,7 @@ Result<std::shared_ptr<const PskContext>> PskContext::create() {
 
 Result<UniqueSsl> PskContext::make_ssl() const {
   UniqueSsl ssl(SSL_new(context_.get()));
-  if (!ssl) return failed("Making a TLS connection");
+  if (!ssl) return failed("Creating a TLS connection");
   return ssl;
 }
 

@@ -63,7 +63,7 @@ using UniqueSslContext = UniqueHandle<SslContextTraits>;
 class PskContext {
  public:
   static Result<std::shared_ptr<const PskContext>> create();
-  // Makes an SSL object for psk_stream.cc, which then sets the data that the two callbacks below read.
+  // Creates an SSL object for psk_stream.cc, which then sets the data that the two callbacks below read.
   [[nodiscard]] Result<UniqueSsl> make_ssl() const;
 
  private:

@@ -96,7 +96,8 @@ Result<std::unique_ptr<PskStream>> PskStream::make(std::shared_ptr<const PskCont
   stream->ssl_ = std::move(ssl);
   const BIO_METHOD* method = PskBio::method();
   BIO* bio = method != nullptr ? BIO_new(method) : nullptr;
-  if (bio == nullptr) return Error(ErrorCode::kInternal, "Making a TLS connection: " + take_openssl_error());
+  if (bio == nullptr)
+    return Error(ErrorCode::kInternal, "Creating a TLS connection: " + take_openssl_error());
   BIO_set_data(bio, stream.get());
   SSL_set_bio(stream->ssl_.get(), bio, bio);
   SSL_set_app_data(stream->ssl_.get(), stream->role_.get());

@@ -248,13 +248,14 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
                                                ", which stays where it is, no longer takes part");
     nag_granted();
   }
-  // SW-7: a time-out ends no move of which all is there that decides it, and that reaches the coordinator.
+  // Aborts a move whose time is over (SW-7). The coordinator does not abort if it has received everything
+  // that decides the move and the parties are reachable.
   void give_up_if_late() {
-    if (!s_.late || s_.abort || is_about_to_handover()) return;
-    s_.abort = Reason(ErrorCode::kTimedOut, "It was not done in time: " + judge().waited_for());
+    if (!s_.late || s_.abort || is_about_to_hand_over()) return;
+    s_.abort = Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judge().waited_for());
     nag_granted();
   }
-  bool is_about_to_handover() const {
+  bool is_about_to_hand_over() const {
     const auto is_verified = [this](const Facts& f) {
       return f.verified && !f.relinquished && !f.dead && !f.lost && !is_silent(f);
     };
@@ -284,7 +285,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
   }
-  // ADR 2: no rank is held before each target has a lease.
+  // Returns whether each target has a lease. ADR 2: no rank is held before each target has a lease.
   bool all_have_leases() const {
     return judge().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
   }
@@ -425,9 +426,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration) {
       s_.late = true;
-      if (in<coordinator::Granted>()) return true;  // decided below
-      return on(
-          AbortRequested(Reason(ErrorCode::kTimedOut, "It was not done in time: " + judge().waited_for())));
+      if (in<coordinator::Granted>()) return true;  // the decision is made at the end of this function
+      return on(AbortRequested(
+          Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judge().waited_for())));
     }
     if (e.timer != Timer::kPoll) return false;
     if (s_.settled) return true;

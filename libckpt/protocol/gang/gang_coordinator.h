@@ -127,7 +127,8 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
                                             Nanos now, const Timing& timing);
 // Restores the state from the newest record. The first event must be Restarted.
 Result<CoordinatorState> restore_coordinator(const Record& newest);
-// Makes the state for a move that a rank describes and that has no record. The first event must be Restarted.
+// Creates the state for a move that a rank describes and that has no record. The first event must be
+// Restarted.
 [[nodiscard]] CoordinatorState recover_coordinator(GangInfo info, Nanos now);
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
 // Returns whether the move is closed and every rank knows it, or its image was ordered to run.

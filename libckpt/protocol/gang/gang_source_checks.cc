@@ -47,7 +47,7 @@ void check_step(const SourceState& before, const Step<SourceState, Action>& made
       CKPT_CHECK(owns && owns->k == resume->k, "GANG-5: a source runs only as its owner");
       CKPT_CHECK(!waited || resumed, "GANG-5: RESUMED is written before a source with BARRIER runs");
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
-      CKPT_CHECK(wrote(RecordKind::kBarrier), "GANG-1: BARRIER is written before the final manifest leaves");
+      CKPT_CHECK(wrote(RecordKind::kBarrier), "GANG-1: BARRIER is written before the final manifest is sent");
     } else if (std::holds_alternative<FreeSource>(action)) {
       CKPT_CHECK(released, "GANG-7: RELEASED is written before the source frees");
     } else if (std::holds_alternative<EndRank>(action)) {

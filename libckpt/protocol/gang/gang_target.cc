@@ -232,8 +232,9 @@ class TargetStepper : private Stepper<TargetState> {
     tell_coordinator(Ran(k()));
     tell_all(Role::kSource, Ran(k()));
   }
-  // SW-14 is for instances that died. One that has finished passed its gate, so that GO was decided: it states what it
-  // may have stated before, and is not run again.
+  // Handles an instance that has finished. SW-14 applies only to instances that died. A finished instance had
+  // passed its gate, so GO was decided. The target repeats its statements and does not run the instance
+  // again.
   bool on(const InstanceFinished& e) {
     auto* p = in<target::Promised>();
     if (p == nullptr || e.k != k() || p->finished) return true;
@@ -326,7 +327,7 @@ class TargetStepper : private Stepper<TargetState> {
       arm(Timer::kLease, timing_.lease_renew_ms);
     } else {
       restate(from);
-      if (!lease_lasts()) ask_for_lease();  // until all have one no rank is held
+      if (!lease_lasts()) ask_for_lease();  // no rank is held until all targets have a lease
     }
     return true;
   }

@@ -21,7 +21,8 @@ void check_phases(const TargetState& before, const TargetState& after, Nanos now
   if (is == nullptr) return;
   CKPT_CHECK(!was || ((!was->owner || is->owner) && (!was->in_gate || is->in_gate)),
              "GANG-6: a target withdraws neither its gate nor its ownership");
-  CKPT_CHECK(!was || !was->finished || is->finished, "GANG-6: an instance that has finished stays that");
+  CKPT_CHECK(!was || !was->finished || is->finished,
+             "GANG-6: an instance that has finished remains finished");
   if (was) return;
   CKPT_CHECK(!before.leaving, "GANG-5: a target that is giving up does not promise");
   CKPT_CHECK(after.info.overlaps || after.has_communicators,

@@ -52,7 +52,7 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
     } else if (const auto* send = std::get_if<Send>(&action)) {
       const bool granted = kind == RecordKind::kGranted;
       if (const auto* commit = std::get_if<wire::Commit>(&send->body))
-        CKPT_CHECK(granted && commit->k == k, "SW-6: GRANTED is written before COMMIT leaves");
+        CKPT_CHECK(granted && commit->k == k, "SW-6: GRANTED is written before COMMIT is sent");
       if (const auto* told = std::get_if<wire::Granted>(&send->body))
         CKPT_CHECK(granted && told->k == k, "SW-2: GRANTED is written before it is stated");
       if (const auto* lease = std::get_if<wire::Lease>(&send->body)) {
@@ -60,7 +60,7 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
         CKPT_CHECK(is && is->lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
                    "SW-9: the coordinator records the end of each lease");
         CKPT_CHECK(!after.abort_wanted || is->committed != 0 || send->to != Role::kTarget,
-                   "SW-7: a target gets no lease while it is asked to give up");
+                   "SW-7: a target gets no lease while it is ordered to give up");
       }
       if (std::holds_alternative<wire::Closed>(send->body))
         CKPT_CHECK(kind == RecordKind::kClosed, "SW-2: CLOSED is written before it is stated");

@@ -58,7 +58,7 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
       CKPT_CHECK(run->deadline ? *run->deadline > now : in<Owner>(after) != nullptr,
                  "SW-8: a source without a valid lease runs only as the owner");
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
-      CKPT_CHECK(barrier, "SW-4: BARRIER is written before the final manifest leaves");
+      CKPT_CHECK(barrier, "SW-4: BARRIER is written before the final manifest is sent");
     } else if (std::holds_alternative<FreeSource>(action)) {
       CKPT_CHECK(released, "SW-13: RELEASED is written before the source frees");
     } else if (const auto* send = std::get_if<Send>(&action)) {

@@ -29,7 +29,7 @@ Body make_body(std::size_t index) {
   }
 }
 
-// A body with all that any of them has.
+// A body with the fields of all kinds of bodies.
 struct FlatBody {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   FlatBody() = default;
@@ -40,9 +40,9 @@ struct FlatBody {
     return a(number, k, flag, never_barrier, side, reason, payload, sent_at_ns, term_ms, ranks);
   }
 
-  std::uint8_t number = 0;  // its place in Body, from 1
+  std::uint8_t number = 0;  // the position in Body, counted from 1
   Incarnation k = 0;
-  bool flag = false;           // Waiting: dead; Relinquished: veto; Resumed: owner; Query: give_up
+  bool flag = false;           // Waiting: `dead`; Relinquished: `veto`; Resumed: `owner`; Query: `give_up`
   bool never_barrier = false;  // Resumed
   std::uint8_t side = 0;       // Closed
   Reason reason;
@@ -52,7 +52,7 @@ struct FlatBody {
   std::vector<RankPlace> ranks;  // Prepare
 };
 
-// Calls copy(field of `flat`, member of `what`) for each member but the side.
+// Calls copy(field of `flat`, member of `what`) for each member except the side.
 template <class Flat, class What, class Copy>
 void each_member(Flat& flat, What& what, Copy copy) {
   if constexpr (requires { what.k; }) copy(flat.k, what.k);
@@ -104,7 +104,7 @@ std::optional<Incarnation> incarnation_of(const Body& body) {
       body);
 }
 
-// The target runs n+1, n+3, ..., the source n, n+2, ...
+// Checks the incarnation's parity: the target runs n+1, n+3, ..., the source n, n+2, ...
 Result<void> check_incarnation(const CommitMessage& m) {
   const auto k = incarnation_of(m.body);
   if (!k) return ok();
@@ -129,7 +129,8 @@ Result<void> check_of_handover(const CommitMessage& m) {
     return party.role != Role::kBystander && party.rank == 0;
   };
   if (!is_of_handover(m.from) || !is_of_handover(m.to) || m.info || m.asks_for_info || m.times)
-    return Error(ErrorCode::kProtocol, "Message of a switch with what is a gang's");
+    return Error(ErrorCode::kProtocol,
+                 "A message of a switch has fields that only a gang's message may have");
   return check_incarnation(m);
 }
 
@@ -224,14 +225,15 @@ std::vector<std::byte> encode_commit(const CommitMessage& message) {
 Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
   CKPT_TRY(message, decode<CommitMessage>(bytes));
   if (message.migration == 0 || message.job == 0)
-    return Error(ErrorCode::kProtocol, "Commit message without migration or job");
-  if (message.from == message.to) return Error(ErrorCode::kProtocol, "Commit message from a party to itself");
+    return Error(ErrorCode::kProtocol, "The commit message has no migration or no job");
+  if (message.from == message.to)
+    return Error(ErrorCode::kProtocol, "The commit message is from a party to itself");
   if (!has_body(message.kind, message.body))
     return Error(ErrorCode::kProtocol,
-                 "Message " + std::string(name_of(message.body)) + " is of the other protocol");
+                 "Message " + std::string(name_of(message.body)) + " belongs to the other protocol");
   for (const Party& party : {message.from, message.to})
     if (party.role == Role::kCoordinator && party.rank != 0)
-      return Error(ErrorCode::kProtocol, "Commit message of a coordinator with a rank");
+      return Error(ErrorCode::kProtocol, "The commit message names a rank for the coordinator");
   CKPT_TRYV(message.kind == CommitKind::kHandover ? check_of_handover(message) : check_of_gang(message));
   return std::move(message);
 }

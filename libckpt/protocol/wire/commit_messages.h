@@ -56,9 +56,9 @@
 
 namespace ckpt::wire {
 
-using MigrationId = std::uint64_t;  // grows with every migration of the cluster, never reused
-using JobId = std::uint64_t;        // never reused
-using Incarnation = std::uint64_t;  // of a job; grows at each switch
+using MigrationId = std::uint64_t;  // increases with every migration of the cluster and is never reused
+using JobId = std::uint64_t;        // is never reused
+using Incarnation = std::uint64_t;  // a number within a job that increases at each switch
 
 enum class Role : std::uint8_t { kCoordinator = 1, kSource, kTarget, kBystander };
 [[nodiscard]] constexpr bool is_known(Role role) {
@@ -77,9 +77,9 @@ struct Party {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
   Role role = Role::kCoordinator;
-  std::uint32_t rank = 0;  // of the gang; 0 for the coordinator, and in a switch
+  std::uint32_t rank = 0;  // rank within the gang; 0 for the coordinator, and in a switch
 };
-[[nodiscard]] std::string to_text(const Party& party);  // "C", "S1", "T1", "U0"
+[[nodiscard]] std::string to_text(const Party& party);  // returns "C", "S1", "T1", "U0"
 
 enum class Side : std::uint8_t { kInvalid = 0, kSource = 1, kTarget = 2 };
 [[nodiscard]] constexpr bool is_known(Side s) {
@@ -92,7 +92,7 @@ constexpr auto names_of(record::Of<Side>) {
   return record::name_of(side);
 }
 
-// Why a side refused or gave up, for people and for the exit code.
+// The reason why a side refused or gave up, for people and for the exit code.
 struct Reason {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Reason() = default;
@@ -109,7 +109,7 @@ struct Reason {
   std::string text;
 };
 
-// Where one rank is and where it goes.
+// The current place of one rank, and the place to which it moves.
 struct RankPlace {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   RankPlace() = default;
@@ -138,7 +138,7 @@ using Bytes = std::vector<std::byte>;
 // The facts of a gang's migration that never change.
 struct GangInfo {
   [[nodiscard]] Party lead() const { return {Role::kTarget, moved.front()}; }
-  // All but the coordinator.
+  // Returns all parties except the coordinator.
   [[nodiscard]] std::vector<Party> ranks() const;
   friend bool operator==(const GangInfo&, const GangInfo&) = default;
   template <class A>
@@ -150,18 +150,20 @@ struct GangInfo {
   MigrationId migration = 0;
   JobId gang = 0;
   Incarnation base = 0;                // n
-  std::vector<std::uint32_t> moved;    // at least one, ascending; the first one's target is the lead
+  std::vector<std::uint32_t> moved;    // at least one rank, in ascending order; the target of the first rank
+                                       // is the lead
   std::vector<std::uint32_t> staying;  // ascending
-  // New communicators are made before the ranks are held. Else they are made while all of them are.
+  // If true, new communicators are made before the ranks are held. If false, they are made while all ranks
+  // are held.
   bool overlaps = true;
-  Bytes plan;                          // the control plane's own
-  std::uint32_t communicators_ms = 0;  // how long making the communicators may take
+  Bytes plan;                          // opaque data of the control plane
+  std::uint32_t communicators_ms = 0;  // the limit for making the communicators
 };
-// It has ids, its ranks stand in order without repetition, and at least one moves.
+// Checks that ids are set, that ranks are in order without repetition, and that at least one rank moves.
 [[nodiscard]] Result<void> check(const GangInfo& info);
 
-// The times of a rank that stays, sent once it goes on: its standstill, the making of new communicators
-// beside the rank, and its way to the barrier once it was told where to stop (0: it was not told).
+// The times of a rank that stays, sent once the rank continues: its pause, the creation of new communicators
+// while it ran, and the time from the order to stop until its barrier (0: it received no such order).
 struct StayingTimes {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::int64_t pause_ns = 0;
@@ -204,10 +206,11 @@ struct StayingTimes {
     Bytes payload;                                            \
   }
 
-// Both commits.
+// Messages of both protocols.
 
-// C to each party: take part. In a switch it has the places and `plan`, which is the control plane's own encoded message
-// (options, keys, command of the standby). A gang's plan is in its description.
+// Coordinator to each party: the order to take part. In a switch it has the places and `plan`, which is an
+// encoded message of the control plane (options, keys, command of the standby). In a gang the plan is in
+// GangInfo.
 struct Prepare {
   CKPT_COMMIT_BODY(Prepare);
   Prepare() = default;
@@ -216,22 +219,22 @@ struct Prepare {
   std::vector<RankPlace> ranks;
   Bytes plan;
 };
-// To C: everything that can be refused has been checked. `payload` goes to the other side with Start. Of a bystander: it
-// may be held. From another source to a source: it still copies.
+// To the coordinator: everything that can be refused has been checked. Start carries `payload` to the other
+// side. From a bystander: it may be held. From a source to another source: it still copies.
 CKPT_COMMIT_WITH_PAYLOAD(Prepared);
-// C to S and T: all are prepared, begin. `payload` is the other side's.
+// Coordinator to source and target: all parties are prepared and begin. `payload` is that of the other side.
 CKPT_COMMIT_WITH_PAYLOAD(Start);
-// S to C: the first round has ended (or there is none): the grant may be recorded.
+// Source to coordinator: the first round has ended (or there is none), and the grant may be recorded.
 CKPT_COMMIT_PLAIN(Precopied);
-// By C. To the source of a switch: the target holds a lease for k, so a pause now is not in vain. In a gang: ranks may be
-// held, and leases for k are given.
+// From the coordinator. To the source of a switch: the target has a lease for k, so the source may pause. In
+// a gang: ranks may be held, and leases for k are granted.
 CKPT_COMMIT_WITH_K(Granted);
-// To C: this migration failed here; please end it.
+// To the coordinator: the migration failed at this party, so the coordinator must end it.
 CKPT_COMMIT_WITH_REASON(Failed);
-// T to C: volatile; means only that a timeout should not abort any more (SW-7).
+// Target to coordinator: a volatile report, which only means that a timeout should no longer abort (SW-7).
 CKPT_COMMIT_PLAIN(Verified);
-// Holder to C. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) when it asked; the answer repeats it
-// (SW-9).
+// Holder to coordinator. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) at the request, and the answer
+// repeats it (SW-9).
 struct LeaseRequest {
   CKPT_COMMIT_BODY(LeaseRequest);
   LeaseRequest() = default;
@@ -256,15 +259,16 @@ struct Relinquished {
   Relinquished() = default;
   explicit Relinquished(Reason why) : reason(std::move(why)) {}
   Relinquished(bool is_veto, Reason why) : veto(is_veto), reason(std::move(why)) {}
-  bool veto = false;  // in a gang: without READY or COMMITTED, so no GO can follow
+  bool veto = false;  // in a gang: the target had neither READY nor COMMITTED, so GO cannot follow
   Reason reason;
 };
-// Gives this migration up if that is still possible: C to T or S, or anyone to the target of a gang.
+// Gives this migration up if that is still possible: coordinator to target or source, or any party to the
+// target of a gang.
 CKPT_COMMIT_WITH_REASON(GiveUp);
 CKPT_COMMIT_WITH_REASON(Aborted);
-// S: it goes on as k. The rest is of a switch: the source owns the job again (owner), or runs k under a lease.
-// `never_barrier`: no BARRIER was or will ever be recorded for this migration, so no final manifest exists and the target
-// can never have verified.
+// From a source: the job continues as k. The other fields are for a switch: the source owns the job again
+// (`owner`), or runs k under a lease. `never_barrier`: no BARRIER was or will ever be recorded for this
+// migration, so no final manifest exists and the target cannot have verified.
 struct Resumed {
   CKPT_COMMIT_BODY(Resumed);
   Resumed() = default;
@@ -274,7 +278,7 @@ struct Resumed {
   Incarnation k = 0;
   bool owner = false;
   bool never_barrier = false;
-  Reason reason;  // of an owner: why the migration ended; empty: not known to the source
+  Reason reason;  // the reason why the migration ended, from an owner; empty if the source does not know it
 };
 struct Closed {
   CKPT_COMMIT_BODY(Closed);
@@ -282,10 +286,11 @@ struct Closed {
   explicit Closed(Side owner) : side(owner) {}
   Closed(Side owner, Incarnation incarnation) : side(owner), k(incarnation) {}
   Side side = Side::kInvalid;
-  Incarnation k = 0;  // in a gang: that side's
+  Incarnation k = 0;  // in a gang: the incarnation of that side
 };
-// Any party to any other: state your records. With `give_up` (S to T in a switch, when the source waits no longer, for
-// `reason`): relinquish if you have not committed.
+// From any party to any other: the request to state its records. With `give_up` (source to target in a
+// switch, when the source no longer waits, because of `reason`): the target must relinquish unless it has
+// committed.
 struct Query {
   CKPT_COMMIT_BODY(Query);
   Query() = default;
@@ -294,34 +299,34 @@ struct Query {
   Reason reason;
 };
 
-// The switch alone.
+// Messages of a switch only.
 
-// S or T to C: not possible here; nothing was touched.
+// Source or target to coordinator: the migration is not possible here; nothing was changed.
 CKPT_COMMIT_WITH_REASON(Refused);
-// C to T (k = n+1, n+3, ...) or, as the offer of SW-12, to S (k = n+2, ...): GRANTED(k) is recorded; ask for
-// its lease.
+// Coordinator to target (k = n+1, n+3, ...) or, as the offer of SW-12, to source (k = n+2, ...): GRANTED(k)
+// is recorded; request its lease.
 CKPT_COMMIT_WITH_K(Commit);
 
-// The gang alone.
+// Messages of a gang only.
 
-// By C. Returned: n+2 is granted to the sources.
+// From the coordinator. Returned: n+2 is granted to the sources.
 CKPT_COMMIT_PLAIN(Withdraw);
 CKPT_COMMIT_WITH_K(Returned);
 CKPT_COMMIT_PLAIN(Kept);
 CKPT_COMMIT_PLAIN(Restore);
 // By sources, targets and bystanders.
-struct Waiting {  // with BARRIER or HELD_STILL
+struct Waiting {  // a party waits with BARRIER or HELD_STILL
   CKPT_COMMIT_BODY(Waiting);
   Waiting() = default;
   explicit Waiting(bool is_dead) : dead(is_dead) {}
-  bool dead = false;  // its process is gone
+  bool dead = false;  // the party's process has exited
 };
 CKPT_COMMIT_WITH_REASON(Never);
 CKPT_COMMIT_WITH_K(Ready);
 CKPT_COMMIT_WITH_K(InGate);
 CKPT_COMMIT_WITH_K(Go);
 CKPT_COMMIT_WITH_K(Owns);
-// By bystanders; HeldStill and Fenced also by others.
+// Statements of bystanders. Other parties also send HeldStill and Fenced.
 CKPT_COMMIT_WITH_K(Held);
 CKPT_COMMIT_PLAIN(HeldStill);
 CKPT_COMMIT_PLAIN(Lifted);
@@ -336,31 +341,31 @@ CKPT_COMMIT_PLAIN(Fenced);
 #undef CKPT_COMMIT_WITH_REASON
 #undef CKPT_COMMIT_WITH_PAYLOAD
 
-// The order is the wire's numbering (index + 1); append only.
+// The order is the numbering on the wire (index + 1), so append only.
 using Body = std::variant<Prepare, Prepared, Start, Precopied, Granted, Failed, Verified, LeaseRequest, Lease,
                           Committed, Ran, Released, Relinquished, GiveUp, Aborted, Resumed, Closed, Query,
                           Refused, Commit, Withdraw, Returned, Kept, Restore, Waiting, Never, Ready, InGate,
                           Go, Owns, Held, HeldStill, Lifted, Gone, Old, Dead, Fenced>;
 [[nodiscard]] std::string_view name_of(const Body& body) noexcept;
 
-// ---- message ----
-// The protocol that a message belongs to. An agent without a record of the migration answers both differently, so the
-// message has it.
+// ---- message ---- The protocol of a message. An agent without a record of the migration answers the two
+// protocols differently, so the message names its protocol.
 enum class CommitKind : std::uint8_t { kHandover = 1, kGang = 2 };
 [[nodiscard]] constexpr bool is_known(CommitKind kind) {
   return kind == CommitKind::kHandover || kind == CommitKind::kGang;
 }
-// Whether the protocol has that body.
+// Returns whether the body belongs to the protocol.
 [[nodiscard]] bool has_body(CommitKind kind, const Body& body) noexcept;
 
-// Messages of a gang go over the coordinator, or from agent to agent. An agent that does not know the move asks for
-// `info`: it was restarted before it had recorded anything. Prepare brings it of itself. A coordinator without a record
-// asks for it with a Query: `info` follows the answers to that, without its plan, and ends them.
+// A message of a switch or of a gang's commit. Messages of a gang are sent through the coordinator, or from
+// agent to agent. An agent that does not know the move requests `info`, because it was restarted before it
+// had recorded anything. Prepare always contains `info`. A coordinator without a record requests `info` with
+// a Query. The answer follows the statements, has no plan, and ends them.
 struct CommitMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr bool kOwnForm = true;  // one of several bodies
+  static constexpr bool kOwnForm = true;  // has its own encoding because the body is one of several types
   CommitMessage() = default;
-  // Makes a message of a switch, whose parties have no ranks.
+  // Creates a message of a switch, whose parties have no ranks.
   CommitMessage(MigrationId m, JobId j, Incarnation n, Role sender, Role receiver, Body content)
       : kind(CommitKind::kHandover),
         migration(m),
@@ -369,7 +374,7 @@ struct CommitMessage {
         from(sender, 0),
         to(receiver, 0),
         body(std::move(content)) {}
-  // Makes a message of a gang.
+  // Creates a message of a gang.
   CommitMessage(MigrationId m, JobId gang, Incarnation n, Party sender, Party receiver, Body content)
       : kind(CommitKind::kGang),
         migration(m),
@@ -386,24 +391,25 @@ struct CommitMessage {
 
   CommitKind kind = CommitKind::kHandover;
   MigrationId migration = 0;
-  JobId job = 0;         // or the gang
-  Incarnation base = 0;  // n, the source's incarnation when the migration began
+  JobId job = 0;         // the id of the job, or of the gang
+  Incarnation base = 0;  // n, the source's incarnation at the beginning of the migration
   Party from;
   Party to;
   Body body;
-  // The rest is of gangs.
+  // The other fields are for gangs.
   std::optional<GangInfo> info;
-  bool asks_for_info = false;         // by an agent, the body counts for nothing
-  std::optional<StayingTimes> times;  // the body counts for nothing
+  bool asks_for_info = false;         // set by an agent; the body is then ignored
+  std::optional<StayingTimes> times;  // if set, the body is ignored
 };
 
-// The most bytes of an encoded message from agent to agent: it has no plan and no payload.
+// The maximum size of an encoded message from agent to agent, which has no plan and no payload.
 inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
 
-// The body of a FrameType::kCommit frame.
+// Returns the body of a FrameType::kCommit frame.
 [[nodiscard]] std::vector<std::byte> encode_commit(const CommitMessage& message);
-// Also refuses what no correct sender sends: ids of 0, from == to, a body or party of the other protocol, a description of
-// another migration, and in a switch a k of the wrong parity for its sender or receiver.
+// Decodes the body of such a frame. Also refuses messages that no correct sender sends: ids of 0, from == to,
+// a body or party of the other protocol, a description of another migration, and in a switch a k of the wrong
+// parity for its sender or receiver.
 Result<CommitMessage> decode_commit(std::span<const std::byte> bytes);
 
 }  // namespace ckpt::wire

@@ -19,19 +19,19 @@
 namespace ckpt::wire {
 
 enum class MigrateStrategy : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
-enum class NotConverged : std::uint8_t { kInvalid = 0, kHandover = 1, kAbort = 2 };
+enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 };
 [[nodiscard]] constexpr bool is_known(MigrateStrategy m) {
   return m == MigrateStrategy::kLive || m == MigrateStrategy::kStopCopy;
 }
 [[nodiscard]] constexpr bool is_known(NotConverged n) {
-  return n == NotConverged::kHandover || n == NotConverged::kAbort;
+  return n == NotConverged::kSwitch || n == NotConverged::kAbort;
 }
 constexpr auto names_of(record::Of<MigrateStrategy>) {
   return record::names<MigrateStrategy>(
       {{MigrateStrategy::kLive, "live"}, {MigrateStrategy::kStopCopy, "stop-copy"}});
 }
 constexpr auto names_of(record::Of<NotConverged>) {
-  return record::names<NotConverged>({{NotConverged::kHandover, "switch"}, {NotConverged::kAbort, "abort"}});
+  return record::names<NotConverged>({{NotConverged::kSwitch, "switch"}, {NotConverged::kAbort, "abort"}});
 }
 
 // The value of --codec, equal to the engine's codec::CodecMode.
@@ -54,7 +54,7 @@ inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 
 struct MigrateOptions {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   MigrateStrategy strategy = MigrateStrategy::kLive;
-  NotConverged if_not_converged = NotConverged::kHandover;
+  NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
   std::uint64_t bandwidth_bytes_per_second = 0;  // 0 for unlimited
   std::uint32_t max_rounds = 0;                  // 0 for the engine's default
@@ -78,10 +78,10 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("communicators", &T::communicators));
 }
 
-// The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the
-// migration is open: peer address and token are what a committed switch is finished with while the
-// coordinator is away. spec is the running instance, as it was started: command, environment, the incarnation
-// it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
+// The `plan` of the switch's Prepare, the same bytes for both sides. Agents store it (mode 0600) while the
+// migration is open, because they need the peer's address and token to finish a committed switch without the
+// coordinator. `spec` describes the running instance as it was started: command, environment, its first
+// incarnation (the name of its folder) and its GPU indices. The standby has the same command with the
 // incarnation base + 1 (base: CommitMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
@@ -310,7 +310,7 @@ struct TargetReport {
   MigrationId migration = 0;
   bool verified = false;
   std::int64_t verified_ns = 0;     // the roots were compared
-  std::int64_t committed_ns = 0;    // COMMITTED is durable
+  std::int64_t committed_ns = 0;    // until COMMITTED is durable
   std::int64_t resume_sent_ns = 0;  // the host state is on its way to the standby
   std::int64_t resumed_ns = 0;      // the rank's clock when ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;

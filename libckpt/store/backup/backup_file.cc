@@ -118,7 +118,7 @@ Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_
   auto contents = wire::decode<Contents>(header);
   if (!contents.has_value()) {
     if (contents.error().code() == ErrorCode::kNotSupported)
-      return Error(ErrorCode::kNotSupported, "The backup was made by a newer version of gpumigrate");
+      return Error(ErrorCode::kNotSupported, "The backup was written by a newer version of gpumigrate");
     return damaged(contents.error().message());
   }
   Beginning beginning{*std::move(contents), kPrefixBytes + header_bytes};

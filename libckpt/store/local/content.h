@@ -62,7 +62,7 @@ class ContentHasher {
   std::unique_ptr<State> state_;
 };
 
-// Makes a new random key.
+// Creates a new random key.
 Result<ContentKey> make_content_key();
 
 }  // namespace ckpt::checkpoint_store

@@ -133,7 +133,7 @@ class PosixFiles : public Files {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return failed("lock", path);
       return Error(ErrorCode::kRefused,
-                   path + " is in use by another process: a vault has only one writer");
+                   path + " is in use by another process: a checkpoint store has only one writer");
     }
     return std::unique_ptr<FileLock>(std::make_unique<PosixLock>(std::move(fd)));
   }

@@ -55,7 +55,7 @@ class Files {
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;  // opens a file for reading
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   virtual Result<void> remove(const std::string& path) = 0;
-  // Makes a folder with mode 0700. Succeeds if the folder already exists.
+  // Creates a folder with mode 0700. Succeeds if the folder already exists.
   virtual Result<void> make_folder(const std::string& path) = 0;
   virtual Result<void> remove_folder(const std::string& path) = 0;
   // Lists a folder without "." and "..", sorted by name.

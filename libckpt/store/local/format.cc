@@ -90,7 +90,7 @@ Result<RecordHead> read_record_head(std::span<const std::byte> bytes) {
   if (!is_known(head.kind) || !is_known(head.packing) || head.zero != 0 || head.plain_bytes == 0 ||
       head.plain_bytes > kMaxChunkBytes || head.stored_bytes == 0 || head.stored_bytes > head.plain_bytes ||
       (head.packing == Packing::kRaw) != (head.stored_bytes == head.plain_bytes))
-    return corrupt("A record has a kind or length that no vault writes");
+    return corrupt("A record has an invalid kind or length");
   return head;
 }
 

@@ -91,7 +91,7 @@ Result<void> JobStore::load_versions(bool writable) {
     auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
     auto version = bytes ? decode_version(*bytes) : Result<Version>(bytes.error());
     if (version && (version->number != number || version->job != job_))
-      version = Error(ErrorCode::kCorrupt, "The file belongs to another version");
+      version = Error(ErrorCode::kCorrupt, "The file's content is that of another version or job");
     if (version) {
       versions_[number] = {std::make_shared<const Version>(*std::move(version)), entry.bytes};
       continue;
@@ -189,7 +189,7 @@ std::uint64_t JobStore::take_pack_number() {
 Result<JobStore::Exclusive> JobStore::begin_exclusive(const std::shared_ptr<JobStore>& store) {
   if (store->broken_)
     return Error(ErrorCode::kIo, "The last write for job " + store->job_ +
-                                     " may or may not be on the disk: open the vault again");
+                                     " may or may not be on the disk: open the checkpoint store again");
   if (store->busy_.exchange(true))
     return Error(ErrorCode::kRefused, "A version of job " + store->job_ + " is being written or collected");
   return Exclusive(store);

@@ -41,7 +41,7 @@ Result<void> check_list(const ChunkList& list, std::uint64_t chunk_bytes) {
 Result<void> check_version(const Version& version) {
   if (version.number == 0 || version.parent >= version.number || !is_chunk_size(version.chunk_bytes) ||
       version.content_key.size() != kContentKeyBytes)
-    return corrupt("A version has numbers that no vault writes");
+    return corrupt("A version has invalid numbers");
   if (auto name = check_job_name(version.job); !name) return corrupt(name.error().message());
   std::set<std::pair<std::uint32_t, std::uint64_t>> ids;
   for (const Region& region : version.regions) {
@@ -126,9 +126,9 @@ Result<void> check_job_name(const std::string& job) {
   };
   if (job.empty() || job.size() > kMaxJobNameBytes || job[0] == '.' ||
       !std::all_of(job.begin(), job.end(), allowed))
-    return Error(
-        ErrorCode::kInvalidArgument,
-        "This is not a valid job name in a vault: use letters, digits, '.', '_' and '-', at most 128");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The job name is not valid in a checkpoint store: use letters, digits, '.', '_' and '-', at "
+                 "most 128");
   return ok();
 }
 

@@ -93,8 +93,9 @@ struct FileReply {
   }
 };
 
-// Checks the path. Allowed are "", "checkpoint store", "lock", "jobs", and the paths of a checkpoint store in "jobs/JOB" for this
-// job alone. Returns kInvalidArgument for others.
+// Checks the path. Allowed are "", "vault",
+// "vault.new", "lock", "jobs", and the paths of a checkpoint store in "jobs/JOB" for this job alone. Returns
+// kInvalidArgument for other paths.
 Result<void> check_path(const std::string& path, const std::string& job);
 // Returns whether the path is a file of the job. A client that writes may make, replace and remove such
 // files.

@@ -85,13 +85,13 @@ Result<void> FileServer::Session::check(const FileRequest& request) const {
       (request.op == FileOp::kMakeFolder && !is_folder))
     return Error(
         ErrorCode::kInvalidArgument,
-        "A grant for job " + grant_.job + " allows changes to the job's files in the vault only");
+        "A grant for job " + grant_.job + " allows changes only to the job's files in the checkpoint store");
   if (!grant_.writes)
     return Error(ErrorCode::kInvalidArgument,
                  "The images of job " + grant_.job + " are granted for reading only");
   const std::lock_guard lock(mutex_);
   if (lock_ || request.op == FileOp::kLock || request.op == FileOp::kMakeFolder) return ok();
-  return Error(ErrorCode::kInvalidArgument, "A vault must be locked before it is written");
+  return Error(ErrorCode::kInvalidArgument, "A checkpoint store must be locked before it is written");
 }
 
 Result<FileReply> FileServer::Session::perform(const FileRequest& request, std::span<std::byte> payload,
@@ -221,7 +221,7 @@ Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, 
 }
 
 Result<FileReply> FileServer::Session::lock(const std::string& path) {
-  if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A vault has only one lock");
+  if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A checkpoint store has only one lock");
   Files& files = files_ ? *files_ : posix_files();
   CKPT_TRY(held, files.lock(full(path)));
   if (grant_.writes) {

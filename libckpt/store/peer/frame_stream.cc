@@ -163,7 +163,7 @@ Result<void> FrameStream::handshake(Wait timeout) {
 
 Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const std::byte> payload) {
   if (head.size() > kMaxHeadBytes || payload.size() > kMaxPayloadBytes)
-    return Error(ErrorCode::kInvalidArgument, "A message about files of a vault is too long");
+    return Error(ErrorCode::kInvalidArgument, "A message about files of a checkpoint store is too long");
   Head front;
   front.head_bytes = static_cast<std::uint32_t>(head.size());
   front.payload_bytes = static_cast<std::uint32_t>(payload.size());
@@ -224,7 +224,8 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   if (!first) return std::move(first).error();
   CKPT_TRYV(read_all(bytes.subspan(*first)));
   if (front.magic != kMagic || front.zero != 0)
-    return Error(ErrorCode::kProtocol, "The other side sent bytes that are not a message about files of a vault");
+    return Error(ErrorCode::kProtocol,
+                 "The other side sent bytes that are not a message about files of a checkpoint store");
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +

@@ -45,7 +45,7 @@ class FrameStream {
   // Connects to "host:port", where the host is an IP address or localhost. `timeout` covers connection and
   // handshake together.
   static Result<FrameStream> connect(const std::string& address, const FrameKey& key, Wait timeout);
-  // Makes the server's side of an accepted connection. The handshake must follow: no other function works
+  // Creates the server's side of an accepted connection. The handshake must follow: no other function works
   // before it.
   static Result<FrameStream> accepted(std::shared_ptr<const tls::PskContext> context, UniqueFd socket,
                                       tls::FindPsk find);

@@ -38,13 +38,14 @@ Result<Quota::Handle> Quota::create(const std::string& path) {
     return known;
   }
   if (files_.size() >= kMaxFiles)
-    return Error(ErrorCode::kInvalidArgument, "A job cannot have more files in a vault");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The job has the maximum number of files in the checkpoint store");
   return files_[path] = std::make_shared<Extent>();
 }
 
 Result<void> Quota::write(const Handle& file, std::uint64_t at, std::uint64_t bytes) {
   if (at > file->bytes)
-    return Error(ErrorCode::kInvalidArgument, "A file of a vault must not have holes: it has " +
+    return Error(ErrorCode::kInvalidArgument, "A file of a checkpoint store must not have holes: it has " +
                                                   std::to_string(file->bytes) +
                                                   " bytes, but a write starts at byte " + std::to_string(at));
   const std::uint64_t more = std::max(file->bytes, at + bytes) - file->bytes;

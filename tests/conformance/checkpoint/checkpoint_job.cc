@@ -72,7 +72,7 @@ class Job {
     std::memset(registered_, 0x77, kMiB);
   }
 
-  // Makes a graph with one counted launch.
+  // Creates a graph with one counted launch.
   void make_graph() {
     CUgraph graph = nullptr;
     EXPECT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));

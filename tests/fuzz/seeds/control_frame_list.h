@@ -37,7 +37,7 @@ using ControlMessages =
                 wire::HandoverFacts, wire::CheckMove, wire::ListenForCheck, wire::ListensForCheck,
                 wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade, wire::UseCertificate,
                 wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
-                wire::Ping,  // in the place of the gang's own messages, which are kCommit's now
+                wire::Ping,  // stands in for a gang's own messages, which are now kCommit frames
                 gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \

@@ -28,7 +28,7 @@ class Certificates {
     order.subject = std::move(subject);
     return order;
   }
-  // Signs a certificate and writes it with its key over those of that name.
+  // Signs a certificate, and writes it with its key in place of the files of that name.
   CertFiles write(const std::string& name, const Authority::Order& order) {
     return write(name, authority_.sign(order).value());
   }

@@ -9,7 +9,7 @@
 namespace ckpt::gpu_check {
 namespace {
 
-// Why moves.py cannot run here; empty: it can.
+// Returns the reason why moves.py cannot run here; empty if it can.
 std::string why_not(const Setting& setting, const std::string& script) {
   if (setting.software) return "NVIDIA's runtime library does not run on the software GPU (docs/adr/0044)";
   return std::filesystem::exists(script) ? "" : "it is for the bundle (tools/bundle): there is no " + script;

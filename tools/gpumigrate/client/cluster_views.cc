@@ -93,8 +93,8 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers
     const std::string what =
         away.empty() ? "the coordinator requests its nodes' records, which decide after a full lease term"
                      : away + (one.away.size() > 1 ? " are" : " is") +
-                           " unreachable; if dead for good, confirm that with " + "`gpumigrate resolve " +
-                           one.migration + "`";
+                           " unreachable; if it is permanently lost, confirm that with " +
+                           "`gpumigrate resolve " + one.migration + "`";
     out += paragraph("Migration " + one.migration + " of " + one.job + " is undecided: " + what, layout);
   }
   return out;

@@ -52,7 +52,7 @@ std::string to_text(const JoinToken& token) {
 
 Result<JoinToken> parse_join_token(const std::string& text) {
   const Error bad(ErrorCode::kInvalidArgument,
-                  "The text is not a join token; make one with `gpumigrate node token`");
+                  "The text is not a join token; create one with `gpumigrate node token`");
   if (text.size() > kMaxTokenBytes) return bad;
   const std::vector<std::string> parts = parts_of(text);
   if (parts.size() != kParts || parts[0] != kMark || !parts[1].starts_with("https://")) return bad;

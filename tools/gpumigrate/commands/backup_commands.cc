@@ -129,8 +129,8 @@ int restore_backup(Context& context, const BackupOptions& options) {
                   << "\n";
   }
   context.note(
-      "Next: run `gpumigrate local up`, or start the coordinator's service. The coordinator asks the nodes "
-      "what has happened since the backup.");
+      "Next: run `gpumigrate local up`, or start the coordinator's service. The coordinator queries the "
+      "nodes for changes since the backup.");
   return kDone;
 }
 
@@ -196,7 +196,7 @@ void add_backup_commands(CommandTree& tree) {
                   "The coordinator's folder (default: coordinator in GPUMIGRATE_HOME)")
       .called("FOLDER");
   restore.add_flag("--replace", options->replace,
-                   "Replace the store in the folder; the old one is kept aside");
+                   "Replace the store in the folder; the old store is retained");
 }
 
 void add_recovery_commands(CommandTree& tree) {

@@ -168,7 +168,7 @@ void add_certificate_commands(CommandTree& tree) {
       "running coordinator uses them for new connections.\n"
       "The authority is valid for 10 years, the two certificates for 90 days.");
   Command client =
-      tree.add(cluster, "certificate", "Make a client certificate for people or programs that use the API",
+      tree.add(cluster, "certificate", "Create a client certificate for people or programs that use the API",
                [options](Context& c) { return certify_client(c, *options); });
   client
       .add_option("--role", options->role,
@@ -182,12 +182,13 @@ void add_certificate_commands(CommandTree& tree) {
       .add_option("--url", options->url,
                   "The URL of the coordinator's API (default: the coordinator of this machine)")
       .called("URL");
-  client.add_option("--days", options->days, "Days for which it is valid (90)").in_range(1U, kMaxDays);
+  client.add_option("--days", options->days, "Validity of the certificate in days (90)")
+      .in_range(1U, kMaxDays);
   client.add_option("--folder", options->folder, kFolder).called("FOLDER");
   client.add_example("gpumigrate cluster certificate --role operator --out on-call",
                      "Make a client's folder, which serves as GPUMIGRATE_HOME on any machine");
   Command node = *tree.app().find_subcommand("node");
-  Command certificate = tree.add(node, "certificate", "Make the certificate of a node, to be copied to it",
+  Command certificate = tree.add(node, "certificate", "Create a node's certificate, to be copied to the node",
                                  [options](Context& c) { return certify_node(c, *options); });
   certificate.add_option("node", options->node, "Name of the node").required();
   certificate.add_option("--out", options->out, "The folder for ca.pem, node.pem and node.key")
@@ -201,7 +202,7 @@ void add_certificate_commands(CommandTree& tree) {
       .one_value_each();
   certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");
   certificate.add_example("gpumigrate node certificate node-a --out node-a-tls",
-                          "Make or renew a node's certificate; a running agent uses the new one");
+                          "Create or renew a node's certificate; a running agent uses the new one");
 }
 
 }  // namespace ckpt::cli

@@ -280,12 +280,12 @@ void add_drain(CommandTree& tree, const Shared& options) {
 
 void add_removal(CommandTree& tree) {
   const auto options = std::make_shared<RemovalOptions>();
-  Command node = tree.add_parent("node", "Add and remove nodes, and make their certificates and tokens");
+  Command node = tree.add_parent("node", "Add and remove nodes, and create their certificates and tokens");
   node.require_subcommand();
-  Command rm = tree.add(node, "rm", "Take a node out of the cluster for good",
+  Command rm = tree.add(node, "rm", "Remove a node from the cluster permanently",
                         [options](Context& c) { return remove_node(c, *options); });
   rm.add_option("node", options->node, "Name of the node").required();
-  Option force = rm.add_flag("--force", options->force, "The node is lost for good: its jobs are lost, too");
+  Option force = rm.add_flag("--force", options->force, "The node is permanently lost, and so are its jobs");
   rm.add_flag("--fenced", options->fenced,
               "Confirm that nothing runs there: its jobs may be restored from their images")
       .needs(force);

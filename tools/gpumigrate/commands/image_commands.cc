@@ -371,8 +371,8 @@ void add_rest(CommandTree& tree, const Shared& o) {
       .called("PLACE");
   back.add_option("--reason", o->reason, "The reason, for the records");
   back.add_flag("--force", o->force,
-                "Confirm that an instance on an unreachable node is dead for good; if it appears again, it "
-                "is stopped");
+                "Confirm that an instance on an unreachable node has ended permanently; if it appears again, "
+                "it is stopped");
   back.add_flag("--accept-loss", o->accept_loss,
                 "Restore even if the job runs, or has run beyond the image: that work is lost");
   back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");

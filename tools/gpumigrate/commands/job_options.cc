@@ -32,7 +32,7 @@ void add_run(CommandTree& tree) {
       .called("NODES");
   run.add_option(
          "--communicators", o->communicators,
-         "When moving ranks make communicators: overlap (while they compute, the default) or in-pause")
+         "When moving ranks create communicators: overlap (while they compute, the default) or in-pause")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
   run.add_option("--gpu-memory", o->gpu_memory,

@@ -39,10 +39,9 @@ void add_migrate(CommandTree& tree) {
       .called("WHAT")
       .one_of({"switch", "abort"});
   migrate
-      .add_option(
-          "--communicators", o->communicators,
-          "When ranks make communicators: overlap (while they compute) or in-pause (while all are held) (the "
-          "job's own setting)")
+      .add_option("--communicators", o->communicators,
+                  "When ranks create communicators: overlap (while they compute) or in-pause (while all are "
+                  "held) (the job's own setting)")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit of the transfer rate, like 10GiB/s").called("RATE");
@@ -55,8 +54,8 @@ void add_migrate(CommandTree& tree) {
       .one_of({"auto", "raw", "planes", "difference"});
   migrate
       .add_option("--shadow-memory", o->shadow_memory,
-                  "Host memory at the source for the data sent last, like 4GiB, so that only differences are "
-                  "sent (0)")
+                  "Size of the shadow memory, like 4GiB: host memory at the source for a copy of the sent "
+                  "data, so that only differences are sent (0: none)")
       .called("SIZE");
   migrate
       .add_option("--slowdown", o->slowdown,
@@ -128,9 +127,9 @@ void add_migration_commands(CommandTree& tree) {
       .required()
       .one_of({"max-downtime", "bandwidth"});
   set.add_option("value", o->value, "The new value, like 200ms or 10GiB/s").required();
-  with_limit(
-      with_id(tree.add(tree.app(), "resolve", "Confirm that the other side of a migration is dead for good",
-                       [o](Context& c) { return resolve_migration(c, o->id, o->at, o->timeout); })))
+  with_limit(with_id(tree.add(tree.app(), "resolve",
+                              "Confirm that the other side of a migration is permanently lost",
+                              [o](Context& c) { return resolve_migration(c, o->id, o->at, o->timeout); })))
       .add_option("--at", o->at, "The side that runs the job: source or target")
       .called("SIDE")
       .required()

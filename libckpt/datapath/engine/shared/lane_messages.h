@@ -119,7 +119,7 @@ struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
 
 struct HostMemoryRecord {  // a record of kHostMemory
   std::uint64_t most = 0;
-  std::uint64_t expected = 0;  // the expected bytes, which are worth reserving memory for
+  std::uint64_t expected = 0;  // the expected number of bytes, for which memory is reserved in advance
 };
 
 struct DropRecord {

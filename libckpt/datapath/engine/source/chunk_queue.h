@@ -12,7 +12,7 @@ namespace ckpt::engine {
 template <class T>
 class ChunkQueue {
  public:
-  // Makes a queue. `capacity` is a power of two.
+  // Creates a queue. `capacity` is a power of two.
   explicit ChunkQueue(std::size_t capacity) : items_(capacity), mask_(capacity - 1) {}
 
   // Adds an item, in the producer. Returns false if the queue is full.

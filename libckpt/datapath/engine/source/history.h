@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kNoShadow = ~std::uint32_t{0};
 // The history of one region's chunks.
 class ChunkHistory {
  public:
-  // Makes a history that remembers nothing.
+  // Creates a history that remembers nothing.
   ChunkHistory() = default;
   ChunkHistory(std::uint64_t bytes, std::uint64_t chunk_bytes, bool with_marks, bool with_shadows);
 

@@ -21,7 +21,7 @@ struct StagedMessage {
     codec::Encoding encoding = codec::Encoding::kRaw;
     std::uint32_t bytes = 0;  // the chunk's bytes in the payload
   };
-  // Makes a message. `with_codec` adds a second buffer, and memory for marks.
+  // Creates a message. `with_codec` adds a second buffer, and memory for marks.
   explicit StagedMessage(bool with_codec)
       : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMaxChunks : 0),
         // zeroed, so that its pages exist

@@ -136,7 +136,7 @@ Result<std::string> start_server() {
   CKPT_TRY(random, random_hex(10));
   const std::string name = "gpumigrate-" + random;
   UniqueFd listener = move_beyond_program(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
-  if (!listener) return Error::from_errno("Cannot make a socket for CUDA IPC");
+  if (!listener) return Error::from_errno("Cannot create a socket for CUDA IPC");
   socklen_t length = 0;
   const sockaddr_un address = address_of(name, &length);
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
@@ -180,7 +180,7 @@ Result<std::string> ipc_server_name() {
 
 Result<IpcMemory> fetch_ipc_memory(const IpcName& name) {
   const UniqueFd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!connection) return Error::from_errno("Cannot make a socket for CUDA IPC");
+  if (!connection) return Error::from_errno("Cannot create a socket for CUDA IPC");
   set_patience(connection.get());
   socklen_t length = 0;
   const sockaddr_un address = address_of({name.socket, ::strnlen(name.socket, sizeof name.socket)}, &length);

@@ -17,7 +17,7 @@ class SlabHeap {
  public:
   static constexpr std::uint64_t kAlignment = 512;
 
-  // Makes a heap. `slab_bytes` is a power of two; slabs are aligned to it.
+  // Creates a heap. `slab_bytes` is a power of two; slabs are aligned to it.
   explicit SlabHeap(std::uint64_t slab_bytes = std::uint64_t{2} << 20) : slab_bytes_(slab_bytes) {}
 
   [[nodiscard]] static std::uint64_t rounded(std::uint64_t bytes) {

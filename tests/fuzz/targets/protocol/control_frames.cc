@@ -49,7 +49,8 @@ struct Kind {
   wire::FrameType type;
   void (*check)(Bytes);
 };
-// The kinds of frames that the first two bytes choose from: the commit, then those of ControlMessages.
+// Returns the kinds of frames that the first two input bytes select: the commit frame, then those of
+// ControlMessages.
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds{{wire::FrameType::kCommit, check_commit}};
   ControlMessages::for_each([&]<class M>() { kinds.push_back({M::kFrame, check_message<M>}); });

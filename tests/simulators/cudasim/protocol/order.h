@@ -21,7 +21,8 @@ enum class OrderKind : std::uint32_t { kGetState, kLock, kCheckpoint, kRestore, 
 struct Order {
   OrderKind kind;
   std::uint32_t timeout_ms;  // timeout of kLock; 0: none
-  // For kRestore: the caller's machine, on which the program continues, and its devices on this machine.
+  // For kRestore: `dir`, `name` and the following fields describe the caller's machine, on which the program
+  // continues. The devices are those of this machine.
   char dir[1024];
   char name[256];
   std::int32_t devices;

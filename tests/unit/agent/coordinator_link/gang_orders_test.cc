@@ -28,7 +28,7 @@ class GangOrdersTest : public WithContext<LinkedAgent> {
   std::optional<GangOrders> orders_;
 };
 
-TEST_F(GangOrdersTest, QuestionForGroupsIsAnsweredOnTheSameConnection) {
+TEST_F(GangOrdersTest, GroupQueryIsAnsweredOnTheSameConnection) {
   gang::AskGroups request;
   request.request_id = 6;
   request.job = request.incarnation = 1;
@@ -39,7 +39,7 @@ TEST_F(GangOrdersTest, QuestionForGroupsIsAnsweredOnTheSameConnection) {
   EXPECT_EQ(static_cast<ErrorCode>(reply.error_code), ErrorCode::kNotFound);
 }
 
-TEST_F(GangOrdersTest, MalformedQuestionEndsTheConnection) {
+TEST_F(GangOrdersTest, MalformedQueryEndsTheConnection) {
   const std::vector<std::byte> junk(3, std::byte{0xff});
   coordinator_->send(wire::FrameType::kAskGroups, junk);
   coordinator_->await_ends(1);

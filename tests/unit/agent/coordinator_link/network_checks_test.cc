@@ -79,7 +79,7 @@ class NetworkChecksTest : public WithContext<LinkedAgent> {
   std::optional<NetworkChecks> checks_;
 };
 
-TEST_F(NetworkChecksTest, TargetNamesItsAddressAndListensUntilThePeerHasReachedIt) {
+TEST_F(NetworkChecksTest, TargetReportsItsAddressAndListensUntilThePeerConnects) {
   mover_ = movers_.serve();
   coordinator_->send(request<wire::ListenForCheck>(5));
   const auto key = take_session(wire::Side::kTarget).session;
@@ -106,7 +106,7 @@ TEST_F(NetworkChecksTest, MoverThatListensOnSeveralAddressesIsRefusedAndEnded) {
   end_session(key);
 }
 
-TEST_F(NetworkChecksTest, SourceSaysHowLongItsMoverTookToReachTheTarget) {
+TEST_F(NetworkChecksTest, SourceReportsHowLongItsMoverTookToReachTheTarget) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
   const auto key = take_session(wire::Side::kSource).session;
@@ -120,7 +120,7 @@ TEST_F(NetworkChecksTest, SourceSaysHowLongItsMoverTookToReachTheTarget) {
   end_session(key);
 }
 
-TEST_F(NetworkChecksTest, LaneThatFailsIsTheAnswer) {
+TEST_F(NetworkChecksTest, FailedLaneIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
   const auto key = take_session(wire::Side::kSource).session;
@@ -132,7 +132,7 @@ TEST_F(NetworkChecksTest, LaneThatFailsIsTheAnswer) {
   end_session(key);
 }
 
-TEST_F(NetworkChecksTest, MoverThatDiesInACheckIsTheAnswer) {
+TEST_F(NetworkChecksTest, MoverThatDiesDuringACheckIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
   take_session(wire::Side::kSource);
@@ -141,7 +141,7 @@ TEST_F(NetworkChecksTest, MoverThatDiesInACheckIsTheAnswer) {
   EXPECT_THAT(take_refusal(6).message, HasSubstr("exit status 7"));
 }
 
-TEST_F(NetworkChecksTest, MoverThatDiesBeforeItListensIsTheAnswer) {
+TEST_F(NetworkChecksTest, MoverThatDiesBeforeItListensIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(request<wire::ListenForCheck>(5));
   take_session(wire::Side::kTarget);
@@ -150,17 +150,17 @@ TEST_F(NetworkChecksTest, MoverThatDiesBeforeItListensIsTheAnswer) {
   EXPECT_THAT(take_refusal(5).message, HasSubstr("exit status 7"));
 }
 
-TEST_F(NetworkChecksTest, GpuThatTheNodeDoesNotHaveIsRefused) {
+TEST_F(NetworkChecksTest, UnknownGpuIsRefused) {
   coordinator_->send(request<wire::ListenForCheck>(5, kGpu + 1));
   EXPECT_EQ(static_cast<ErrorCode>(take_refusal(5).error_code), ErrorCode::kNotFound);
 }
 
-TEST_F(NetworkChecksTest, ChecksAtOneTimeHaveSessionsOfTheirOwn) {
+TEST_F(NetworkChecksTest, ConcurrentChecksHaveSeparateSessions) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
   const auto first = take_session(wire::Side::kSource).session;
   mover_->take<mover::ReachPeer>("the first order");
-  coordinator_->send(reach(6));  // repeated by a coordinator that has no answer
+  coordinator_->send(reach(6));  // repeated, as by a coordinator that received no answer
   const auto second = take_session(wire::Side::kSource).session;
   mover_->take<mover::ReachPeer>("the second order");
   EXPECT_NE(first, second);

@@ -90,7 +90,7 @@ TEST_F(AgentMetricsTest, ClosedTransferIsNotShown) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1000\n"));
 }
 
-TEST_F(AgentMetricsTest, ClosedTransferIsDroppedThoughNobodyReadsThePage) {
+TEST_F(AgentMetricsTest, ClosedTransferIsDroppedEvenIfThePageIsNotRead) {
   open_ = {1, 2};
   progress(1, 1000, 500);
   progress(2, 70, 30);

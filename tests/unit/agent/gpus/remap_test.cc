@@ -141,7 +141,7 @@ TEST_F(ChoiceTest, ProbeRunsOncePerDriverAndGpu) {
 }
 
 TEST_F(ChoiceTest, ConcurrentMigrationsShareOneProbe) {
-  // A probe that counts its starts, and runs until all callers have asked.
+  // A probe that counts its starts, and runs until all callers have sent their requests.
   const std::string counted = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";
   std::ofstream(probe) << "#!/bin/sh\necho x >> " << counted << "\n"

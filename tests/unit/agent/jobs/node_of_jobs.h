@@ -15,7 +15,7 @@
 
 namespace ckpt::agent {
 
-// Counts what jobs tell their agent, and saves contexts as the test wants it.
+// Counts the calls of the jobs to their agent, and answers save_before_kill() as the test sets it.
 class FakeOwner : public JobOwner {
  public:
   void job_changed(const std::shared_ptr<Job>& /*job*/) override { ++changes; }

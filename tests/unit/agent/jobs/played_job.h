@@ -30,7 +30,7 @@ class PlayedJob : public NodeOfJobs {
     }
     run_until(io_, [this] { return job_->ended() && !job_->keeper(); });
   }
-  // Returns once all that is ready on the loop has happened.
+  // Runs the loop until nothing on it is ready.
   void settle() {
     io_.restart();
     io_.poll();

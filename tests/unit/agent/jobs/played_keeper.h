@@ -22,7 +22,7 @@
 
 namespace ckpt::agent {
 
-// An order of the agent, with the number that its answers must have.
+// An order from the agent, with the request number that the answers must have.
 template <class M>
 struct Order {
   std::uint64_t request = 0;
@@ -40,7 +40,7 @@ class PlayedKeeper {
   PlayedKeeper(const PlayedKeeper&) = delete;
   PlayedKeeper& operator=(const PlayedKeeper&) = delete;
 
-  // Returns the agent's next order. It must be an M.
+  // Returns the agent's next order, which must have type M.
   template <class M>
   Order<M> take(const std::string& what) {
     await_event(io_, what, [this] { return !room_->heard.empty(); });
@@ -53,7 +53,7 @@ class PlayedKeeper {
                                " where the test waits for: " + what);
     return {heard.message.request, std::move(*body), std::move(heard.descriptors)};
   }
-  // Returns true if an order waits to be taken, after all that is ready on the loop.
+  // Returns true if an order has arrived, after the loop has run all that is ready.
   [[nodiscard]] bool is_asked() {
     io_.restart();
     io_.poll();
@@ -66,14 +66,14 @@ class PlayedKeeper {
     answer(request, local::to_failed(type, why));
   }
   void tell(local::Body event) { answer(0, std::move(event)); }
-  // Sends what no keeper would.
+  // Sends bytes that a correct keeper never sends.
   void send_bytes(std::vector<std::byte> bytes) { room_->send_bytes(std::move(bytes), {}); }
   void exit(std::int32_t wait_status) {
     local::RankExited exited;
     exited.wait_status = wait_status;
     tell(exited);
   }
-  // Ends: the agent loses its connection, and nobody answers its next dial.
+  // Closes the connection to the agent and stops listening, so that the agent cannot reconnect.
   void go_away() {
     boost::system::error_code ignored;
     room_->waiting.close(ignored);
@@ -87,7 +87,7 @@ class PlayedKeeper {
     local::Message message;
     std::vector<UniqueFd> descriptors;
   };
-  // Shared with the handlers.
+  // State that is shared with the handlers.
   struct Room {
     Room(asio::io_context& io, const std::string& path, local::Phase its_phase)
         : listener(local::Listener::create(path).value()),

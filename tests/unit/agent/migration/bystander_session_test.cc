@@ -55,7 +55,7 @@ class BystanderSessionTest : public WithContext<PlayedJob> {
     out.front().ticket.resize(bytes);
     return out;
   }
-  // Brings the rank to its barrier.
+  // Pauses the rank at its barrier.
   void hold() {
     session_->pause_at(5);
     const auto order = keeper_->take<local::Pause>("the order to pause");
@@ -86,7 +86,7 @@ class BystanderSessionTest : public WithContext<PlayedJob> {
   std::vector<Nanos> went_on_;
 };
 
-TEST_F(BystanderSessionTest, RankIsReadyOnceNothingElseHasItsJob) {
+TEST_F(BystanderSessionTest, RankIsReadyOnceNoOtherOperationUsesItsJob) {
   holder_.holds = true;
   session_->admit();
   settle();
@@ -107,7 +107,7 @@ TEST_F(BystanderSessionTest, RankThatRunsAsAnotherIncarnationIsNotAdmitted) {
   EXPECT_EQ(count<gang::CommunicatorsFailed>(), 1);
 }
 
-TEST_F(BystanderSessionTest, CommunicatorsAreReadyOnceTheRankHasMadeThem) {
+TEST_F(BystanderSessionTest, CommunicatorsAreReadyOnceTheRankHasCreatedThem) {
   session_->join(tickets(), Milliseconds(60000));
   const auto order = keeper_->take<local::JoinGroups>("the order to make communicators");
   EXPECT_EQ(order.body.sequence, kNewEpoch);
@@ -120,14 +120,14 @@ TEST_F(BystanderSessionTest, CommunicatorsAreReadyOnceTheRankHasMadeThem) {
   EXPECT_EQ(count<gang::CommunicatorsReady>(), 1);
 }
 
-TEST_F(BystanderSessionTest, RankWithoutAGroupOfAMovedMemberIsReadyUnasked) {
+TEST_F(BystanderSessionTest, RankThatSharesNoGroupWithAMovedRankIsReadyWithoutAnOrder) {
   session_->join({}, Milliseconds(60000));
   await_events(1);
   EXPECT_EQ(count<gang::CommunicatorsReady>(), 1);
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(BystanderSessionTest, RefusalToMakeCommunicatorsNamesTheRank) {
+TEST_F(BystanderSessionTest, RefusalToCreateCommunicatorsNamesTheRank) {
   session_->join(tickets(), Milliseconds(60000));
   keeper_->refuse(keeper_->take<local::JoinGroups>("the order to make communicators").request,
                   local::MessageType::kJoinGroups, Error(ErrorCode::kRefused, "no callback"));
@@ -136,14 +136,14 @@ TEST_F(BystanderSessionTest, RefusalToMakeCommunicatorsNamesTheRank) {
   EXPECT_THAT(std::get<gang::CommunicatorsFailed>(seen_.front()).reason.text, HasSubstr("Rank 3"));
 }
 
-TEST_F(BystanderSessionTest, RankThatDoesNotMakeItsCommunicatorsIsWaitedForAsLongAsThePlanSays) {
+TEST_F(BystanderSessionTest, CreationOfCommunicatorsTimesOutAfterTheLimitOfThePlan) {
   session_->join(tickets(), Milliseconds(1));
   keeper_->take<local::JoinGroups>("the order to make communicators");
   await_events(1);
   EXPECT_EQ(count<gang::CommunicatorsFailed>(), 1);
 }
 
-TEST_F(BystanderSessionTest, TicketThatDoesNotFitTheRanksMessageIsNotSent) {
+TEST_F(BystanderSessionTest, TicketTooLargeForTheRanksMessageIsNotSent) {
   session_->join(tickets(local::kTicketBytes + 1), Milliseconds(60000));
   await_events(1);
   EXPECT_EQ(count<gang::CommunicatorsFailed>(), 1);
@@ -159,7 +159,7 @@ TEST_F(BystanderSessionTest, DiscardedCommunicatorsAreNamedByTheirEpoch) {
   EXPECT_EQ(keeper_->take<local::DiscardGroups>("the order to discard").body.epoch, kNewEpoch);
 }
 
-TEST_F(BystanderSessionTest, RankGoesOnWithItsNewCommunicatorsAndIsMeasured) {
+TEST_F(BystanderSessionTest, RankThatContinuesWithNewCommunicatorsIsMeasured) {
   hold();
   session_->go_on(true);
   answer_running(take_resume(kNewEpoch).request);
@@ -168,7 +168,7 @@ TEST_F(BystanderSessionTest, RankGoesOnWithItsNewCommunicatorsAndIsMeasured) {
   EXPECT_THAT(went_on_, ElementsAre(900));
 }
 
-TEST_F(BystanderSessionTest, RankThatGoesOnWithItsOldCommunicatorsIsNotMeasured) {
+TEST_F(BystanderSessionTest, RankThatContinuesWithOldCommunicatorsIsNotMeasured) {
   hold();
   session_->go_on(false);
   answer_running(take_resume(0).request);
@@ -176,7 +176,7 @@ TEST_F(BystanderSessionTest, RankThatGoesOnWithItsOldCommunicatorsIsNotMeasured)
   EXPECT_TRUE(stood_.empty());
 }
 
-TEST_F(BystanderSessionTest, PauseThatFailsIsReported) {
+TEST_F(BystanderSessionTest, FailedPauseIsReported) {
   session_->pause_at(5);
   keeper_->refuse(keeper_->take<local::Pause>("the order to pause").request, local::MessageType::kPause,
                   Error(ErrorCode::kRefused, "it is past that barrier"));
@@ -185,7 +185,7 @@ TEST_F(BystanderSessionTest, PauseThatFailsIsReported) {
   EXPECT_EQ(count<gang::RankHeld>(), 0);
 }
 
-TEST_F(BystanderSessionTest, OrderToGoOnWithdrawsThePauseAndThatIsNoFailure) {
+TEST_F(BystanderSessionTest, OrderToContinueWithdrawsThePauseWithoutAFailure) {
   session_->pause_at(5);
   const auto pause = keeper_->take<local::Pause>("the order to pause");
   session_->go_on(false);
@@ -195,7 +195,7 @@ TEST_F(BystanderSessionTest, OrderToGoOnWithdrawsThePauseAndThatIsNoFailure) {
   EXPECT_TRUE(seen_.empty());
 }
 
-TEST_F(BystanderSessionTest, RankIsAskedToGoOnUntilItDoes) {
+TEST_F(BystanderSessionTest, OrderToContinueIsRepeatedUntilTheRankContinues) {
   hold();
   session_->go_on(true);
   keeper_->refuse(take_resume(kNewEpoch).request, local::MessageType::kResume,
@@ -204,13 +204,13 @@ TEST_F(BystanderSessionTest, RankIsAskedToGoOnUntilItDoes) {
   await_event(io_, "the pause is measured", [this] { return !stood_.empty(); });
 }
 
-TEST_F(BystanderSessionTest, LastOrderToGoOnCounts) {
+TEST_F(BystanderSessionTest, LastOrderToContinueApplies) {
   hold();
   session_->go_on(true);
   const auto first = take_resume(kNewEpoch);
   session_->go_on(false);
   keeper_->refuse(first.request, local::MessageType::kResume, Error(ErrorCode::kUnavailable, "not now"));
-  answer_running(take_resume(0).request);  // and not the first order again
+  answer_running(take_resume(0).request);  // the second order is answered, not the first one again
   settle();
   EXPECT_FALSE(keeper_->is_asked());
 }
@@ -221,7 +221,7 @@ TEST_F(BystanderSessionTest, EndOfTheProcessIsReported) {
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
 }
 
-TEST_F(BystanderSessionTest, RankThatHasGoneOnMayFinishButNotDie) {
+TEST_F(BystanderSessionTest, ContinuedRankMayFinishButNotDie) {
   hold();
   session_->go_on(true);
   answer_running(take_resume(kNewEpoch).request);
@@ -231,7 +231,7 @@ TEST_F(BystanderSessionTest, RankThatHasGoneOnMayFinishButNotDie) {
   EXPECT_EQ(count<gang::InstanceDied>(), 0);
 }
 
-TEST_F(BystanderSessionTest, RankThatHasGoneOnAndCrashesIsReported) {
+TEST_F(BystanderSessionTest, CrashOfAContinuedRankIsReported) {
   hold();
   session_->go_on(true);
   answer_running(take_resume(kNewEpoch).request);
@@ -240,7 +240,7 @@ TEST_F(BystanderSessionTest, RankThatHasGoneOnAndCrashesIsReported) {
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
 }
 
-TEST_F(BystanderSessionTest, KeeperThatGoesAwayInThePauseIsTheEndOfTheRank) {
+TEST_F(BystanderSessionTest, LossOfTheKeeperDuringThePauseEndsTheRank) {
   session_->pause_at(5);
   keeper_->take<local::Pause>("the order to pause");
   keeper_->go_away();
@@ -248,7 +248,7 @@ TEST_F(BystanderSessionTest, KeeperThatGoesAwayInThePauseIsTheEndOfTheRank) {
   EXPECT_EQ(count<gang::RankHeld>(), 0);
 }
 
-TEST_F(BystanderSessionTest, EndedRankIsKilledAndGoesOnNoMore) {
+TEST_F(BystanderSessionTest, EndedRankIsKilledAndDoesNotContinue) {
   hold();
   session_->go_on(true);
   const auto resume = take_resume(kNewEpoch);

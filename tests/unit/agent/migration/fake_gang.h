@@ -12,7 +12,7 @@ namespace ckpt::agent {
 
 class FakeGangNode {
  public:
-  // `folder` is for the journal and a socket.
+  // `folder` contains the journal and a socket.
   FakeGangNode(asio::io_context& io, asio::thread_pool& disk, const std::string& folder,
                MigrationContext& context, GangPort& link)
       : peers_(make_peers(io, folder)),

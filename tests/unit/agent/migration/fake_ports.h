@@ -17,7 +17,7 @@
 
 namespace ckpt::agent {
 
-// Knows the GPUs that have a mover here.
+// Provides the GPUs that have a mover in the test.
 class FakeGpus : public GpuPort {
  public:
   [[nodiscard]] Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const override {
@@ -41,7 +41,7 @@ class FakeGpus : public GpuPort {
   static Error none() { return {ErrorCode::kNotFound, "There is no such GPU"}; }
 };
 
-// Gives each job up once the test has let it go.
+// Releases each job once the test permits it.
 class FakeHolder : public HolderPort {
  public:
   explicit FakeHolder(const asio::any_io_executor& executor) : go_on_(executor) {}
@@ -72,7 +72,7 @@ class FakeReports : public CoordinatorPort {
   std::vector<wire::MigrationProgress> progresses;
 };
 
-// Keeps the events of sessions in their order.
+// Stores the events of sessions in their order.
 class FakeSessionPort : public SessionPort {
  public:
   void on_event(migration::HandoverKey /*key*/, migration::SourceEvent event) override {
@@ -85,7 +85,7 @@ class FakeSessionPort : public SessionPort {
   std::vector<migration::TargetEvent> of_target;
 };
 
-// Returns how many of the events are an Event.
+// Returns the number of events of type Event.
 template <class Event, class Events>
 [[nodiscard]] int count_of(const Events& events) {
   int count = 0;
@@ -93,7 +93,7 @@ template <class Event, class Events>
   return count;
 }
 
-// A context with a table of the jobs that the test has left in the node's folder.
+// A context whose table contains the jobs that the test has written into the node's folder.
 template <class Base>
 class WithContext : public Base {
  protected:

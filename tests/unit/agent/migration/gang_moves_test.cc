@@ -49,7 +49,7 @@ class GangMovesTest : public WithContext<PlayedJob> {
   void ask(gang::AskGroups request) {
     control::spawn(io_.get_executor(), "groups of a rank", node_->moves.answer_groups(std::move(request)));
   }
-  // Returns the reason of the one refusal.
+  // Waits for the refusal, which must be the only one, and returns its error.
   Error take_refusal() {
     await_event(io_, "the refusal", [this] { return !link_.refused.empty(); });
     EXPECT_EQ(link_.refused.size(), 1U);
@@ -70,7 +70,7 @@ class GangMovesTest : public WithContext<PlayedJob> {
   std::optional<FakeGangNode> node_;
 };
 
-TEST_F(GangMovesTest, RankIsAskedForItsGroupsAndItsTicketsAreTheAnswer) {
+TEST_F(GangMovesTest, RankIsQueriedForItsGroupsAndAnswersWithItsTickets) {
   ask(question());
   const auto asked = keeper_->take<local::AskGroups>("the question");
   EXPECT_EQ(asked.body.epoch, 8U);
@@ -89,7 +89,7 @@ TEST_F(GangMovesTest, RankIsAskedForItsGroupsAndItsTicketsAreTheAnswer) {
   EXPECT_EQ(answer.groups.front().ticket.size(), 3U);
 }
 
-TEST_F(GangMovesTest, RankThatRunsAsAnotherIncarnationIsNotAsked) {
+TEST_F(GangMovesTest, RankThatRunsAsAnotherIncarnationIsNotQueried) {
   auto request = question();
   request.incarnation = 2;
   ask(request);
@@ -97,7 +97,7 @@ TEST_F(GangMovesTest, RankThatRunsAsAnotherIncarnationIsNotAsked) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(GangMovesTest, QuestionAboutARankThatCannotBeIsRefused) {
+TEST_F(GangMovesTest, QueryForAnImpossibleRankIsRefused) {
   auto request = question();
   request.moved = {local::kMaxRanks};
   ask(request);
@@ -105,7 +105,7 @@ TEST_F(GangMovesTest, QuestionAboutARankThatCannotBeIsRefused) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(GangMovesTest, ProgramThatHangsIsSaidToHang) {
+TEST_F(GangMovesTest, HungProgramIsReportedAsHung) {
   auto request = question();
   request.timeout_ms = 1;
   ask(request);
@@ -115,7 +115,7 @@ TEST_F(GangMovesTest, ProgramThatHangsIsSaidToHang) {
   EXPECT_THAT(why.to_string(), HasSubstr("hangs"));
 }
 
-TEST_F(GangMovesTest, RankThatNamesItsGroupsTwiceIsRefused) {
+TEST_F(GangMovesTest, RankThatReportsItsGroupsTwiceIsRefused) {
   ask(question());
   const auto asked = keeper_->take<local::AskGroups>("the question");
   keeper_->answer(asked.request, one_group());
@@ -123,14 +123,14 @@ TEST_F(GangMovesTest, RankThatNamesItsGroupsTwiceIsRefused) {
   EXPECT_EQ(take_refusal().code(), ErrorCode::kProtocol);
 }
 
-TEST_F(GangMovesTest, KeeperThatGoesAwayIsTheAnswer) {
+TEST_F(GangMovesTest, LossOfTheKeeperIsReportedAsTheResult) {
   ask(question());
   keeper_->take<local::AskGroups>("the question");
   keeper_->go_away();
   EXPECT_EQ(take_refusal().code(), ErrorCode::kUnavailable);
 }
 
-TEST_F(GangMovesTest, OrderForARankThatTakesPartInNoMoveIsRefused) {
+TEST_F(GangMovesTest, OrderForARankOutsideAnyMoveIsRefused) {
   wire::GatherRank order;
   order.request_id = 5;
   order.job = order.incarnation = 1;

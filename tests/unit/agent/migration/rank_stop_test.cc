@@ -49,7 +49,7 @@ class RankStopTest : public PlayedJob {
     ASSERT_FALSE(gather.result());
     EXPECT_EQ(gather.result().error().code(), ErrorCode::kAborted);
   }
-  // The rank's keeper is asked to stop it, and has counted.
+  // Answers the order to stop, which the keeper must have received, with the rank's barrier count.
   void count(const char* what, std::uint64_t attempt, std::uint64_t barrier) {
     const auto order = keeper_->take<local::StopAt>(what);
     EXPECT_EQ(order.body.attempt, attempt);
@@ -64,7 +64,7 @@ class RankStopTest : public PlayedJob {
   std::shared_ptr<RankStop> stop_;
 };
 
-TEST_F(RankStopTest, RankIsReadyOnceItsPartyWantsItHeld) {
+TEST_F(RankStopTest, RankIsReadyOnceItsPartyRequestsTheHold) {
   auto ready = gather(GatherAct::kReady);
   settle();
   EXPECT_FALSE(ready.done());
@@ -73,14 +73,14 @@ TEST_F(RankStopTest, RankIsReadyOnceItsPartyWantsItHeld) {
   EXPECT_EQ(ready.result()->stop_at, 0U);
 }
 
-TEST_F(RankStopTest, RankThatItsPartyDoesNotWantHeldIsNeitherStoppedNorPaused) {
+TEST_F(RankStopTest, RankWithoutARequestedHoldIsNeitherStoppedNorPaused) {
   expect_left(gather(GatherAct::kStopAt, 9));
   expect_left(gather(GatherAct::kPauseAt, 9));
   EXPECT_FALSE(keeper_->is_asked());
   EXPECT_THAT(rank_->barriers, IsEmpty());
 }
 
-TEST_F(RankStopTest, OrderToStopGoesToTheKeeperAndItsCountIsTheAnswer) {
+TEST_F(RankStopTest, StopOrderIsSentToTheKeeperAndAnsweredWithItsCount) {
   stop_->want();
   auto stops = gather(GatherAct::kStopAt, 9, 4);
   count("the order to stop", 4, 9);
@@ -90,7 +90,7 @@ TEST_F(RankStopTest, OrderToStopGoesToTheKeeperAndItsCountIsTheAnswer) {
   EXPECT_THAT(rank_->barriers, IsEmpty()) << "all must have agreed first";
 }
 
-TEST_F(RankStopTest, RefusalOfTheKeeperIsTheAnswer) {
+TEST_F(RankStopTest, RefusalOfTheKeeperIsReturned) {
   stop_->want();
   auto stops = gather(GatherAct::kStopAt, 9);
   keeper_->refuse(keeper_->take<local::StopAt>("the order to stop").request, local::MessageType::kStopAt,
@@ -99,14 +99,14 @@ TEST_F(RankStopTest, RefusalOfTheKeeperIsTheAnswer) {
   EXPECT_EQ(stops.result().error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(RankStopTest, KeeperThatGoesAwayWhileItIsAskedIsAnError) {
+TEST_F(RankStopTest, LossOfTheKeeperDuringAQueryIsAnError) {
   stop_->want();
   auto stops = gather(GatherAct::kStopAt, 9);
   keeper_->take<local::StopAt>("the order to stop");
   keeper_->go_away();
   ASSERT_FALSE(stops.result());
   EXPECT_EQ(stops.result().error().code(), ErrorCode::kUnavailable);
-  expect_left(gather(GatherAct::kStopAt, 10));  // nothing can be asked any more
+  expect_left(gather(GatherAct::kStopAt, 10));  // no further query is possible
 }
 
 TEST_F(RankStopTest, RankWithoutAnInstanceIsNotStopped) {
@@ -115,8 +115,8 @@ TEST_F(RankStopTest, RankWithoutAnInstanceIsNotStopped) {
   expect_left(gather(GatherAct::kStopAt, 9));
 }
 
-// Two barriers for one rank would split the gang.
-TEST_F(RankStopTest, RankIsPausedOnceAndAtTheFirstBarrierThatIsNamed) {
+// If a rank had two barriers, the gang would be inconsistent.
+TEST_F(RankStopTest, RankIsPausedOnceAtTheFirstNamedBarrier) {
   stop_->want();
   EXPECT_TRUE(gather(GatherAct::kPauseAt, 9).result());
   EXPECT_TRUE(gather(GatherAct::kPauseAt, 9).result());
@@ -130,7 +130,7 @@ TEST_F(RankStopTest, PauseWithoutABarrierIsRefused) {
   EXPECT_THAT(rank_->barriers, IsEmpty());
 }
 
-TEST_F(RankStopTest, RankThatIsPausedNamesItsBarrierToARestartedCoordinatorAndTakesNoOther) {
+TEST_F(RankStopTest, PausedRankReportsItsBarrierToARestartedCoordinatorAndAcceptsNoOther) {
   stop_->want();
   ASSERT_TRUE(gather(GatherAct::kPauseAt, 9).result());
   auto ready = gather(GatherAct::kReady);
@@ -140,7 +140,7 @@ TEST_F(RankStopTest, RankThatIsPausedNamesItsBarrierToARestartedCoordinatorAndTa
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(RankStopTest, RankThatStoodAtItsBarrierBeforeTheAgentsRestartSaysSo) {
+TEST_F(RankStopTest, RankPausedBeforeAnAgentRestartReportsItsBarrier) {
   auto ready = gather(GatherAct::kReady);
   stop_->is_held();
   ASSERT_TRUE(ready.result());
@@ -149,14 +149,14 @@ TEST_F(RankStopTest, RankThatStoodAtItsBarrierBeforeTheAgentsRestartSaysSo) {
   EXPECT_THAT(rank_->barriers, IsEmpty()) << "it is paused already";
 }
 
-TEST_F(RankStopTest, PausedRankThatReportsItsHoldKeepsItsBarrier) {
+TEST_F(RankStopTest, ReportOfAHoldKeepsTheBarrierOfAPausedRank) {
   stop_->want();
   ASSERT_TRUE(gather(GatherAct::kPauseAt, 9).result());
   stop_->is_held();
   EXPECT_EQ(gather(GatherAct::kReady).result()->stop_at, 9U);
 }
 
-TEST_F(RankStopTest, RankThatLeavesAnswersAllThatWait) {
+TEST_F(RankStopTest, RankThatLeavesTheMoveAnswersAllPendingOrders) {
   auto first = gather(GatherAct::kReady);
   auto second = gather(GatherAct::kReady);
   stop_->end();
@@ -167,13 +167,13 @@ TEST_F(RankStopTest, RankThatLeavesAnswersAllThatWait) {
   EXPECT_THAT(rank_->barriers, IsEmpty());
 }
 
-TEST_F(RankStopTest, OrderToGoOnIsNotForARankThatMoves) {
+TEST_F(RankStopTest, OrderToContinueIsRefusedForAMovingRank) {
   auto goes_on = gather(GatherAct::kGoOn);
   ASSERT_FALSE(goes_on.result());
   EXPECT_EQ(goes_on.result().error().code(), ErrorCode::kInvalidArgument);
 }
 
-TEST_F(RankStopTest, TimeOfTheFirstOrderOfAnAttemptIsKept) {
+TEST_F(RankStopTest, TimeOfTheFirstOrderOfAnAttemptIsRecorded) {
   stop_->want();
   EXPECT_EQ(stop_->told_at(), 0);
   auto first = gather(GatherAct::kStopAt, 9, 4);

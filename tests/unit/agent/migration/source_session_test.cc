@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The course that the test sets for the mode, and what the session has asked of it.
+// The results that the test sets for the mode, and the calls that the session has made to it.
 struct ModeScript {
   explicit ModeScript(const asio::any_io_executor& executor) : save_goes_on(executor) {}
   bool sends_host_state = false;
@@ -118,7 +118,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
   [[nodiscard]] bool has_called(const std::string& what) const {
     return std::find(script_.calls.begin(), script_.calls.end(), what) != script_.calls.end();
   }
-  // Takes the order to export, and leaves it unanswered.
+  // Receives the order to export without answering it.
   void begin_preparation() {
     session_->perform(migration::PrepareSource{});
     mover_->take<mover::OpenSession>("the mover's session is opened");
@@ -129,7 +129,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     keeper_->answer(export_, local::ExportEnd{});
     await_one<migration::SourceReady>("the source is ready");
   }
-  // Brings the job to its barrier.
+  // Pauses the job at its barrier.
   void pause() {
     session_->perform(migration::PauseJob{});
     local::Paused paused;
@@ -141,7 +141,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     prepare();
     pause();
   }
-  // Answers what ends the copy: the rank's export, then the mover's session.
+  // Answers the orders that end the copy: first the rank's export, then the mover's session.
   void end_copy() {
     keeper_->answer(keeper_->take<local::StopExport>("the export is ended").request, local::Done{});
     mover_->take<mover::EndSession>("the mover's session is ended");
@@ -161,7 +161,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     running.incarnation = order.body.incarnation;
     keeper_->answer(order.request, running);
   }
-  // A message behind which nothing of the session's is on its way to the mover.
+  // Sends a message and checks that the session has sent the mover nothing before it.
   void expect_nothing_for_mover() {
     settle();
     ASSERT_TRUE(movers_.process->send(mover::JobLeft()));
@@ -179,7 +179,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
 
 // ---- preparation ----
 
-TEST_F(SourceSessionTest, NothingIsTouchedBeforeOthersHaveGivenTheJobUp) {
+TEST_F(SourceSessionTest, NothingIsChangedBeforeOtherOperationsReleaseTheJob) {
   holder_.holds = true;
   session_->perform(migration::PrepareSource{});
   settle();
@@ -193,7 +193,7 @@ TEST_F(SourceSessionTest, NothingIsTouchedBeforeOthersHaveGivenTheJobUp) {
   await_one<migration::SourceReady>("the source is ready");
 }
 
-TEST_F(SourceSessionTest, JobThatCannotBeMovedIsRefusedAndNoMoverHearsOfIt) {
+TEST_F(SourceSessionTest, UnmovableJobIsRefusedWithoutAMessageToTheMover) {
   script_.checked = Error(ErrorCode::kRefused, "it has an open socket");
   session_->perform(migration::PrepareSource{});
   await_one<migration::SourceRefused>("the refusal");
@@ -201,7 +201,7 @@ TEST_F(SourceSessionTest, JobThatCannotBeMovedIsRefusedAndNoMoverHearsOfIt) {
   EXPECT_EQ(events_.of_source.size(), 1U);
 }
 
-TEST_F(SourceSessionTest, PlanThatIsNotUnderstoodIsRefused) {
+TEST_F(SourceSessionTest, UndecodablePlanIsRefused) {
   info_.plan = wire::Bytes(3);
   begin();
   session_->perform(migration::PrepareSource{});
@@ -209,14 +209,14 @@ TEST_F(SourceSessionTest, PlanThatIsNotUnderstoodIsRefused) {
   EXPECT_FALSE(has_called("check"));
 }
 
-TEST_F(SourceSessionTest, ExportThatFailsIsARefusal) {
+TEST_F(SourceSessionTest, FailedExportIsARefusal) {
   begin_preparation();
   keeper_->refuse(export_, local::MessageType::kExport, Error(ErrorCode::kDevice, "cannot export"));
   await_one<migration::SourceRefused>("the refusal");
   EXPECT_EQ(events_.of_source.size(), 1U);
 }
 
-TEST_F(SourceSessionTest, MoverThatDiesInThePreparationIsARefusal) {
+TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsARefusal) {
   begin_preparation();
   local::ExportBatch batch;
   batch.sequence = 1;
@@ -233,7 +233,7 @@ TEST_F(SourceSessionTest, MoverThatDiesInThePreparationIsARefusal) {
   EXPECT_EQ(count<migration::SourceReady>(), 0);
 }
 
-TEST_F(SourceSessionTest, PreparationThatIsGivenUpReleasesWhatItHoldsAndIsSilent) {
+TEST_F(SourceSessionTest, AbandonedPreparationReleasesItsResourcesWithoutAnEvent) {
   begin_preparation();
   session_->perform(migration::StopCopy{});
   settle();
@@ -246,14 +246,14 @@ TEST_F(SourceSessionTest, PreparationThatIsGivenUpReleasesWhatItHoldsAndIsSilent
 
 // ---- copy ----
 
-TEST_F(SourceSessionTest, PayloadThatIsNotUnderstoodFailsTheCopy) {
+TEST_F(SourceSessionTest, UndecodablePayloadFailsTheCopy) {
   prepare();
   session_->perform(migration::StartPrecopy(wire::Bytes(3)));
   EXPECT_EQ(count<migration::EngineFailed>(), 1);
   expect_nothing_for_mover();
 }
 
-TEST_F(SourceSessionTest, CopyGoesToTheAddressesOfTheTarget) {
+TEST_F(SourceSessionTest, CopyConnectsToTheAddressesOfTheTarget) {
   prepare();
   EndpointPayload payload;
   payload.addresses = {"10.0.0.2:7001"};
@@ -262,7 +262,7 @@ TEST_F(SourceSessionTest, CopyGoesToTheAddressesOfTheTarget) {
               ElementsAre("10.0.0.2:7001"));
 }
 
-TEST_F(SourceSessionTest, CopyThatWasNeverPreparedFails) {
+TEST_F(SourceSessionTest, CopyWithoutPreparationFails) {
   session_->perform(migration::StartPrecopy(wire::encode(EndpointPayload())));
   EXPECT_EQ(count<migration::EngineFailed>(), 1);
 }
@@ -276,7 +276,7 @@ TEST_F(SourceSessionTest, DeathOfTheMoverFailsTheCopyOnce) {
   EXPECT_EQ(count<migration::SourceRefused>(), 0);
 }
 
-TEST_F(SourceSessionTest, DeathOfTheMoverAfterTheCopyWasStoppedIsNoFailure) {
+TEST_F(SourceSessionTest, DeathOfTheMoverAfterAStoppedCopyIsNoFailure) {
   prepare();
   session_->perform(migration::StopCopy{});
   mover_->exit(3);
@@ -311,7 +311,7 @@ TEST_F(SourceSessionTest, ProgressAfterThePausedCopyWasStoppedIsNotReported) {
 
 // ---- the barrier ----
 
-TEST_F(SourceSessionTest, FinalRoundBeginsBesideTheSaveAndTheManifestWaitsForBoth) {
+TEST_F(SourceSessionTest, FinalRoundRunsDuringTheSaveAndTheManifestWaitsForBoth) {
   script_.holds_save = true;
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
@@ -323,7 +323,7 @@ TEST_F(SourceSessionTest, FinalRoundBeginsBesideTheSaveAndTheManifestWaitsForBot
   script_.save_goes_on.notify();
   mover_->take<mover::ReleaseManifest>("the manifest is released");
   session_->perform(migration::ReleaseManifest{});
-  expect_nothing_for_mover();  // once is enough
+  expect_nothing_for_mover();  // the manifest is released only once
 }
 
 TEST_F(SourceSessionTest, ManifestWaitsForTheRecordOfTheBarrier) {
@@ -351,7 +351,7 @@ TEST_F(SourceSessionTest, FinalRoundThatCarriesTheHostStateWaitsForTheSave) {
   EXPECT_EQ(descriptors.size(), 1U);
 }
 
-TEST_F(SourceSessionTest, SaveThatFailsIsAFailureAndReleasesNoManifest) {
+TEST_F(SourceSessionTest, FailedSaveIsReportedAndReleasesNoManifest) {
   script_.saved = Error(ErrorCode::kRefused, "the disk is full");
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
@@ -361,7 +361,7 @@ TEST_F(SourceSessionTest, SaveThatFailsIsAFailureAndReleasesNoManifest) {
   expect_nothing_for_mover();
 }
 
-TEST_F(SourceSessionTest, SaveThatEndsAfterTheCopyWasStoppedReleasesNoManifest) {
+TEST_F(SourceSessionTest, SaveThatEndsAfterAStoppedCopyReleasesNoManifest) {
   script_.holds_save = true;
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
@@ -379,13 +379,13 @@ TEST_F(SourceSessionTest, SaveThatEndsAfterTheCopyWasStoppedReleasesNoManifest) 
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
 }
 
-TEST_F(SourceSessionTest, AcknowledgedDataIsTheMachinesEvent) {
+TEST_F(SourceSessionTest, AcknowledgedDataIsReportedToTheMachine) {
   prepare_and_pause();
   say<mover::FinalDone>();
   await_one<migration::FinalDataAcknowledged>("the acknowledgement");
 }
 
-TEST_F(SourceSessionTest, PauseThatIsNotReachedIsWithdrawnAndIsNoFailure) {
+TEST_F(SourceSessionTest, PauseThatIsNotReachedIsWithdrawnWithoutAFailure) {
   prepare();
   session_->perform(migration::PauseJob{});
   const auto pause = keeper_->take<local::Pause>("the order to pause");
@@ -408,7 +408,7 @@ TEST_F(SourceSessionTest, PauseThatTheKeeperRefusesFailsTheCopy) {
   await_one<migration::EngineFailed>("the failure");
 }
 
-TEST_F(SourceSessionTest, KeeperThatGoesAwayInThePauseIsTheEndOfTheInstance) {
+TEST_F(SourceSessionTest, LossOfTheKeeperDuringThePauseEndsTheInstance) {
   prepare();
   session_->perform(migration::PauseJob{});
   keeper_->take<local::Pause>("the order to pause");
@@ -417,9 +417,9 @@ TEST_F(SourceSessionTest, KeeperThatGoesAwayInThePauseIsTheEndOfTheInstance) {
   EXPECT_EQ(count<migration::JobPaused>(), 0);
 }
 
-// ---- going back and leaving ----
+// ---- return to the source, and the job's departure ----
 
-TEST_F(SourceSessionTest, JobIsPutBackBeforeItGoesOn) {
+TEST_F(SourceSessionTest, JobIsRestoredInPlaceBeforeItContinues) {
   session_->perform(migration::RunInstance(1, 5000));
   const auto order = keeper_->take<local::Resume>("the order to go on");
   EXPECT_THAT(script_.calls, ElementsAre("go back"));
@@ -431,7 +431,7 @@ TEST_F(SourceSessionTest, JobIsPutBackBeforeItGoesOn) {
   await_one<migration::InstanceRuns>("the job runs");
 }
 
-TEST_F(SourceSessionTest, JobThatCannotBePutBackYetIsTriedAgain) {
+TEST_F(SourceSessionTest, RestoreInPlaceIsRetried) {
   script_.refusals_to_go_back = 1;
   session_->perform(migration::RunInstance(1, std::nullopt));
   answer_running();
@@ -439,7 +439,7 @@ TEST_F(SourceSessionTest, JobThatCannotBePutBackYetIsTriedAgain) {
   EXPECT_THAT(script_.calls, ElementsAre("go back", "go back"));
 }
 
-TEST_F(SourceSessionTest, SaveUnderWayEndsBeforeTheJobIsPutBack) {
+TEST_F(SourceSessionTest, RunningSaveEndsBeforeTheRestoreInPlace) {
   script_.holds_save = true;
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
@@ -453,7 +453,7 @@ TEST_F(SourceSessionTest, SaveUnderWayEndsBeforeTheJobIsPutBack) {
   await_one<migration::InstanceRuns>("the job runs");
 }
 
-TEST_F(SourceSessionTest, JobThatHasEndedDoesNotGoOn) {
+TEST_F(SourceSessionTest, EndedJobDoesNotContinue) {
   keeper_->exit(3 << 8);
   await_event(io_, "the job ends", [this] { return job_->ended(); });
   EXPECT_EQ(count<migration::InstanceDied>(), 1);
@@ -462,7 +462,7 @@ TEST_F(SourceSessionTest, JobThatHasEndedDoesNotGoOn) {
   EXPECT_THAT(script_.calls, IsEmpty());
 }
 
-TEST_F(SourceSessionTest, JobThatIsTheTargetsLeavesOnceAndIsNoLossHere) {
+TEST_F(SourceSessionTest, JobOwnedByTheTargetLeavesOnceAndIsNotReportedLost) {
   session_->perform(migration::FreeSource{});
   session_->perform(migration::FreeSource{});
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
@@ -475,7 +475,7 @@ TEST_F(SourceSessionTest, JobThatIsTheTargetsLeavesOnceAndIsNoLossHere) {
   EXPECT_THAT(events_.of_source, IsEmpty());
 }
 
-TEST_F(SourceSessionTest, ReasonForTheEndGoesToTheTarget) {
+TEST_F(SourceSessionTest, ReasonForTheEndIsSentToTheTarget) {
   prepare();
   session_->set_failure_reason("the limit cannot be met");
   session_->perform(migration::StopCopy{});
@@ -485,7 +485,7 @@ TEST_F(SourceSessionTest, ReasonForTheEndGoesToTheTarget) {
   say<mover::SessionEnded>();
 }
 
-TEST_F(SourceSessionTest, LimitsReachACopyThatRunsAndNoCopyThatWasStopped) {
+TEST_F(SourceSessionTest, LimitsApplyToARunningCopyButNotToAStoppedCopy) {
   prepare();
   session_->set_limits(5, 7);
   const auto limits = mover_->take<mover::MoverLimits>("the limits");

@@ -16,7 +16,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Answers of the mode, and what the session has asked of it. A step that is held waits for go_on.
+// The results that the test sets for the mode, and the calls that the session has made to it. A blocked step
+// waits for go_on.
 struct TargetScript {
   explicit TargetScript(const asio::any_io_executor& executor)
       : ready(executor), compare(executor), take(executor) {}
@@ -37,7 +38,7 @@ struct TargetScript {
   std::vector<std::string> calls;
 };
 
-// A mode whose memory the mover makes; its instance is made after COMMITTED.
+// A mode in which the mover creates the memory. The instance is created after COMMITTED.
 class ScriptedTarget : public TargetMode {
  public:
   explicit ScriptedTarget(TargetScript& script) : script_(script) {}
@@ -180,7 +181,7 @@ TEST_F(TargetCopyTest, TargetIsReadyOnceItsMoverListensAndNamesTheAddress) {
   EXPECT_THAT(payload->addresses, ElementsAre("10.0.0.1:7001"));
 }
 
-TEST_F(TargetCopyTest, JobThatThisNodeMayNotRunIsRefusedBeforeAnythingIsStarted) {
+TEST_F(TargetCopyTest, JobThatTheNodeMayNotRunIsRefusedBeforeAnyStart) {
   plan_.target_ranks.front().gpu_index = 3;
   begin();
   session_->perform(migration::PrepareStandby{});
@@ -196,7 +197,7 @@ TEST_F(TargetCopyTest, PlanOfAnotherJobIsRefused) {
   EXPECT_THAT(script_.calls, IsEmpty());
 }
 
-TEST_F(TargetCopyTest, MoverThatDiesBeforeItListensIsARefusal) {
+TEST_F(TargetCopyTest, DeathOfTheMoverBeforeItListensIsARefusal) {
   session_->perform(migration::PrepareStandby{});
   mover_->take<mover::OpenSession>("the mover's session is opened");
   mover_->take<mover::StartTarget>("the order to listen");
@@ -208,7 +209,7 @@ TEST_F(TargetCopyTest, MoverThatDiesBeforeItListensIsARefusal) {
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
 }
 
-TEST_F(TargetCopyTest, PreparationThatIsGivenUpFreesOnceItIsOverAndIsSilent) {
+TEST_F(TargetCopyTest, AbandonedPreparationIsFreedAtItsEndWithoutAnEvent) {
   script_.ready.holds = true;
   session_->perform(migration::PrepareStandby{});
   await_call("ready");
@@ -226,7 +227,7 @@ TEST_F(TargetCopyTest, PreparationThatIsGivenUpFreesOnceItIsOverAndIsSilent) {
 }
 
 // The job is still running at the source, and it must stay there if it does not fit.
-TEST_F(TargetCopyTest, VerifiedDataIsStatedOnceTheJobIsKnownToFit) {
+TEST_F(TargetCopyTest, VerifiedIsReportedOnceTheJobIsKnownToFit) {
   script_.compare.holds = true;
   prepare();
   receive();
@@ -238,7 +239,7 @@ TEST_F(TargetCopyTest, VerifiedDataIsStatedOnceTheJobIsKnownToFit) {
   await_one<migration::FinalVerified>("the data is verified");
 }
 
-TEST_F(TargetCopyTest, JobThatDoesNotFitIsAFailureAndNeverVerified) {
+TEST_F(TargetCopyTest, JobThatDoesNotFitFailsAndIsNeverVerified) {
   script_.compare.outcome = Error(ErrorCode::kRefused, "a file differs");
   prepare();
   receive();
@@ -248,7 +249,7 @@ TEST_F(TargetCopyTest, JobThatDoesNotFitIsAFailureAndNeverVerified) {
   EXPECT_EQ(count<migration::FinalVerified>(), 0);
 }
 
-TEST_F(TargetCopyTest, VerifiedDataIsStatedBehindTheMemoryThatCameBefore) {
+TEST_F(TargetCopyTest, VerifiedIsReportedAfterAllEarlierMemory) {
   script_.take.holds = true;
   prepare();
   receive();
@@ -265,7 +266,7 @@ TEST_F(TargetCopyTest, VerifiedDataIsStatedBehindTheMemoryThatCameBefore) {
   EXPECT_LT(at("take"), at("keep"));
 }
 
-TEST_F(TargetCopyTest, FreedRegionsAreLetGoBeforeTheMoverIsTold) {
+TEST_F(TargetCopyTest, FreedRegionsAreReleasedBeforeTheMoverIsNotified) {
   prepare();
   receive();
   auto gone = of_copy<mover::DroppedRegions>();
@@ -278,7 +279,7 @@ TEST_F(TargetCopyTest, FreedRegionsAreLetGoBeforeTheMoverIsTold) {
   EXPECT_EQ(mover_->take<mover::RegionsLetGo>("another is let go").regions, 3U);
 }
 
-TEST_F(TargetCopyTest, HostStateThatCannotBeKeptIsAFailureAndNotVerified) {
+TEST_F(TargetCopyTest, HostStateThatCannotBeStoredFailsAndIsNotVerified) {
   script_.kept = Error(ErrorCode::kRefused, "the disk is full");
   prepare();
   receive();
@@ -305,14 +306,14 @@ TEST_F(TargetCopyTest, MemoryThatCannotBeTakenIsAFailureAndNeverVerified) {
   EXPECT_EQ(calls("keep"), 0);
 }
 
-TEST_F(TargetCopyTest, DeathOfTheMoverInTheCopyIsAFailure) {
+TEST_F(TargetCopyTest, DeathOfTheMoverDuringTheCopyIsAFailure) {
   prepare();
   receive();
   mover_->exit(3);
   await_one<migration::EngineFailed>("the failure");
 }
 
-TEST_F(TargetCopyTest, NothingOfTheMoverCountsOnceTheTargetIsFree) {
+TEST_F(TargetCopyTest, MessagesOfTheMoverAreIgnoredOnceTheTargetIsFreed) {
   prepare();
   receive();
   session_->perform(migration::FreeTarget{});

@@ -95,7 +95,8 @@ class FakeMover {
   std::shared_ptr<PacketLink> link_;
 };
 
-// A node's movers: each start of the program gives another FakeMover. One object at a time.
+// The movers of a node. Each start of the program creates another FakeMover. Only one object may exist at a
+// time.
 class FakeMovers {
  public:
   FakeMovers(asio::io_context& io, const std::string& folder) : io_(io) {

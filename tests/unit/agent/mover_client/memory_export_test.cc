@@ -57,7 +57,7 @@ class MemoryExportTest : public AgentWithMovers {
     stream_ = keeper_->take<local::Export>("the export is asked for").request;
     return runs;
   }
-  // Exports nothing, so that the export follows the rank.
+  // Exports no memory, so that the export goes on to observe the rank.
   void follow() {
     auto runs = run();
     keeper_->answer(stream_, local::ExportEnd{});
@@ -105,7 +105,7 @@ class MemoryExportTest : public AgentWithMovers {
 };
 
 // The rank keeps a region until its batch is acknowledged.
-TEST_F(MemoryExportTest, BatchIsAcknowledgedOnceTheMoverHasIt) {
+TEST_F(MemoryExportTest, BatchIsAcknowledgedOnceTheMoverHasReceivedIt) {
   auto runs = run();
   send_batch(3, 11);
   std::vector<UniqueFd> descriptors;
@@ -124,7 +124,7 @@ TEST_F(MemoryExportTest, BatchIsAcknowledgedOnceTheMoverHasIt) {
   EXPECT_EQ(runs.result()->regions, 1U);
 }
 
-TEST_F(MemoryExportTest, TensorsGoToTheMoverBehindTheRegionsThatTheyAreIn) {
+TEST_F(MemoryExportTest, TensorsAreSentToTheMoverAfterTheirRegions) {
   auto runs = run();
   send_tensors(2, 11);
   send_batch(1, 11);
@@ -136,7 +136,7 @@ TEST_F(MemoryExportTest, TensorsGoToTheMoverBehindTheRegionsThatTheyAreIn) {
   EXPECT_EQ(mover_->take<mover::AttachTensors>("the tensors").tensors.size(), 2U);
 }
 
-TEST_F(MemoryExportTest, MoreTensorsThanCanBeMovedAreRefused) {
+TEST_F(MemoryExportTest, TooManyTensorsAreRefused) {
   auto runs = run();
   for (std::size_t sent = 0; sent <= kMaxTensors; sent += local::kMaxRecords)
     send_tensors(local::kMaxRecords, 11);
@@ -145,7 +145,7 @@ TEST_F(MemoryExportTest, MoreTensorsThanCanBeMovedAreRefused) {
   EXPECT_THAT(runs.result().error().to_string(), HasSubstr("more tensors than can be moved"));
 }
 
-TEST_F(MemoryExportTest, MessageThatBelongsToNoExportIsAnError) {
+TEST_F(MemoryExportTest, MessageWithoutAnExportIsAnError) {
   auto runs = run();
   keeper_->answer(stream_, local::DumpReady{});
   ASSERT_FALSE(runs.result());
@@ -163,20 +163,20 @@ TEST_F(MemoryExportTest, BatchWithoutADescriptorEndsTheKeepersConnection) {
   EXPECT_FALSE(link_->is_open());
 }
 
-TEST_F(MemoryExportTest, KeeperThatIsSilentIsWaitedForAsLongAsTheStepMayTake) {
+TEST_F(MemoryExportTest, SilentKeeperTimesOutAfterTheStepLimit) {
   auto runs = run(Milliseconds(1));
   ASSERT_FALSE(runs.result());
   EXPECT_EQ(runs.result().error().code(), ErrorCode::kTimedOut);
 }
 
-TEST_F(MemoryExportTest, KeeperThatGoesAwayInsideTheExportIsAnError) {
+TEST_F(MemoryExportTest, LossOfTheKeeperDuringTheExportIsAnError) {
   auto runs = run();
   keeper_->go_away();
   ASSERT_FALSE(runs.result());
   EXPECT_EQ(runs.result().error().code(), ErrorCode::kUnavailable);
 }
 
-TEST_F(MemoryExportTest, MoverThatDiesWithABatchIsAnErrorAndTheBatchIsNotAcknowledged) {
+TEST_F(MemoryExportTest, BatchIsNotAcknowledgedIfTheMoverDies) {
   auto runs = run();
   send_batch(1, 11);
   mover_->take<mover::AttachRegions>("the batch");
@@ -186,8 +186,8 @@ TEST_F(MemoryExportTest, MoverThatDiesWithABatchIsAnErrorAndTheBatchIsNotAcknowl
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-// The rank gives freed memory back to the driver behind the acknowledgement.
-TEST_F(MemoryExportTest, FreedRegionIsAcknowledgedOnceTheMoverHasLetItGo) {
+// After the acknowledgement, the rank returns the freed memory to the driver.
+TEST_F(MemoryExportTest, FreedRegionIsAcknowledgedOnceTheMoverHasReleasedIt) {
   follow();
   keeper_->answer(stream_, local::RegionFreed{11, 4});
   EXPECT_THAT(mover_->take<mover::DropRegions>("the freed region").regions, ElementsAre(11U));
@@ -200,7 +200,7 @@ TEST_F(MemoryExportTest, FreedRegionIsAcknowledgedOnceTheMoverHasLetItGo) {
   EXPECT_EQ(ack.generation, 4U);
 }
 
-TEST_F(MemoryExportTest, TensorThatIsNamedLaterGoesToTheMoverAtOnceAndCanBeDropped) {
+TEST_F(MemoryExportTest, TensorNamedLaterIsSentImmediatelyAndCanBeDropped) {
   follow();
   send_tensors(1, 11);
   EXPECT_EQ(mover_->take<mover::AttachTensors>("the new tensor").tensors.front().name, "tensor-0");
@@ -210,7 +210,7 @@ TEST_F(MemoryExportTest, TensorThatIsNamedLaterGoesToTheMoverAtOnceAndCanBeDropp
   EXPECT_THAT(mover_->take<mover::DropTensors>("the dropped tensor").names, ElementsAre("tensor-0"));
 }
 
-TEST_F(MemoryExportTest, FailureWhileTheRankIsFollowedIsReportedOnce) {
+TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
   follow();
   keeper_->answer(stream_, local::DumpReady{});
   await_failure();
@@ -220,14 +220,14 @@ TEST_F(MemoryExportTest, FailureWhileTheRankIsFollowedIsReportedOnce) {
   EXPECT_EQ(failures_.size(), 1U);
 }
 
-TEST_F(MemoryExportTest, KeeperThatGoesAwayWhileTheRankIsFollowedIsReported) {
+TEST_F(MemoryExportTest, LossOfTheKeeperWhileFollowingTheRankIsReported) {
   follow();
   keeper_->go_away();
   await_failure();
   EXPECT_EQ(failures_.size(), 1U);
 }
 
-TEST_F(MemoryExportTest, StopTellsTheRankOnceAndIsNoFailure) {
+TEST_F(MemoryExportTest, StopIsSentToTheRankOnceWithoutAFailure) {
   follow();
   RunningVoid stops(io_, "stop()", export_->stop());
   keeper_->answer(keeper_->take<local::StopExport>("the order to stop").request, local::Done{});
@@ -237,7 +237,7 @@ TEST_F(MemoryExportTest, StopTellsTheRankOnceAndIsNoFailure) {
   EXPECT_TRUE(failures_.empty());
 }
 
-TEST_F(MemoryExportTest, MoverThatDiesWhileARegionIsFreedLetsItGo) {
+TEST_F(MemoryExportTest, DeathOfTheMoverReleasesARegionBeingFreed) {
   follow();
   keeper_->answer(stream_, local::RegionFreed{11, 4});
   mover_->take<mover::DropRegions>("the freed region");

@@ -43,7 +43,7 @@ class MemoryFillTest : public AgentWithMovers {
     order.timeout = timeout;
     return {io_, "fill_memory()", fill_memory(io_.get_executor(), std::move(order))};
   }
-  // Answers the next question for a part of the set with one region.
+  // Answers the next query for a part of the set with one region.
   void hold(std::uint64_t from, std::uint64_t region) {
     const auto fetch = keeper_->take<local::Fetch>("the question for a part of the set");
     EXPECT_EQ(fetch.body.from, from);
@@ -59,7 +59,7 @@ class MemoryFillTest : public AgentWithMovers {
     keeper_->answer(keeper_->take<local::Fetch>("the question for the rest of the set").request,
                     local::Done{});
   }
-  // The rank makes what it is asked for, or `region`.
+  // Answers the order to create memory with the requested region, or with `region`.
   void make(std::uint64_t region) {
     const auto order = keeper_->take<local::Make>("the order to make memory");
     local::Made made;
@@ -96,8 +96,8 @@ class MemoryFillTest : public AgentWithMovers {
   ino_t new_ = 0;
 };
 
-// Memory that the mover has not compared never takes the old one's place: the set must stay whole.
-TEST_F(MemoryFillTest, SetGetsTheNewMemoryOnceTheMoverHasFilledIt) {
+// Memory that the mover has not compared never replaces the old memory, because the set must stay complete.
+TEST_F(MemoryFillTest, SetReceivesTheNewMemoryOnceTheMoverHasFilledIt) {
   auto fills = fill();
   hold(0, 11);
   make(11);
@@ -114,7 +114,7 @@ TEST_F(MemoryFillTest, SetGetsTheNewMemoryOnceTheMoverHasFilledIt) {
   EXPECT_TRUE(fills.result());
 }
 
-TEST_F(MemoryFillTest, BatchesFollowEachOtherAndTheAnswerToAnEarlierOneCountsForNoLaterOne) {
+TEST_F(MemoryFillTest, BatchesRunInOrderAndEachAnswerAppliesOnlyToItsBatch) {
   auto fills = fill();
   hold(0, 11);
   make(11);
@@ -133,14 +133,14 @@ TEST_F(MemoryFillTest, BatchesFollowEachOtherAndTheAnswerToAnEarlierOneCountsFor
   EXPECT_TRUE(fills.result());
 }
 
-TEST_F(MemoryFillTest, EmptySetAsksNothingOfTheRank) {
+TEST_F(MemoryFillTest, EmptySetSendsNoOrderToTheRank) {
   auto fills = fill();
   hold_no_more();
   EXPECT_TRUE(fills.result());
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(MemoryFillTest, FillThatTheMoverRefusesLeavesTheSetAsItWas) {
+TEST_F(MemoryFillTest, RefusedFillLeavesTheSetUnchanged) {
   auto fills = fill();
   hold(0, 11);
   make(11);
@@ -155,7 +155,7 @@ TEST_F(MemoryFillTest, FillThatTheMoverRefusesLeavesTheSetAsItWas) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(MemoryFillTest, MoverThatDiesWhileItFillsLeavesTheSetAsItWas) {
+TEST_F(MemoryFillTest, DeathOfTheMoverDuringAFillLeavesTheSetUnchanged) {
   auto fills = fill();
   hold(0, 11);
   make(11);
@@ -166,7 +166,7 @@ TEST_F(MemoryFillTest, MoverThatDiesWhileItFillsLeavesTheSetAsItWas) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(MemoryFillTest, MoverThatIsSilentIsWaitedForAsLongAsAStepMayTake) {
+TEST_F(MemoryFillTest, SilentMoverTimesOutAfterTheStepLimit) {
   auto fills = fill(Milliseconds(2000));  // also limits make(), which must not fail on a slow machine
   hold(0, 11);
   make(11);
@@ -175,7 +175,7 @@ TEST_F(MemoryFillTest, MoverThatIsSilentIsWaitedForAsLongAsAStepMayTake) {
   EXPECT_EQ(fills.result().error().code(), ErrorCode::kTimedOut);
 }
 
-TEST_F(MemoryFillTest, RankThatMakesOtherMemoryThanItWasAskedForIsNotFilled) {
+TEST_F(MemoryFillTest, MemoryThatDiffersFromTheRequestIsNotFilled) {
   auto fills = fill();
   hold(0, 11);
   make(12);
@@ -183,18 +183,18 @@ TEST_F(MemoryFillTest, RankThatMakesOtherMemoryThanItWasAskedForIsNotFilled) {
   EXPECT_EQ(fills.result().error().code(), ErrorCode::kProtocol);
 }
 
-TEST_F(MemoryFillTest, SetThatDoesNotGoOnIsAnError) {
+TEST_F(MemoryFillTest, SetThatMakesNoProgressIsAnError) {
   auto fills = fill();
   const auto fetch = keeper_->take<local::Fetch>("the question for a part of the set");
   local::Held held;
-  held.sequence = fetch.body.from;  // it would begin again for ever
+  held.sequence = fetch.body.from;  // otherwise the loop would never end
   held.records.push_back({11, 1, kFilledBytes, {}});
   keeper_->answer(fetch.request, held, files(1));
   ASSERT_FALSE(fills.result());
   EXPECT_EQ(fills.result().error().code(), ErrorCode::kProtocol);
 }
 
-TEST_F(MemoryFillTest, KeeperThatGoesAwayWhileTheMoverFillsIsAnError) {
+TEST_F(MemoryFillTest, LossOfTheKeeperDuringAFillIsAnError) {
   auto fills = fill();
   hold(0, 11);
   make(11);

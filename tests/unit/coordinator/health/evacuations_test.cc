@@ -159,7 +159,7 @@ TEST_F(EvacuationsTest, JobWithoutATargetOrImageIsParkedInANewImage) {
   for (const json& event : all["events"]) {
     const std::string text = event["text"];
     is_told = is_told || text.find(
-                             "parking: no live move of it came to its end (node-b:0: m1 refused: "
+                             "parking: every live move of the job failed (node-b:0: m1 refused: "
                              "tensor w1: shapes differ)") != std::string::npos;
   }
   EXPECT_TRUE(is_told) << all;

@@ -458,7 +458,7 @@ TEST(Commands, LibraryPathAndGpusAreChosenByTheNode) {
 }
 
 // The environment is stored in several places, so a secret of the shell must not be in it.
-TEST(Commands, AJobGetsTheVariablesOfProgramsButNoSecrets) {
+TEST(Commands, AJobReceivesEnvironmentVariablesButNoSecrets) {
   const std::map<std::string, bool> variables = {{"AWS_SECRET_ACCESS_KEY", false},
                                                  {"GITHUB_TOKEN", false},
                                                  {"SSH_AUTH_SOCK", false},

@@ -54,7 +54,7 @@ class FakeDrainView final : public DrainView {
 
   std::map<JobId, Job> jobs;
   std::map<MigrationId, Migration> migrations;
-  std::map<JobId, JobId> wholes;  // of ranks whose moves are prepared
+  std::map<JobId, JobId> wholes;  // the whole job of each rank whose moves are prepared
 };
 
 class DrainPolicy : public ::testing::Test {
@@ -107,7 +107,7 @@ class DrainPolicy : public ::testing::Test {
   DrainNews news_;
 };
 
-TEST_F(DrainPolicy, TakesInTheJobsOfThePlaceAndThoseOnTheirWay) {
+TEST_F(DrainPolicy, AddsTheJobsAtThePlaceAndTheJobsMovingToIt) {
   view_.add(1, Place("a", 0));
   view_.add(2, Place("b", 0));
   view_.add(3, Place("a", 1)).state = JobState::kParked;
@@ -120,7 +120,7 @@ TEST_F(DrainPolicy, TakesInTheJobsOfThePlaceAndThoseOnTheirWay) {
   EXPECT_EQ(drain_.jobs.size(), 1U);
 }
 
-TEST_F(DrainPolicy, AMoveThatIsDoneCountsOnceItsMeasurementsAreThere) {
+TEST_F(DrainPolicy, ACompletedMoveCountsOnceItsMeasurementsHaveArrived) {
   Job& job = view_.add(1, Place("a", 0));
   view_.move(7, 1, Place("a", 0), Place("b", 0));
   (void)look();
@@ -137,7 +137,7 @@ TEST_F(DrainPolicy, AMoveThatIsDoneCountsOnceItsMeasurementsAreThere) {
   EXPECT_EQ(entry(1).downtime_ms, 8);
 }
 
-TEST_F(DrainPolicy, AFailedMoveIsOfferedAgainUntilThereWereEnough) {
+TEST_F(DrainPolicy, AFailedMoveIsRetriedUpToTheMaximum) {
   view_.add(1, Place("a", 0));
   for (MigrationId id = 1; id <= kMaxDrainAttempts; ++id) {
     view_.move(id, 1, Place("a", 0), Place("b", 0));
@@ -151,7 +151,7 @@ TEST_F(DrainPolicy, AFailedMoveIsOfferedAgainUntilThereWereEnough) {
   }
 }
 
-TEST_F(DrainPolicy, AnAbortedMoveLeavesItsJobAndOneCutOffByTheDeadlineIsNoFailure) {
+TEST_F(DrainPolicy, AnAbortedMoveLeavesItsJobAndAMoveEndedByTheDeadlineIsNoFailure) {
   view_.add(1, Place("a", 0));
   view_.add(2, Place("a", 1));
   view_.move(1, 1, Place("a", 0), Place("b", 0));
@@ -185,7 +185,7 @@ TEST_F(DrainPolicy, JobsThatEndOrAreLostNeedNoMove) {
   EXPECT_EQ(entry(4).reason, "it is parked");
 }
 
-TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndThoseToPrepareGoFirst) {
+TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndPreparedMovesComeFirst) {
   view_.add(1, Place("a", 0)).spec.priority = 9;
   for (JobId id = 2; id <= 4; ++id) {
     view_.add(id, Place("a", static_cast<std::uint32_t>(id)));
@@ -241,7 +241,7 @@ TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeAndNotWhileItIsPrepared) {
   EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
 }
 
-TEST_F(DrainPolicy, AfterAFailureItWaitsForAnInventoryAndAvoidsThatPlace) {
+TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
   view_.add(1, Place("a", 0));
   (void)look();
   tries_.note_failure({1, Place("b", 0), ""}, news_);
@@ -256,7 +256,7 @@ TEST_F(DrainPolicy, AfterAFailureItWaitsForAnInventoryAndAvoidsThatPlace) {
   EXPECT_EQ(tries_.failures_of(group(1)).all.front().first, Scope("c", 0));
 }
 
-TEST_F(DrainPolicy, RefusalsAreKeptAndTheJobsNodeIsAskedOnce) {
+TEST_F(DrainPolicy, RefusalsAreRecordedAndTheJobsNodeIsQueriedOnce) {
   view_.add(1, Place("a", 0));
   (void)look();
   tries_.note_failure({1, Place("b", 0), "b refused"}, news_);
@@ -277,7 +277,7 @@ TEST_F(DrainPolicy, RefusalsAreKeptAndTheJobsNodeIsAskedOnce) {
   EXPECT_EQ(after(1, plan), DrainStep::kAskSource) << "its program may have closed it";
 }
 
-TEST_F(DrainPolicy, ANodeThatCountsObstaclesIsAskedBeforeTheFirstMove) {
+TEST_F(DrainPolicy, ANodeThatCountsObstaclesIsQueriedBeforeTheFirstMove) {
   view_.add(1, Place("a", 0));
   (void)look();
   const JobMovePlan plan = plan_to({Place("b", 0)});
@@ -286,7 +286,7 @@ TEST_F(DrainPolicy, ANodeThatCountsObstaclesIsAskedBeforeTheFirstMove) {
   EXPECT_EQ(after(1, plan, true), DrainStep::kBegin);
 }
 
-TEST_F(DrainPolicy, WithoutAPlaceItWaitsOnlyForWhatPasses) {
+TEST_F(DrainPolicy, WithoutATargetAJobWaitsOnlyForATemporaryObstacle) {
   view_.add(1, Place("a", 0));
   (void)look();
   EXPECT_EQ(after(1, no_plan("full", true)), DrainStep::kMakeWay);
@@ -317,7 +317,7 @@ TEST_F(DrainPolicy, MovesThatDoNotBeginAreCountedForAllRanks) {
   }
 }
 
-TEST_F(DrainPolicy, StuckJobsAreRestoredOnceAsManyAsAllowed) {
+TEST_F(DrainPolicy, StuckJobsAreRestoredOnceUpToTheLimit) {
   for (JobId id = 1; id <= 4; ++id) view_.add(id, Place("a", static_cast<std::uint32_t>(id)));
   (void)look();
   for (JobId id = 1; id <= 3; ++id) entry(id).state = S::kBlocked;
@@ -332,7 +332,7 @@ TEST_F(DrainPolicy, StuckJobsAreRestoredOnceAsManyAsAllowed) {
   EXPECT_EQ(begin_restores(drain_, view_, 0, true), std::vector<JobId>{4}) << "it waits past the deadline";
 }
 
-TEST_F(DrainPolicy, AMoveHasTheTimeThatIsLeftWithinBounds) {
+TEST_F(DrainPolicy, AMoveHasTheRemainingTimeWithinBounds) {
   EXPECT_EQ(move_time_ms(drain_, 40'000), 60'000);
   EXPECT_EQ(move_time_ms(drain_, 99'999), kShortestMoveMs);
   drain_.deadline_ms = 10'000'000;

@@ -52,7 +52,7 @@ class EvacuationPolicy : public ::testing::Test {
   ClusterFacts facts_;
 };
 
-TEST_F(EvacuationPolicy, NothingIsDoneForAJobThatIsNotThereAnyMore) {
+TEST_F(EvacuationPolicy, ARemovedOrMovedJobIsNotEvacuated) {
   job_.ranks.front().place = Place("b", 0);
   EXPECT_EQ(begin().state, State::kGone);
   EXPECT_EQ(begin().note, "it runs at b:0 already");
@@ -64,14 +64,14 @@ TEST_F(EvacuationPolicy, NothingIsDoneForAJobThatIsNotThereAnyMore) {
   EXPECT_EQ(begin().state, State::kGone);
 }
 
-TEST_F(EvacuationPolicy, OneThatDiedOfTheFaultIsRestored) {
+TEST_F(EvacuationPolicy, AJobThatDiedOfTheFaultIsRestored) {
   job_.state = JobState::kFailed;
   e_.revive = true;
   e_.outcome = HealthOutcome::kRestore;
   EXPECT_EQ(begin().kind, Kind::kImage);
 }
 
-TEST_F(EvacuationPolicy, AnOpenMoveIsJoinedOrAbortedByWhatMayBeRead) {
+TEST_F(EvacuationPolicy, AnOpenMoveIsJoinedIfMemoryIsReadableAndOtherwiseAborted) {
   Migration open;
   open.id = 7;
   open.to = Place("b", 0);
@@ -97,7 +97,7 @@ TEST_F(EvacuationPolicy, APausedPolicyAndAnUnconfirmedJobWait) {
   EXPECT_NE(begin().note, "the policy of a is paused");
 }
 
-TEST_F(EvacuationPolicy, TheBreakerOpensBeforeOneTooMany) {
+TEST_F(EvacuationPolicy, TheBreakerOpensBeforeTheLimitIsExceeded) {
   Evacuation other;
   other.job = 2;
   other.started_ms = {view_.now_ms - 1};
@@ -113,7 +113,7 @@ TEST_F(EvacuationPolicy, TheBreakerOpensBeforeOneTooMany) {
   EXPECT_EQ(begin().kind, Kind::kWait);
 }
 
-TEST_F(EvacuationPolicy, OneThatWasCountedIsNotHeldBackByTheCount) {
+TEST_F(EvacuationPolicy, AnEvacuationThatWasCountedIsNotDelayedByTheCount) {
   e_.started_ms = {view_.now_ms - 1};
   limits_.breaker_count = 1;
   EXPECT_EQ(begin().kind, Kind::kLive);
@@ -121,17 +121,17 @@ TEST_F(EvacuationPolicy, OneThatWasCountedIsNotHeldBackByTheCount) {
   EXPECT_EQ(begin().state, State::kLeft);
 }
 
-TEST_F(EvacuationPolicy, WithoutATargetAnUrgentOneIsParkedAndAnotherOneWaits) {
+TEST_F(EvacuationPolicy, WithoutATargetAnUrgentJobIsParkedAndOtherJobsWait) {
   EXPECT_EQ(live(no_plan("full")).kind, Kind::kPark);
   EXPECT_TRUE(live(no_plan("full")).snapshot) << "it runs, and its memory can be read";
   facts_.may_come_back = true;
-  EXPECT_EQ(live(no_plan("full")).note, "full; it goes as soon as there is room");
+  EXPECT_EQ(live(no_plan("full")).note, "full; it is moved once a GPU has enough free memory");
   facts_.may_come_back = false;
   e_.urgent = false;
   EXPECT_EQ(live(no_plan("full")).kind, Kind::kWait);
 }
 
-TEST_F(EvacuationPolicy, AnObstacleOfTheJobThatDoesNotPassEndsInAnImage) {
+TEST_F(EvacuationPolicy, AJobWithAPermanentObstacleIsRestoredFromAnImage) {
   EXPECT_EQ(live(no_plan("r", "a socket", true)).kind, Kind::kWait);
   EXPECT_EQ(e_.outcome, HealthOutcome::kLive);
   e_.urgent = false;
@@ -144,7 +144,7 @@ TEST_F(EvacuationPolicy, AnObstacleOfTheJobThatDoesNotPassEndsInAnImage) {
   EXPECT_EQ(e_.outcome, HealthOutcome::kRestore);
 }
 
-TEST_F(EvacuationPolicy, TargetsAreTriedOneAfterTheOtherUntilThereWereEnough) {
+TEST_F(EvacuationPolicy, TargetsAreTriedInTurnUpToTheMaximum) {
   EXPECT_FALSE(before_live_plan(e_, false, facts_, limits_));
   EXPECT_EQ(before_live_plan(e_, true, facts_, limits_)->kind, Kind::kWait);
   const EvacuationStep next = ended(MigrationResult::kFailed, Place("b", 0));
@@ -158,7 +158,7 @@ TEST_F(EvacuationPolicy, TargetsAreTriedOneAfterTheOtherUntilThereWereEnough) {
   EXPECT_EQ(closed_for(e_).size(), 1U) << "an image may go there";
 }
 
-TEST_F(EvacuationPolicy, OneThatIsNotUrgentStartsOverAtTheNextChange) {
+TEST_F(EvacuationPolicy, ANonUrgentEvacuationRestartsAtTheNextChange) {
   e_.urgent = false;
   EXPECT_EQ(ended(MigrationResult::kTimedOut, Place("b", 0)).again, Again::kAtChange);
   const EvacuationStep step = live(no_plan("full"));
@@ -166,18 +166,18 @@ TEST_F(EvacuationPolicy, OneThatIsNotUrgentStartsOverAtTheNextChange) {
   EXPECT_TRUE(e_.failed.empty());
 }
 
-TEST_F(EvacuationPolicy, HowALiveMoveEndsDecides) {
+TEST_F(EvacuationPolicy, OutcomeOfALiveMoveDecidesTheNextStep) {
   EXPECT_EQ(ended(MigrationResult::kDone, Place("b", 0)).state, State::kMoved);
   EXPECT_EQ(e_.lost_ms, 0);
   EXPECT_EQ(ended(MigrationResult::kDone, e_.from).state, State::kQueued) << "it came here";
   EXPECT_EQ(ended(MigrationResult::kLost, Place("b", 0)).state, State::kLeft);
   EXPECT_EQ(ended(MigrationResult::kInterrupted, Place("b", 0)).state, State::kLeft);
-  e_.outcome = HealthOutcome::kRestore;  // it was aborted for it
+  e_.outcome = HealthOutcome::kRestore;  // the evacuation aborted the move
   EXPECT_EQ(ended(MigrationResult::kInterrupted, Place("b", 0)).state, State::kQueued);
   EXPECT_TRUE(e_.failed.empty());
 }
 
-TEST_F(EvacuationPolicy, WithoutAnImageItIsLeftUnlessOneCanBeMadeOrFound) {
+TEST_F(EvacuationPolicy, AJobWithoutAnImageIsLeftUnlessAnImageCanBeTakenOrFound) {
   facts_.are_away = true;
   EXPECT_EQ(without_image(e_, job_, facts_).kind, Kind::kWait);
   facts_.are_away = false;
@@ -186,7 +186,7 @@ TEST_F(EvacuationPolicy, WithoutAnImageItIsLeftUnlessOneCanBeMadeOrFound) {
   EXPECT_EQ(without_image(e_, job_, facts_).kind, Kind::kPark);
 }
 
-TEST_F(EvacuationPolicy, ARestoreEndsByItsOutcome) {
+TEST_F(EvacuationPolicy, OutcomeOfARestoreDecidesTheNextStep) {
   EXPECT_EQ(after_restore_plan(e_, Place("b", 0), "", facts_).kind, Kind::kBeginRestore);
   EXPECT_EQ(e_.to, Place("b", 0));
   e_.state = State::kRestoring;
@@ -207,7 +207,7 @@ TEST_F(EvacuationPolicy, ARestoreEndsByItsOutcome) {
   EXPECT_FALSE(full.snapshot) << "its memory must not be read";
 }
 
-TEST_F(EvacuationPolicy, ARestartSeesWhetherTheRestoreHappened) {
+TEST_F(EvacuationPolicy, ARestartDetectsWhetherTheRestoreHappened) {
   EXPECT_FALSE(after_restart(e_, &job_));
   e_.state = State::kRestoring;
   EXPECT_EQ(after_restart(e_, &job_)->state, State::kQueued);

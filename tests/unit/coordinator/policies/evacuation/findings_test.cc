@@ -44,13 +44,13 @@ class FindingRules : public ::testing::Test {
   Job job_;
 };
 
-TEST_F(FindingRules, ACordoningFindingStandsAsLongAsItsCordon) {
+TEST_F(FindingRules, ACordoningFindingAppliesAsLongAsItsCordon) {
   const std::vector<Finding> all{finding(1, true, HealthOutcome::kRestore)};
   EXPECT_EQ(standing(all, true, 10 * kSuspicionMs).size(), 1U);
   EXPECT_TRUE(standing(all, false, 2).empty());
 }
 
-TEST_F(FindingRules, AnotherOneStandsForAWhileAndTheNewestCounts) {
+TEST_F(FindingRules, AFindingWithoutACordonExpiresAndTheNewestApplies) {
   const std::vector<Finding> all{finding(1, false, HealthOutcome::kRestore),
                                  finding(2, false, HealthOutcome::kLive),
                                  finding(3, false, HealthOutcome::kNone)};
@@ -59,7 +59,7 @@ TEST_F(FindingRules, AnotherOneStandsForAWhileAndTheNewestCounts) {
   EXPECT_TRUE(standing(all, false, 3 + kSuspicionMs).empty());
 }
 
-TEST_F(FindingRules, OneThatIsNotDecidedOnOrWasPausedDoesNotStand) {
+TEST_F(FindingRules, AFindingThatIsUndecidedOrWasPausedDoesNotApply) {
   std::vector<Finding> all{finding(1, true, HealthOutcome::kLive), finding(1, true, HealthOutcome::kLive)};
   all[0].acted = false;
   all[1].paused = true;
@@ -68,7 +68,7 @@ TEST_F(FindingRules, OneThatIsNotDecidedOnOrWasPausedDoesNotStand) {
   EXPECT_TRUE(all[0].is_suspicion());
 }
 
-TEST_F(FindingRules, AVerdictIsForAnInstanceAndTheRestForTheGpu) {
+TEST_F(FindingRules, AVerdictAppliesToItsInstanceAndOtherOutcomesToTheGpu) {
   Finding found = finding(1, true, HealthOutcome::kLive);
   found.reported.jobs = {verdict(3, HealthOutcome::kRestore)};
   EXPECT_EQ(outcome_for(found.reported, job_), HealthOutcome::kRestore) << "as it was started";
@@ -109,7 +109,7 @@ TEST_F(FindingRules, AnArrivalIsEvacuatedUnlessItsInstanceWasDecidedOn) {
   const Finding found = finding(1, true, HealthOutcome::kLive);
   auto arrived = arrival_of(job_, found, 5);
   ASSERT_TRUE(arrived);
-  EXPECT_EQ(arrived->reason, "it came to a GPU in trouble: Xid 79");
+  EXPECT_EQ(arrived->reason, "it was moved to a faulty GPU: Xid 79");
   arrived->state = EvacuationState::kLeft;
   EXPECT_TRUE(has_decided(*arrived, job_, found.place()));
   job_.segments.back().incarnation = 9;
@@ -129,7 +129,7 @@ TEST_F(FindingRules, ImagesAreDoubtedOnce) {
   EXPECT_FALSE(doubted(job_, finding(1, false, HealthOutcome::kLive)));
 }
 
-TEST_F(FindingRules, AMoveToThePlaceIsGivenUpWhileItCanBe) {
+TEST_F(FindingRules, AMoveToTheGpuIsCanceledWhilePossible) {
   Migration migration;
   migration.to = Place("a", 0);
   EXPECT_TRUE(is_coming(migration, Place("a", 0)));

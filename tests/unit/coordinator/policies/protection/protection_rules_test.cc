@@ -25,7 +25,7 @@ TEST(ProtectionRules, ASetIsDueAfterItsInterval) {
   EXPECT_TRUE(is_set_due(protection, 1'500));
 }
 
-TEST(ProtectionRules, OnlyJobsThatPayForTheirHostStateCanBeStoppedTooOften) {
+TEST(ProtectionRules, OnlyJobsWithThinCheckpointsCanBePausedTooOften) {
   Job job;
   job.spec.mode = MigrationMode::kTransparent;
   EXPECT_TRUE(is_too_often(job, 299'999));
@@ -34,7 +34,7 @@ TEST(ProtectionRules, OnlyJobsThatPayForTheirHostStateCanBeStoppedTooOften) {
   EXPECT_FALSE(is_too_often(job, 1'000));
 }
 
-TEST(ProtectionRules, TheLastPauseTellsTheNext) {
+TEST(ProtectionRules, TheLastPausePredictsTheNext) {
   Job job;
   EXPECT_FALSE(pause_of_last(job));
   job.last_downtime_ms = 8;

@@ -27,7 +27,7 @@ class RebalanceRunTest : public ::testing::Test {
   RebalanceRun run_;
 };
 
-TEST_F(RebalanceRunTest, AsManyMoveAtATimeAsFitAndAreAllowed) {
+TEST_F(RebalanceRunTest, ConcurrentMovesAreLimitedByMemoryAndByTheSetting) {
   EXPECT_EQ(next(), 0U);
   EXPECT_FALSE(next()) << "5 bytes are left";
   run_.available[0] = 100;
@@ -44,12 +44,12 @@ TEST_F(RebalanceRunTest, AsManyMoveAtATimeAsFitAndAreAllowed) {
   EXPECT_EQ(run_.state, RunState::kDone);
 }
 
-TEST_F(RebalanceRunTest, OneAloneIsTriedEvenIfItDoesNotFitByThePlansAccount) {
+TEST_F(RebalanceRunTest, ASingleMoveIsTriedEvenIfThePlanCountsTooLittleMemory) {
   run_.available[0] = 0;
   EXPECT_EQ(next(), 0U);
 }
 
-TEST_F(RebalanceRunTest, TheFirstFailureEndsItOnceThoseBesideItAreOver) {
+TEST_F(RebalanceRunTest, AfterAFailureTheRunEndsOnceItsOpenMovesHaveEnded) {
   run_.available[0] = 100;
   EXPECT_EQ(next(), 0U);
   EXPECT_EQ(next(), 1U);

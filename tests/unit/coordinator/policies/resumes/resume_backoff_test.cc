@@ -15,13 +15,13 @@ Job parked_at(std::int64_t now_ms) {
   return job;
 }
 
-TEST(ResumeBackoff, AJobRestsForAMomentBeforeItIsTried) {
+TEST(ResumeBackoff, AParkedJobIsResumedOnlyAfterAMinimumTime) {
   const ResumeBackoff backoff;
   EXPECT_FALSE(backoff.is_ready(parked_at(1'000), 3'999, 0));
   EXPECT_TRUE(backoff.is_ready(parked_at(1'000), 4'000, 0));
 }
 
-TEST(ResumeBackoff, EachFailureDoublesTheWaitUntilItIsTheLast) {
+TEST(ResumeBackoff, EachFailureDoublesTheDelayUpToTheLastAttempt) {
   ResumeBackoff backoff;
   const Job job = parked_at(0);
   for (unsigned failed = 1; failed < ResumeBackoff::kMaxFailures; ++failed) {
@@ -34,20 +34,20 @@ TEST(ResumeBackoff, EachFailureDoublesTheWaitUntilItIsTheLast) {
   EXPECT_FALSE(backoff.note_failure(1, true, 0)) << "it was forgotten";
 }
 
-TEST(ResumeBackoff, SuccessForgetsTheFailures) {
+TEST(ResumeBackoff, SuccessResetsTheFailures) {
   ResumeBackoff backoff;
   EXPECT_FALSE(backoff.note_failure(1, true, 0));
   backoff.note_success(1);
   EXPECT_TRUE(backoff.is_ready(parked_at(0), 10'000, 0));
 }
 
-TEST(ResumeBackoff, OneThatIsNotParkedAnyMoreIsNotGivenUp) {
+TEST(ResumeBackoff, AJobThatIsNoLongerParkedIsNotGivenUp) {
   ResumeBackoff backoff;
   for (unsigned i = 0; i < 2 * ResumeBackoff::kMaxFailures; ++i)
     EXPECT_FALSE(backoff.note_failure(1, false, 0));
 }
 
-TEST(ResumeBackoff, OnlyAFreeParkedJobResumesByItself) {
+TEST(ResumeBackoff, OnlyAParkedJobWithoutAnOperationResumesAutomatically) {
   Job job = parked_at(0);
   EXPECT_TRUE(resumes_by_itself(job));
   job.unconfirmed = true;

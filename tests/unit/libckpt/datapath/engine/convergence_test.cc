@@ -26,17 +26,17 @@ TEST(Convergence, FirstRoundAloneGivesNoEstimate) {
   EXPECT_FALSE(c.estimate().has_value());
 }
 
-TEST(Convergence, HandoversWhenTheEstimateIsWithinTheLimit) {
+TEST(Convergence, HandoverBeginsWhenTheEstimateIsWithinTheLimit) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
-  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kHandover);
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 40 * kMs + 5 * kMs);  // sending takes longer than scanning
 }
 
 TEST(Convergence, ScanTimeDominatesIfFewBytesAreDirty) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
-  EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kHandover);
+  EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 35 * kMs);
 }
 
@@ -54,7 +54,7 @@ TEST(Convergence, ASampleWithFewDirtyBytesAvoidsASecondRound) {
   RoundObservation first = round(2 * kGiB, 50 * kMs, 2200 * kMs);
   first.sampled_dirty_bytes = 10'000'000;
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
-  EXPECT_EQ(c.observe(first), Advice::kHandover);
+  EXPECT_EQ(c.observe(first), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 55 * kMs);
   EXPECT_EQ(c.remaining_bytes(), 10'000'000u);
   Convergence strict({.max_downtime = 40 * kMs}, 1e9);
@@ -82,11 +82,11 @@ TEST(Convergence, ALimitLoweredDuringTheRoundsAborts) {
 TEST(Convergence, CopyIsHiddenByConcurrentWork) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
-  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kHandover);
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 65 * kMs);
 }
 
-TEST(Convergence, OtherTermsOverTheLimitHandoverWithoutAFurtherRoundIfAllowed) {
+TEST(Convergence, OtherTermsOverTheLimitBeginTheHandoverWithoutAFurtherRoundIfAllowed) {
   RoundObservation first = round(2 * kGiB, 5 * kMs, 2200 * kMs);
   first.sampled_dirty_bytes = 40'000'000;
   Convergence c({.max_downtime = 30 * kMs, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
@@ -94,14 +94,14 @@ TEST(Convergence, OtherTermsOverTheLimitHandoverWithoutAFurtherRoundIfAllowed) {
   EXPECT_EQ(c.estimate(), 160 * kMs);
 }
 
-TEST(Convergence, StopCopyOverTheLimitAbortsIfHandoveringIsNotAllowed) {
+TEST(Convergence, StopCopyOverTheLimitAbortsIfTheHandoverIsNotAllowed) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = anyway, .fixed_cost = 90 * kMs}, 1e9);
     EXPECT_EQ(c.judge_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
     EXPECT_EQ(c.estimate(), 2090 * kMs);
   }
   Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = false}, 1e9);
-  EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kHandover);
+  EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kSwitch);
 }
 
 TEST(Convergence, ALongerRoundIncreasesTheDirtyBytes) {
@@ -123,7 +123,7 @@ TEST(Convergence, ShrinkingRoundsContinue) {
   }
 }
 
-TEST(Convergence, RoundsThatStopShrinkingHandoverOrAbortBySetting) {
+TEST(Convergence, RoundsThatStopShrinkingBeginTheHandoverOrAbortBySetting) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1 * kMs, .switch_anyway = anyway}, 1e9);
     c.observe(round(2 * kGiB, kMs, 2000 * kMs));
@@ -168,7 +168,7 @@ TEST(Convergence, LimitMayChangeBetweenRounds) {
   c.observe(round(2 * kGiB, kMs, 2000 * kMs));
   EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
   c.set_max_downtime(1000 * kMs);
-  EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kHandover);
+  EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kSwitch);
 }
 
 TEST(Convergence, ARoundTooShortToMeasureKeepsTheLastRate) {
@@ -188,7 +188,7 @@ TEST(Convergence, EtaIsUnknownIfTheJobWritesFasterThanTheLink) {
 TEST(Convergence, AnEstimateEqualToTheLimitIsWithinTheLimit) {
   Convergence c({.max_downtime = 45 * kMs, .fixed_cost = 5 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
-  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kHandover);
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
 }
 
 TEST(Convergence, DirtyBytesAreLimitedByTheTotalSize) {

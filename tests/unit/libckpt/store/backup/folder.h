@@ -48,7 +48,7 @@ class BackupTest : public ::testing::Test {
   void fill_home(const std::string& mark) const {
     for (std::size_t i = 0; i < kParts.size(); ++i) put(path(kParts[i]), part_text(i, mark));
   }
-  // Makes a backup of home() in file().
+  // Creates a backup of home() in file().
   void make_backup() const {
     Contents contents;
     contents.cluster = "c0ffee";

@@ -178,7 +178,7 @@ TEST_F(CheckpointStoreTest, ACommitWithAMissingChunkIsRefused) {
   EXPECT_EQ(writer->missing(region), std::vector<std::uint64_t>{1});
   EXPECT_EQ(writer->commit({}).error().code(), ErrorCode::kRefused);
   must(writer->put_chunk(region, 1, random_bytes(kChunk, 3)));
-  must(writer->put_chunk(region, 1, random_bytes(kChunk, 4)));  // the last content counts
+  must(writer->put_chunk(region, 1, random_bytes(kChunk, 4)));  // the last content of the chunk counts
   const auto version = must(writer->commit({.step = 9, .labels = {{"kind", "snapshot"}}}));
   EXPECT_EQ(restored(1).regions.at(1)[kChunk], random_bytes(kChunk, 4)[0]);
   EXPECT_EQ(version->step, 9u);

@@ -103,8 +103,8 @@ class Workload {
   std::mt19937_64 random_;
 };
 
-// The first violation in a checkpoint store after a cut; empty if there is none. From here on all that was found must be
-// there.
+// Returns the first violation in a checkpoint store after a power cut; empty if there is none. From now on
+// all versions that were found must remain.
 std::string check(PowerCutFiles& files, Told& told) {
   auto opened = CheckpointStore::open(kFolder, options_for(files));
   if (!opened) return "does not open: " + opened.error().to_string();
@@ -172,7 +172,7 @@ TEST(PowerCut, PowerCutAtAnyPointLosesNoVersionAndLeavesNoPartialVersion) {
   EXPECT_EQ(cut_everywhere({}, 1), "");
 }
 
-// Each of these is one line that could be missing in the checkpoint store.
+// Each test omits one sync that the checkpoint store needs, and expects that the check detects it.
 TEST(PowerCut, CheckerFindsALossWithoutASyncOfPacks) {
   EXPECT_NE(cut_everywhere({".pack.new"}, 1), "");
 }
