@@ -331,8 +331,7 @@ Result<void> Store::put(const CheckpointStoreRow& checkpoint_store) {
 
 Result<std::vector<CheckpointStoreRow>> Store::checkpoint_stores() {
   std::vector<CheckpointStoreRow> checkpoint_stores;
-  CKPT_TRY(statement,
-           db_.prepare("SELECT node, folder, document FROM vaults ORDER BY node, folder"));
+  CKPT_TRY(statement, db_.prepare("SELECT node, folder, document FROM vaults ORDER BY node, folder"));
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return checkpoint_stores;
