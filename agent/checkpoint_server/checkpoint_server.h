@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-checkpoint-store. The program is started with the first grant, and started again with
-// the next grant if it has ended.
+// The agent's side of gpumigrate-checkpoint-store. The program is started with the first grant, and started
+// again with the next grant if it has ended.
 // Threads: the event loop. Ownership: the process ends with this object, which closes its socket, and all
 // grants end with it. Errors: kUnavailable contains the reason why the program does not run. Errors of
 // FileServer are returned unchanged.

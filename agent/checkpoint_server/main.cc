@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store, one job each,
-// with grants from the agent (libckpt/store/peer). It is a separate process, because its traffic is too much
-// for the agent's event loop, and the agent need not see that data. The agent starts the program with one end
-// of a socketpair as descriptor 3, and the program ends with the agent. It logs to stderr.
+// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store,
+// one job each, with grants from the agent (libckpt/store/peer). It is a separate process, because its
+// traffic is too much for the agent's event loop, and the agent need not see that data. The agent starts the
+// program with one end of a socketpair as descriptor 3, and the program ends with the agent. It logs to
+// stderr.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>

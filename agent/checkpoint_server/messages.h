@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the agent and gpumigrate-checkpoint-store. Each message is one packet of an inherited AF_UNIX
-// SOCK_SEQPACKET socketpair (descriptor 3 in the program). The program sends one CheckpointStoreAnswer with id 0 when
-// it listens, and then answers each CheckpointStoreOrder, in order. Both ends come from one build, but every received
-// packet is checked.
+// Messages between the agent and gpumigrate-checkpoint-store. Each message is one packet of an inherited
+// AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in the program). The program sends one
+// CheckpointStoreAnswer with id 0 when it listens, and then answers each CheckpointStoreOrder, in order. Both
+// ends come from one build, but every received packet is checked.
 // Threads: plain values. Errors: kProtocol from decoding.
 #pragma once
 

@@ -37,8 +37,8 @@ class MemoryLog {
   [[nodiscard]] std::span<const std::byte> at(std::uint64_t offset, std::uint64_t bytes) const {
     return {memory_ + offset, bytes};
   }
-  // Marks `bytes` bytes as filled that were written into the space from reserve(). Returns the offset at which
-  // these bytes begin.
+  // Marks `bytes` bytes as filled that were written into the space from reserve(). Returns the offset at
+  // which these bytes begin.
   std::uint64_t append(std::uint64_t bytes);
 
  private:

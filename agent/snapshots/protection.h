@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's part of images. It takes TakeSnapshot, RestoreImage and CheckpointStoreOrder of the coordinator, and
-// reports the content of the node's checkpoint stores. A job has one snapshot at a time. A migration is never held up by
-// one: the snapshot ends, as failed (open_snapshots.h).
-// Threads: the event loop, and a thread of its own for looking at checkpoint stores. Ownership: sessions live until they
-// are over. Errors: go to the coordinator, as Reply.
+// The agent's part of images. It takes TakeSnapshot, RestoreImage and CheckpointStoreOrder of the
+// coordinator, and reports the content of the node's checkpoint stores. A job has one snapshot at a time. A
+// migration is never held up by one: the snapshot ends, as failed (open_snapshots.h).
+// Threads: the event loop, and a thread of its own for looking at checkpoint stores. Ownership: sessions live
+// until they are over. Errors: go to the coordinator, as Reply.
 #pragma once
 
 #include <list>

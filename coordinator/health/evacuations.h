@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. That
-// includes jobs that come later, as long as the finding stands (policies/evacuation/findings.h); moves that are under way to
-// the GPU are given up. How each job is moved is decided in policies/evacuation/attempts.h.
+// includes jobs that come later, as long as the finding stands (policies/evacuation/findings.h); moves that
+// are under way to the GPU are given up. How each job is moved is decided in policies/evacuation/attempts.h.
 //
 // A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
 // taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per

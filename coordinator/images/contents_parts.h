@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the parts of a checkpoint store's list (wire::CheckpointStoreContents). The list takes effect only once its
-// last part has arrived.
+// Joins the parts of a checkpoint store's list (wire::CheckpointStoreContents). The list takes effect only
+// once its last part has arrived.
 // Threads: one. Ownership: owned by ImageReports. Errors: none; a list that lacks a part, or is too long, is
 // dropped with a warning.
 #pragma once

@@ -52,8 +52,8 @@ constexpr auto fields_of(record::Of<T>) {
 
 class ImageCatalog {
  public:
-  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not known any
-  // more, and the last answer holds.
+  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not
+  // known any more, and the last answer holds.
   using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
   ImageCatalog(Store& store, DoubtOf doubt_of) : store_(store), doubt_of_(std::move(doubt_of)) {}
 
@@ -115,7 +115,8 @@ class ImageCatalog {
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node and folder of a checkpoint store
 
-  // Checks whether a node's lists stay within kMaxCheckpointStores lists and a total of kMaxListedImages images.
+  // Checks whether a node's lists stay within kMaxCheckpointStores lists and a total of kMaxListedImages
+  // images.
   [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
   void recognise_cluster(const std::string& node, const wire::CheckpointStoreContents& contents);
   void keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs migrations. It takes requests, passes messages and the presence of nodes to the switch machines
-// (handover_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the table.
+// (handover_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the
+// table.
 //
 // The journal decides, and the table only shows. A request waits while a record of its migration is being
 // written: begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails

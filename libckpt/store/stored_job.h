@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a job in a version of a checkpoint store (checkpoint_store::Version::job_record): how to start the job again, and
-// the places of its memory. Region i of the version is extent i of the plan.
+// The record of a job in a version of a checkpoint store (checkpoint_store::Version::job_record): how to
+// start the job again, and the places of its memory. Region i of the version is extent i of the plan.
 // Threads: plain values, pure functions. Errors: kCorrupt for bytes that are not such a record, kNotSupported
 // for a newer one.
 #pragma once

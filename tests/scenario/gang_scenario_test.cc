@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of ranks, by files (replay.h): the records of the parties, and in the end who runs.
-// Parties: C (coordinator), S0 and T0 (source and target of rank 0), U2 (rank 2, which stays). Nothing happens by chance.
-// Commands:
+// Moves of ranks, by files (replay.h): the records of the parties, and in the end who runs. Parties: C
+// (coordinator), S0 and T0 (source and target of rank 0), U2 (rank 2, which stays). Nothing happens by
+// chance. Commands:
 //   gang MOVED+STAYING [in-pause]  first, once      migrate · abort · run MS · state
 //   until P RECORD (of that party, at most 60 s)    crash P · restart P (its agent, or the coordinator)
 //   lose P (its node, for good; the coordinator learns of it)      lose-journal (the coordinator's, with it)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that several items use. They run other programs of the bundle with a deadline. They read JSON from
-// a file or from the end of an output, and search for UCX's network.
+// Functions that several items use. They run other programs of the bundle with a deadline. They read JSON
+// from a file or from the end of an output, and search for UCX's network.
 // Threads: one. Errors: as in tools/bench/jobs/command.h.
 #pragma once
 

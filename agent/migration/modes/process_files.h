@@ -25,7 +25,8 @@ namespace ckpt::agent {
 // Collects the files. Error kRefused names each obstacle.
 Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
 
-// Saves the changes since the check to the files that collect_files() found, after the dump (handover_files.h).
+// Saves the changes since the check to the files that collect_files() found, after the dump
+// (handover_files.h).
 Task<Result<void>> save_handover(MigrationContext& context, pid_t root, const std::string& images,
                                  const host::FileList& listed, const host::FileRules& rules);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a drain's jobs, read from what is known of jobs and migrations. Pure: it changes the drain's
-// entries, and nothing else.
+// The progress of a drain's jobs, read from what is known of jobs and migrations. Pure: it changes the
+// drain's entries, and nothing else.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which jobs of a drain are tried next, and what follows from each try. Pure: it changes the drain's entries and
-// its own memory of tries. The caller makes the plans, asks the nodes and begins the moves.
+// Decides which jobs of a drain are tried next, and what follows from each try. Pure: it changes the drain's
+// entries and its own memory of tries. The caller makes the plans, asks the nodes and begins the moves.
 //
-// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed. The memory need
-// not survive a restart.
+// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed. The
+// memory need not survive a restart.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by which one job is evacuated. It moves live where its memory can be read, to one target after the other.
-// Else it goes on from its newest image, else it is parked; it is never killed. Pure: each function takes an
-// evacuation and the facts, changes the evacuation's own record, and returns what to do next.
+// The steps by which one job is evacuated. It moves live where its memory can be read, to one target after
+// the other. Else it goes on from its newest image, else it is parked; it is never killed. Pure: each
+// function takes an evacuation and the facts, changes the evacuation's own record, and returns what to do
+// next.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of protection beside its schedule: how a snapshot went, what it costs, when a set of images is due. Pure.
+// The rules of protection beside its schedule: how a snapshot went, what it costs, when a set of images is
+// due. Pure.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of `rebalance`: its plan, the state of each move, and which one begins next. Plain values and pure functions.
-// The first move that fails ends a run once those beside it are over.
+// A run of `rebalance`: its plan, the state of each move, and which one begins next. Plain values and pure
+// functions. The first move that fails ends a run once those beside it are over.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a parked job that could not be resumed is tried again: each time after a longer while, and a few times only.
-// Pure.
+// When a parked job that could not be resumed is tried again: each time after a longer while, and a few times
+// only. Pure.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of the machines of the gang commit (docs/adr/0038): records, actions, events. Parties and messages are wire's.
+// The types of the machines of the gang commit (docs/adr/0038): records, actions, events. Parties and
+// messages are wire's.
 //
 // They have the form of the machines of the switch (handover/handover_types.h): a value and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
-// The driver executes the actions of a step in order. A record is durable before the next action. If it fails cleanly,
-// the rest of the step is dropped, and RecordFailed is fed to the state of before.
-// Each rank of the gang is one party: a source and a target if it moves, else a bystander. All advance from incarnation n
-// (the old epoch) to n+1 (the new one), or go back as n or n+2.
+// The driver executes the actions of a step in order. A record is durable before the next action. If it fails
+// cleanly, the rest of the step is dropped, and RecordFailed is fed to the state of before. Each rank of the
+// gang is one party: a source and a target if it moves, else a bystander. All advance from incarnation n (the
+// old epoch) to n+1 (the new one), or go back as n or n+2.
 // Threads: value types; a machine belongs to one driver thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See handover_types.h for the
-// form of a machine.
+// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See handover_types.h for
+// the form of a machine.
 //
 //   Begun -> Granted(k) -> Closed(source|target)
 //      \---> Aborted

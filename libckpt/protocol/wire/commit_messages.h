@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of both commits: the switch of one rank (docs/design.md §6) and the commit of a gang
-// (docs/adr/0038). They share bodies, coding and frame (docs/adr/0055). Each commit takes its own bodies alone.
+// (docs/adr/0038). They share bodies, coding and frame (docs/adr/0055). Each commit takes its own bodies
+// alone.
 //
 // The switch, between coordinator C, source agent S and target agent T:
 //   C                          S                              T
@@ -32,9 +33,9 @@
 //
 // A gang has a source and a target for each rank that moves, and a bystander for each that stays.
 //
-// Every message may be lost, late, repeated or reordered. Statements repeat what the sender's journal holds and are
-// never withdrawn. In a switch any party may relay them (Committed, Ran, Released, Relinquished, Aborted, Resumed,
-// Closed). `from` is the party that stated it, not the one that carried it.
+// Every message may be lost, late, repeated or reordered. Statements repeat what the sender's journal holds
+// and are never withdrawn. In a switch any party may relay them (Committed, Ran, Released, Relinquished,
+// Aborted, Resumed, Closed). `from` is the party that stated it, not the one that carried it.
 //
 // Threads: value types. All have constructors: aggregates as temporaries in `co_await f(M{...})` are
 // destroyed twice by g++ 12.

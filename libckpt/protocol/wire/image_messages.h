@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages about images of jobs in checkpoint stores (libckpt/store/local): taking an image, starting a job from an
-// image, and the contents of a checkpoint store.
+// Messages about images of jobs in checkpoint stores (libckpt/store/local): taking an image, starting a job
+// from an image, and the contents of a checkpoint store.
 //
 //   agent                          coordinator
 //     | <------------- TakeSnapshot     |   to the node where the job runs
@@ -12,17 +12,17 @@
 //                                           (then JobChange as always)
 //     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance
 //                                           that lives: what it runs from
-//     | <------------- CheckpointStoreOrder       |   list, remove, check; answered with Reply
-//     | <------------- GrantCheckpointStore       |   to the node whose checkpoint store another one is about to read or write;
-//                                           answered with CheckpointStoreGrant
+//     | <--- CheckpointStoreOrder        |   list, remove, check; answered with Reply
+//     | <--- GrantCheckpointStore        |   to the node whose checkpoint store another one is about to read
+//                                           or write; answered with CheckpointStoreGrant
 //     | <------------- ReadImage        |   the record of a job in an image; answered with ImageFacts
-//     | CheckpointStoreContents   ------------->  |   behind the agent's hello and at every change: what this node's
+//     | CheckpointStoreContents  ----->  |   behind the agent's hello and at every change: what this node's
 //                                           checkpoint store has
 //
-// A checkpoint store is a folder. The path is the node's own name for it. An empty `folder` is the node's own checkpoint store
-// (agent.toml `checkpoint_store_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
-// are only ever appended. Times are Unix milliseconds, durations nanoseconds, and sizes bytes. Decoding
-// checks sizes and enums; users of a message check everything else.
+// A checkpoint store is a folder. The path is the node's own name for it. An empty `folder` is the node's own
+// checkpoint store (agent.toml `checkpoint_store_dir`, by default HOME/vault). A shared folder has the same
+// path on every node. Fields are only ever appended. Times are Unix milliseconds, durations nanoseconds, and
+// sizes bytes. Decoding checks sizes and enums; users of a message check everything else.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@
 
 namespace ckpt::wire {
 
-// Another node's checkpoint store and the access that the node granted. With an empty address, the checkpoint store is on this
-// node.
+// Another node's checkpoint store and the access that the node granted. With an empty address, the checkpoint
+// store is on this node.
 struct CheckpointStorePeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string node;
@@ -63,7 +63,8 @@ struct TakeSnapshot {
               // image fails, it continues
   CheckpointStorePeer peer;  // with an empty folder: the checkpoint store of that node itself
   // The coordinator's own count of images: a later image has a higher number, whatever the nodes' clocks
-  // show. It is 0 from a coordinator without such a count, which also does not know CheckpointStoreContents::image_job.
+  // show. It is 0 from a coordinator without such a count, which also does not know
+  // CheckpointStoreContents::image_job.
   std::uint64_t sequence = 0;
   // Cancels a running snapshot. Only job and incarnation are used. The answer is sent once the job runs
   // without it. kNotFound: there is no such snapshot. kRefused: it is too late, because the job has left for
@@ -214,8 +215,8 @@ struct ImageRow {
   bool damaged = false;
   std::string gpu_model;  // the GPU model where the image was taken; a transparent job's image needs the same
                           // model
-  // The image's bytes in each tier, if the checkpoint store has a tier in memory. Both are 0 if all bytes are on disk.
-  // Chunks that versions share count for each version.
+  // The image's bytes in each tier, if the checkpoint store has a tier in memory. Both are 0 if all bytes are
+  // on disk. Chunks that versions share count for each version.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::uint64_t sequence = 0;  // the sequence number of the order that took the image; 0 from an older build
@@ -263,8 +264,8 @@ enum class CheckpointStoreAct : std::uint8_t {
   return a >= CheckpointStoreAct::kList && a <= CheckpointStoreAct::kCheck;
 }
 
-// An order about a checkpoint store. The answer is Reply. CheckpointStoreContents is sent before the Reply and has the contents
-// after the order.
+// An order about a checkpoint store. The answer is Reply. CheckpointStoreContents is sent before the Reply
+// and has the contents after the order.
 struct CheckpointStoreOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckpointStoreOrder;
@@ -280,8 +281,9 @@ struct CheckpointStoreOrder {
   }
 };
 
-// Lets a holder of the token use the node's own checkpoint store for one job. The answer is CheckpointStoreGrant, or a Reply with
-// the reason. With a token to revoke nothing is granted, and the answer is a Reply.
+// Lets a holder of the token use the node's own checkpoint store for one job. The answer is
+// CheckpointStoreGrant, or a Reply with the reason. With a token to revoke nothing is granted, and the answer
+// is a Reply.
 struct GrantCheckpointStore {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantCheckpointStore;

@@ -336,8 +336,8 @@ struct TargetReport {
   }
 };
 
-// A query for a node's facts about a switch that the coordinator does not know. The answer is HandoverFacts, or
-// a Reply with the reason.
+// A query for a node's facts about a switch that the coordinator does not know. The answer is HandoverFacts,
+// or a Reply with the reason.
 struct DescribeHandover {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeHandover;

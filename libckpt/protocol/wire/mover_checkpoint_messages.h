@@ -12,8 +12,8 @@
 
 namespace ckpt::wire::mover {
 
-// The access to a checkpoint store in addition to its folder: a tier in memory, or the node that has the checkpoint store
-// (libckpt/store/peer).
+// The access to a checkpoint store in addition to its folder: a tier in memory, or the node that has the
+// checkpoint store (libckpt/store/peer).
 struct CheckpointStoreAccess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string memory;  // the folder of the memory tier; empty if there is none

@@ -66,8 +66,8 @@
 // A mover that loses its agent (end of file) exits and releases everything. For a session that is not open,
 // EndSession is answered with SessionEnded and DropRegions with Dropped. Other messages are ignored.
 //
-// The messages are in mover_session_messages.h, mover_move_messages.h and mover_checkpoint_messages.h. This file
-// has the packet.
+// The messages are in mover_session_messages.h, mover_move_messages.h and mover_checkpoint_messages.h. This
+// file has the packet.
 //
 // Threads: plain values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the sender's node; 0
 // means not reached. Sizes are bytes, and rates are bytes per second. Errors: kProtocol for bytes that are

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault: the store of images that no GPU holds. It is a folder with versions of jobs. Each version
-// restores a job as it was at one barrier, all ranks together. A version uses space only for changes since
-// the version before. Chunks are stored once by content, shared by all versions and ranks of a job. The lists
-// that name chunks are shared in the same way (docs/image-format.md).
+// The checkpoint store: the store of images that no GPU holds. It is a folder with versions of jobs. Each
+// version restores a job as it was at one barrier, all ranks together. A version uses space only for changes
+// since the version before. Chunks are stored once by content, shared by all versions and ranks of a job. The
+// lists that name chunks are shared in the same way (docs/image-format.md).
 //
-//   CKPT_TRY(checkpoint store, CheckpointStore::open("/srv/vault", {.limit_bytes = std::uint64_t{1} << 40}));
-//   CKPT_TRY(writer, vault->begin_version("job-7", {}));          // version_writer.h
+//   CKPT_TRY(store, CheckpointStore::open("/srv/vault", {.limit_bytes = std::uint64_t{1} << 40}));
+//   CKPT_TRY(writer, store->begin_version("job-7", {}));          // version_writer.h
 //   ...
-//   CKPT_TRYV(vault->keep_newest("job-7", 5));                    // older versions go,
-//   CKPT_TRY(report, vault->collect("job-7"));                    // and their space comes back
-//   CKPT_TRY(restored, vault->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
+//   CKPT_TRYV(store->keep_newest("job-7", 5));                    // older versions go,
+//   CKPT_TRY(report, store->collect("job-7"));                    // and their space comes back
+//   CKPT_TRY(restored, store->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
 //
 // The following holds after any failure (a power failure at any point, torn and reordered writes, flipped
 // bits). A version whose commit() returned restores byte-equal until it is removed, or its damage is found
@@ -17,10 +17,10 @@
 // always found.
 //
 // The memory tier is a checkpoint store on a tmpfs; copy_version() moves a version between tiers.
-// Threads: all functions from any thread. Each folder has one Checkpoint store that writes: another process gets
-// kRefused. Readers in other processes need no lock. They get kNotFound if their data was collected, and must
-// then open the checkpoint store again. Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged;
-// kNotSupported: written by a newer build; kIo.
+// Threads: all functions from any thread. Each folder has one CheckpointStore that writes; another process
+// gets kRefused. Readers in other processes need no lock. They get kNotFound if their data was collected, and
+// must then open the checkpoint store again. Errors: kRefused: no space, at the limit, or busy; kNotFound;
+// kCorrupt: damaged; kNotSupported: written by a newer build; kIo.
 #pragma once
 
 #include <cstdint>
@@ -152,8 +152,8 @@ class CheckpointStore {
   std::map<std::string, std::shared_ptr<JobStore>> jobs_;
 };
 
-// Copies all content of the reader's version into the writer's version, which may be in another checkpoint store. The
-// caller commits.
+// Copies all content of the reader's version into the writer's version, which may be in another checkpoint
+// store. The caller commits.
 Result<void> copy_version(VersionReader& reader, VersionWriter& writer, const ReadOptions& options);
 
 }  // namespace ckpt::checkpoint_store

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few file operations that the checkpoint store uses, as an interface. Tests replace them with a double that
-// simulates a power failure between any two operations (tests/unit/libckpt/store/local/power_cut_files.h).
-// The checkpoint store relies only on these properties:
+// The few file operations that the checkpoint store uses, as an interface. Tests replace them with a double
+// that simulates a power failure between any two operations
+// (tests/unit/libckpt/store/local/power_cut_files.h). The checkpoint store relies only on these properties:
 //   * bytes are on the disk once sync() of their file has returned, in any order and any part before that;
 //   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before
 //     that perhaps;
@@ -68,8 +68,8 @@ class Files {
 // Returns the operating system's files.
 [[nodiscard]] Files& posix_files();
 
-// Reads a whole file of at most `limit_bytes`. Returns kCorrupt for a longer file, because no file of a checkpoint store
-// is that long.
+// Reads a whole file of at most `limit_bytes`. Returns kCorrupt for a longer file, because no file of a
+// checkpoint store is that long.
 Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path, std::uint64_t limit_bytes);
 
 // Writes the file folder/name. On success the new bytes are on the disk. After an error or a power failure

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoding and checking of a checkpoint store's files (docs/image-format.md "Stored images"). All values are little
-// endian, like the supported processors. Every byte of every file is under a checksum (XXH3-64) or must be
-// zero, so that a flipped bit anywhere is found.
+// The encoding and checking of a checkpoint store's files (docs/image-format.md "Stored images"). All values
+// are little endian, like the supported processors. Every byte of every file is under a checksum (XXH3-64) or
+// must be zero, so that a flipped bit anywhere is found.
 //
 //   pack:   PackHead, then records one behind the other, then an IndexEntry for each, then PackTail
 //   record: RecordHead, its payload, zeroes up to a multiple of 16
 //   small file (checkpoint store, job, version): SmallHead, body
 //
-// Threads: pure functions. Errors: kCorrupt for bytes that no checkpoint store wrote, kNotSupported for a newer format.
+// Threads: pure functions. Errors: kCorrupt for bytes that no checkpoint store wrote, kNotSupported for a
+// newer format.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,8 @@ Result<void> JobStore::prepare() {
   return files_.sync_folder(folder_.substr(0, folder_.rfind('/')));
 }
 
-// Lists a folder without the files that an interrupted writer left: they never became part of the checkpoint store.
+// Lists a folder without the files that an interrupted writer left: they never became part of the checkpoint
+// store.
 Result<std::vector<FolderEntry>> JobStore::list_folder(const std::string& path, bool writable) {
   auto entries = files_.list(path);
   if (!entries) {

@@ -72,7 +72,8 @@ class JobStore {
     std::shared_ptr<JobStore> store_;
   };
   static Result<Exclusive> begin_exclusive(const std::shared_ptr<JobStore>& store);
-  // Stops all writing until the checkpoint store is opened again, after an operation with an unknown effect on the disk.
+  // Stops all writing until the checkpoint store is opened again, after an operation with an unknown effect
+  // on the disk.
   void break_off() noexcept { broken_ = true; }
 
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const;

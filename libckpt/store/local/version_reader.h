@@ -3,7 +3,7 @@
 // in the version, and the version's file with its checksum. The delivered bytes are therefore the stored
 // ones.
 //
-//   CKPT_TRY(reader, vault->open_version("job", 7));
+//   CKPT_TRY(reader, store->open_version("job", 7));
 //   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the
 //                                                                  // order of the disk
 //   CKPT_TRY(host, reader->read_blob("rank.0.host", 1 << 30));

@@ -3,7 +3,7 @@
 // the parent). commit() refuses while a chunk is neither, so that an overlooked chunk never gets old content.
 // A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
 //
-//   CKPT_TRY(writer, vault->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
+//   CKPT_TRY(writer, store->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
 //   CKPT_TRY(region, writer->add_region({rank, id, generation, region_bytes, "name"}));
 //   CKPT_TRYV(writer->put_chunk(region, dirty_chunk, bytes));                     // each, on any thread
 //   CKPT_TRYV(writer->keep_rest(region));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of one side of a FrameStream to the other side's checkpoint store, and the answers. They are the
-// operations of files.h, one at a time. The first message of a connection is FileHello, and nothing is done
-// before it was accepted. The connection's key determines the grant.
+// The requests of one side of a FrameStream to the other side's checkpoint store, and the answers. They are
+// the operations of files.h, one at a time. The first message of a connection is FileHello, and nothing is
+// done before it was accepted. The connection's key determines the grant.
 //
-// Paths are relative to the checkpoint store's folder and are checked by check_path(). A grant is for one job, and no
-// other part of the checkpoint store can be named.
+// Paths are relative to the checkpoint store's folder and are checked by check_path(). A grant is for one
+// job, and no other part of the checkpoint store can be named.
 // Threads: plain values. Errors: kProtocol from decoding (wire/codec.h). The error of a failed operation is
 // sent in FileReply.
 #pragma once

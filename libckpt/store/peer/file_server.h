@@ -4,10 +4,10 @@
 //
 // The server limits connections, the data that each may send, and open files. A connection that has not
 // proved within seconds that it has a token is closed. If there are too many of these, the oldest is closed.
-// A grant names one job, and whether the job may be written; nothing else in the checkpoint store can be changed. The
-// checkpoint store's own files belong to the server: a client may read them and hold the checkpoint store's lock. A client that
-// writes must first hold the lock, and writes no more than its grant allows. Malicious bytes can only end a
-// connection.
+// A grant names one job, and whether the job may be written; nothing else in the checkpoint store can be
+// changed. The checkpoint store's own files belong to the server: a client may read them and hold the
+// checkpoint store's lock. A client that writes must first hold the lock, and writes no more than its grant
+// allows. Malicious bytes can only end a connection.
 // Threads: one accepts, and one serves each connection; all functions may be called from any thread.
 // Ownership: the destructor ends all connections. Errors: create() fails if it cannot listen.
 #pragma once
@@ -36,8 +36,8 @@ struct FileGrant {
       false;  // new data is stored in memory; if false, new data is stored on the disk, and the job's data in
               // memory moves there, too
   std::chrono::milliseconds lasts{0};
-  // The maximum size of the job in the checkpoint store, as the sum of its files' lengths; 0 for no limit. During a
-  // collection the job may use twice its former size, but at most one pack more than that size.
+  // The maximum size of the job in the checkpoint store, as the sum of its files' lengths; 0 for no limit.
+  // During a collection the job may use twice its former size, but at most one pack more than that size.
   std::uint64_t limit_bytes = 0;
 };
 

@@ -70,8 +70,8 @@ Error gone(const std::string& what) {
   return {ErrorCode::kUnavailable, what};
 }
 
-// Enables keepalive. Without it, a machine that lost power holds a connection, and so a checkpoint store's lock, for
-// hours.
+// Enables keepalive. Without it, a machine that lost power holds a connection, and so a checkpoint store's
+// lock, for hours.
 void watch_over(int socket) {
   const auto set = [socket](int level, int name, int value) {
     (void)::setsockopt(socket, level, name, &value, sizeof value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages about a checkpoint store's files over a connection with TLS 1.3 and a pre-shared key (net/tls). A message is
-// a small head and up to 8 MiB of a file's bytes. TLS protects their integrity. Calls block.
+// Messages about a checkpoint store's files over a connection with TLS 1.3 and a pre-shared key (net/tls). A
+// message is a small head and up to 8 MiB of a file's bytes. TLS protects their integrity. Calls block.
 //
 //   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head | payload, little endian
 //

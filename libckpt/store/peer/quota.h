@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a job has in a checkpoint store while a client of a FileServer writes the job's files. The sum of the
-// files' lengths is compared with a limit. A file has no holes, so its length is its size on the disk.
+// The bytes that a job has in a checkpoint store while a client of a FileServer writes the job's files. The
+// sum of the files' lengths is compared with a limit. A file has no holes, so its length is its size on the
+// disk.
 // Threads: one at a time. Ownership: borrows nothing. Errors: kRefused beyond the limit, kInvalidArgument for
 // a hole or too many files.
 #pragma once

@@ -232,7 +232,8 @@ Result<std::vector<FolderEntry>> RemoteFiles::list(const std::string& path) {
   return entries;
 }
 
-// Syncs a folder of the checkpoint store. The folder that contains the checkpoint store (".") is the other node's responsibility.
+// Syncs a folder of the checkpoint store. The folder that contains the checkpoint store (".") is the other
+// node's responsibility.
 Result<void> RemoteFiles::sync_folder(const std::string& path) {
   if (path == ".") return ok();
   return act(FileOp::kSyncFolder, path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint store of another node, as files: the client of a FileServer. A Checkpoint store that uses it sends and receives
-// only data that it would read and write on a disk. Names are compared here, so existing content is not sent.
+// The checkpoint store of another node, as files: the client of a FileServer. A CheckpointStore that uses it
+// sends and receives only data that it would read and write on a disk. Names are compared here, so existing
+// content is not sent.
 //
 // Threads: as files.h; each running operation has its own connection, up to eight. Ownership: the session
 // ends with this object; its Files must be destroyed before. Errors: those of the other node's files

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The location of a vault: a folder here, with or without a memory tier, or another node's checkpoint store. Every checkpoint store
-// is opened through this header.
+// The location of a vault: a folder here, with or without a memory tier, or another node's checkpoint store.
+// Every checkpoint store is opened through this header.
 // Threads: any. Errors: those of checkpoint_store.h; kUnavailable if another node cannot be reached.
 #pragma once
 
@@ -28,8 +28,8 @@ struct OpenCheckpointStore {
   std::unique_ptr<CheckpointStore> checkpoint_store;
 };
 
-// Opens a checkpoint store. `settles` is a job whose next version must survive a power failure of this machine. Its
-// packs in memory are first moved to the disk (only for a checkpoint store on this node).
+// Opens a checkpoint store. `settles` is a job whose next version must survive a power failure of this
+// machine. Its packs in memory are first moved to the disk (only for a checkpoint store on this node).
 Result<OpenCheckpointStore> open_checkpoint_store(const Route& route, bool writable,
                                                   const std::string& settles = {});
 

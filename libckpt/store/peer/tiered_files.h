@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint store with packs in memory up to a limit, and on the disk beyond that limit. All other files of a checkpoint store
-// are always on the disk. These are its lock, keys and versions: a few hundred bytes each, without which
-// nothing can be found.
+// A checkpoint store with packs in memory up to a limit, and on the disk beyond that limit. All other files
+// of a checkpoint store are always on the disk. These are its lock, keys and versions: a few hundred bytes
+// each, without which nothing can be found.
 //
 //   memory/jobs/JOB/packs/7.pack      a tmpfs; written to first, where that is wished
 //   disk/jobs/JOB/packs/3.pack        what was written here, or had to leave memory
@@ -11,8 +11,8 @@
 // briefly in both places, never in neither. Readers check both places, so they may run during a move. Packs
 // in memory are lost when the machine restarts: only the versions that need them are damaged then.
 //
-// Threads: as files.h. One TieredFiles at a time writes into a checkpoint store (its lock) and counts the bytes in
-// memory. Errors: as files.h.
+// Threads: as files.h. One TieredFiles at a time writes into a checkpoint store (its lock) and counts the
+// bytes in memory. Errors: as files.h.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ struct Tiers {
   std::string memory;  // a folder of a tmpfs for this checkpoint store alone; created when needed
   std::uint64_t memory_limit_bytes = 0;
   bool into_memory = false;  // new packs are stored in memory; if false, on the disk
-  // The job whose packs in memory move to the disk once the checkpoint store is locked. The job's next version must
-  // survive a power failure of the machine.
+  // The job whose packs in memory move to the disk once the checkpoint store is locked. The job's next
+  // version must survive a power failure of the machine.
   std::string settles;
 };
 

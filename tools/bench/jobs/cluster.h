@@ -132,7 +132,8 @@ class Cluster {
   [[nodiscard]] std::string home() const { return home_; }
   // Takes an image of the job into checkpoint_store(). Any result other than "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
-  // Has images of the job taken into checkpoint_store() until unprotect(). `every` has the form of the command's option.
+  // Has images of the job taken into checkpoint_store() until unprotect(). `every` has the form of the
+  // command's option.
   Result<void> protect(const std::string& job, const std::string& every);
   Result<void> unprotect(const std::string& job);
   // Returns the version of the job's newest image; 0: none.

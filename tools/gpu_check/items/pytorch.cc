@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch, by a script in share/torch of the bundle (moves.py), a case each: moved unmodified and with the package.
+// PyTorch, by a script in share/torch of the bundle (moves.py), a case each: moved unmodified and with the
+// package.
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that stays while others of its gang move. The test plays its keeper, and whatever has the job before.
+// A rank that stays while others of its gang move. The test plays its keeper, and whatever has the job
+// before.
 #include "agent/migration/gangs/bystander_session.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The moves of ranks of a node that has none yet, with what they need.
-// Threads: the loop's. Ownership: the fixture's, which outlives it. Errors: an exception where a part cannot be made.
+// Threads: the loop's. Ownership: the fixture's, which outlives it. Errors: an exception where a part cannot
+// be made.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a gang on its way to the common barrier. The test plays its keeper, its party and the coordinator.
+// A rank of a gang on its way to the common barrier. The test plays its keeper, its party and the
+// coordinator.
 #include "agent/migration/gangs/rank_stop.h"
 
 #include <gmock/gmock.h>

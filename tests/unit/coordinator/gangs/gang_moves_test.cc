@@ -78,7 +78,8 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
   EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
 }
 
-// The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after them.
+// The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after
+// them.
 TEST_F(GangMovesTest, ADryRunOfADrainTellsThePlacesAndThePausesOfRanks) {
   node("node-a").pause_between_nodes_ns = 9'500'000;
   start_ranks();
@@ -128,8 +129,8 @@ class FirstText {
   std::promise<std::string> text_;
 };
 
-// The node of a source states that its copy failed, to the coordinator and to its target. Only the statement of this gang
-// and of this incarnation counts, and is passed on.
+// The node of a source states that its copy failed, to the coordinator and to its target. Only the statement
+// of this gang and of this incarnation counts, and is passed on.
 TEST_F(GangMovesTest, MessagesOfAnotherGangOrIncarnationAreDropped) {
   const auto reason_of_abort = std::make_shared<FirstText>();
   const auto passed_on = std::make_shared<FirstText>();

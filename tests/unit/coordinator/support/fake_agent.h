@@ -70,7 +70,8 @@ class FakeAgent {
   // A handler that plays a side of a migration differently. It returns true if it has handled the message. It
   // runs on the agent's thread.
   std::function<bool(const wire::CommitMessage&)> instead;
-  // A handler for the messages of moves of ranks, which this agent does not answer. It runs on the agent's thread.
+  // A handler for the messages of moves of ranks, which this agent does not answer. It runs on the agent's
+  // thread.
   std::function<void(const wire::CommitMessage&)> on_gang;
 
   // Ends an instance with that exit code.

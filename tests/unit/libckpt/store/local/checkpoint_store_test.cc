@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint store on a real folder: the cost of a version, sharing, removal and collection, the writer's lock, and
-// refusals.
+// The checkpoint store on a real folder: the cost of a version, sharing, removal and collection, the writer's
+// lock, and refusals.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint store under power cuts at every one of its steps, with torn, dropped and reordered writes, and under
-// flipped bits. The same checker runs with one sync left out, and must then find a lost version.
+// The checkpoint store under power cuts at every one of its steps, with torn, dropped and reordered writes,
+// and under flipped bits. The same checker runs with one sync left out, and must then find a lost version.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/store/local/power_cut_files.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared parts of the checkpoint store's tests: a job's content as plain bytes, its changes, and its restore into memory.
+// Shared parts of the checkpoint store's tests: a job's content as plain bytes, its changes, and its restore
+// into memory.
 #pragma once
 
 #include <gtest/gtest.h>

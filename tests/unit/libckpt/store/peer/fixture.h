@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint store's folder with a tier in memory, and job content for it. The tier is another folder: only the
-// folder in which a pack lies matters.
+// A checkpoint store's folder with a tier in memory, and job content for it. The tier is another folder: only
+// the folder in which a pack lies matters.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Others on the way see no content of a checkpoint store and change none unnoticed; strangers do not keep others out.
+// Others on the way see no content of a checkpoint store and change none unnoticed; strangers do not keep
+// others out.
 #include <poll.h>
 
 #include <algorithm>
