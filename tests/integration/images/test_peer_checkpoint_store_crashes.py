@@ -11,7 +11,7 @@ MOVER = [("mover.node-a.0", number) for number in (Point.SNAPSHOT_MOVER_READY, P
                                                    Point.SNAPSHOT_MOVER_COMMITTED)]
 AGENT = [("agent.node-a", number) for number in (Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED,
                                                  Point.SNAPSHOT_RESUMED, Point.SNAPSHOT_DURABLE)]
-COORDINATOR = [("coordinator", number) for number in (Point.COORDINATOR_VAULT_GRANTED,
+COORDINATOR = [("coordinator", number) for number in (Point.COORDINATOR_CHECKPOINT_STORE_GRANTED,
                                                       Point.COORDINATOR_SNAPSHOT_TAKEN)]
 
 

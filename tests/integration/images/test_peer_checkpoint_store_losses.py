@@ -6,12 +6,12 @@ import unittest
 from peer_crashing import PeerCrashingTest
 from fault_points import Point
 
-AGENT = [("agent.node-b", number) for number in (Point.VAULT_ASKED, Point.VAULT_GRANTED)]
-SERVER = [("vault.node-b", number) for number in (Point.VAULT_SERVER_GRANTED, Point.VAULT_SERVER_WRITTEN,
-                                                  Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_RENAMED,
-                                                  Point.VAULT_SERVER_SETTLED)]
-CUT = [("vault.node-b", number) for number in (Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED,
-                                               Point.VAULT_SERVER_SETTLED)]
+AGENT = [("agent.node-b", number) for number in (Point.CHECKPOINT_STORE_ASKED, Point.CHECKPOINT_STORE_GRANTED)]
+SERVER = [("vault.node-b", number) for number in (Point.CHECKPOINT_STORE_SERVER_GRANTED, Point.CHECKPOINT_STORE_SERVER_WRITTEN,
+                                                  Point.CHECKPOINT_STORE_SERVER_SYNCED, Point.CHECKPOINT_STORE_SERVER_RENAMED,
+                                                  Point.CHECKPOINT_STORE_SERVER_SETTLED)]
+CUT = [("vault.node-b", number) for number in (Point.CHECKPOINT_STORE_SERVER_WRITTEN, Point.CHECKPOINT_STORE_SERVER_SYNCED,
+                                               Point.CHECKPOINT_STORE_SERVER_SETTLED)]
 
 
 class PeerLosses(PeerCrashingTest):

@@ -165,7 +165,7 @@ TEST(Decide, RowRemappingStateIsTreatedAsItsXid) {
 
 TEST(Decide, ASuspectGpuRestoresTheFailedProcessElsewhere) {
   SeenXid repeated = seen(13, 1);
-  repeated.suspicion = "Xid 13 came back";
+  repeated.suspicion = "Xid 13 occurred again";
   const Decision decision = decide(table(), with({repeated}, {process(1), process(2)}));
   EXPECT_EQ(decision.processes[0].outcome, Outcome::kRestore);
   EXPECT_EQ(decision.processes[1].outcome, Outcome::kLive);
