@@ -113,7 +113,7 @@ Result<void> read_stopped(const Json& restore, Config::Restore& out) {
 Result<void> read_transparent(const Json& document, Config& config) {
   const Json mode = document.value("mode", Json("cooperative"));
   if (mode != "cooperative" && mode != "transparent" && mode != "adopted")
-    return bad("'way' must be cooperative, transparent or adopted");
+    return bad("'mode' must be cooperative, transparent or adopted");
   config.adopted = mode == "adopted";
   config.mode = mode == "cooperative" ? MigrationMode::kCooperative : MigrationMode::kTransparent;
   CKPT_TRY(preload, optional_path(document, "preload"));

@@ -69,11 +69,11 @@ std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationVie
     return enter(EvacuationState::kLeft,
                  fmt::format("{} attempts within {} min, which is the limit: an operator must act", attempts,
                              limits.job_window_ms / 60'000));
-  if (view.is_breaker_open) return wait("the breaker is open");
+  if (view.is_breaker_open) return wait("the circuit breaker is open");
   if (!e.started_ms.empty()) return std::nullopt;
   const std::uint32_t recent = recent_starts(view.all, view.now_ms, view.forgiven_ms, limits);
   if (!trips_breaker(recent, limits)) return std::nullopt;
-  EvacuationStep next = wait("the breaker is open");
+  EvacuationStep next = wait("the circuit breaker is open");
   next.kind = StepKind::kOpenBreaker;
   next.reason = fmt::format("{} evacuations within {:.3g} min", recent,
                             static_cast<double>(limits.breaker_window_ms) / 60'000);
@@ -218,7 +218,7 @@ EvacuationStep after_restore(Evacuation& e, const Result<Restored>& restored, co
 
 EvacuationStep after_park(const Result<void>& parked) {
   if (parked)
-    return enter(EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");
+    return enter(EvacuationState::kParked, "no GPU could take it: it resumes as soon as a GPU has enough memory");
   return queue("not parked: " + parked.error().to_string(), TryAgain::kAtChange);
 }
 

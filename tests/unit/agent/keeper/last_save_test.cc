@@ -62,7 +62,7 @@ TEST_F(LastSaveTest, RankIsKilledIfItsSaveTimesOut) {
   end_keeper(folder);
   EXPECT_EQ(saved().find(asked()), 0u) << saved();
   EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
-  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("over 5000 ms"), std::string::npos);
+  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("more than 5000 ms"), std::string::npos);
 }
 
 TEST_F(LastSaveTest, AnAgentThatConnectsDuringTheSaveDoesNotEndTheSave) {

@@ -153,9 +153,9 @@ TEST_F(HandoverDriverTest, TargetReportsRunsAfterTheCommitIsRecorded) {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
     EXPECT_LT(agent.notes.position("do run-instance"), agent.notes.position("send Committed to source"));
-    EXPECT_FALSE(agent.notes.has("send Runs to source"));
+    EXPECT_FALSE(agent.notes.has("send Ran to source"));
     agent.driver->on_event(kTarget, migration::TargetEvent(migration::InstanceRuns(kBase + 1)));
-    agent.until("send Runs to source");
+    agent.until("send Ran to source");
   }
   EXPECT_THAT(recorded(), ::testing::ElementsAre(migration::RecordKind::kCommitted));
 }

@@ -122,7 +122,7 @@ TEST_F(PlacingTest, ExpectedMemoryOfAJobIsItsPeakMemory) {
   EXPECT_EQ(gpu["expected_bytes"], 5 * kGiB);
   const json plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
   EXPECT_FALSE(plan["possible"].get<bool>());
-  EXPECT_TRUE(mentions(reasons_of(plan, "node-b"), "held 5.00 GiB at ")) << plan.dump(1);
+  EXPECT_TRUE(mentions(reasons_of(plan, "node-b"), "used 5.00 GiB at ")) << plan.dump(1);
   // The memory that the job held stays promised to it on its current node.
   const json next = submit({{"dry_run", true}, {"gpu_memory_bytes", 5 * kGiB}}).json();
   EXPECT_TRUE(mentions(reasons_of(next, "node-a"), "4.00 GiB that are reserved")) << next.dump(1);

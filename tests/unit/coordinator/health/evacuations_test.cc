@@ -169,7 +169,7 @@ TEST_F(EvacuationsTest, TheActualReasonIsReportedIfNoActionIsPossible) {
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   const std::string note = wait_for_evacuation("job-a", "left")["note"];
-  EXPECT_NE(note.find("its memory must not be read any more, and it has no image"), std::string::npos)
+  EXPECT_NE(note.find("its memory must not be read any more, and the job has no image"), std::string::npos)
       << note;
 }
 
@@ -313,7 +313,7 @@ TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndLosesNoWork) {
   predictive.urgent = predictive.cordon = false;
   report("node-a", {predictive});
   const json waiting = wait_for_evacuation("job-a", "queued");
-  EXPECT_NE(waiting["note"].get<std::string>().find("as soon as a GPU has enough memory"), std::string::npos)
+  EXPECT_NE(waiting["note"].get<std::string>().find("once a GPU has enough free memory"), std::string::npos)
       << waiting;
   node("node-b").set_free(std::uint64_t{8} << 30);
   wait_for_evacuation("job-a", "moved");

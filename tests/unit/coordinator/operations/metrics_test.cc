@@ -193,7 +193,7 @@ TEST_F(MetricsTest, OpenMigrationIsShownAndFailedMigrationIsCounted) {
   cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
   cluster_.wait_for_event("migration-ended");
   const std::string closed = page();
-  EXPECT_THAT(closed, HasSubstr("result=\"interrupted\",mode=\"cooperative\"} 1\n"));
+  EXPECT_THAT(closed, HasSubstr("result=\"interrupted\",strategy=\"stop_copy\"} 1\n"));
   EXPECT_THAT(closed, HasSubstr("gpumigrate_migrations_in_progress{state=\"preparing\"} 0\n"));
   EXPECT_THAT(
       closed,

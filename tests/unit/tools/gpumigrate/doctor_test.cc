@@ -82,7 +82,7 @@ TEST(Doctor, AProcessThatCannotImportMemoryAllocatesItsOwnMemory) {
   const Finding own = found(diagnose(facts), "import after a restore");
   EXPECT_EQ(own.answer, Answer::kNo);
   EXPECT_EQ(own.value, "CUDA_ERROR_NOT_SUPPORTED");
-  EXPECT_THAT(own.to_do, HasSubstr("makes memory of its own"));
+  EXPECT_THAT(own.to_do, HasSubstr("allocates its own memory"));
   facts["remap"]["own_moved"] = false;
   EXPECT_THAT(found(diagnose(facts), "import after a restore").to_do, HasSubstr("cannot be moved"));
   facts["remap"]["import_moved"] = nullptr;  // the node has no second GPU

@@ -62,7 +62,7 @@ class DriverProbe(unittest.TestCase):
         self.assertEqual("hung", fd["outcome"])
         self.assertEqual(("cuCheckpointProcessCheckpoint", "hung"), steps(fd)[-1])
         self.assertFalse(fd["unkillable"])
-        self.assertEqual("not asked for", variants(report)["closed"]["reason"])
+        self.assertEqual("not requested", variants(report)["closed"]["reason"])
 
     def test_a_death_is_reported(self):
         status, report = probe("--only", "closed", test="die")

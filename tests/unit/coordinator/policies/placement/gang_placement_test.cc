@@ -169,7 +169,7 @@ TEST(GangPlacement, RackThatHasEnoughBeatsFewerNodes) {
 
 TEST(GangPlacement, TooFewGpusInTotalIsReportedAsTheReason) {
   EXPECT_EQ(spread_plan(gpus_of({{"a", 2}, {"b", 1}}), 4).reason,
-            "There are not 4 GPUs that can each take a rank: a has 2, b has 1");
+            "Fewer than 4 GPUs can each take a rank: a has 2, b has 1");
 }
 
 }  // namespace

@@ -190,7 +190,7 @@ TEST(PlacementFilter, EachFilterReportsItsReason) {
         v.networks = {{"lab", "10.0.1.2", wire::LaneTransport::kUcxTrusted}};
         r.networks = {{"data", "10.0.0.1", wire::LaneTransport::kTls}};
       },
-      "no network in common: the target has lab (ucx-trusted), and the source has data (tls)");
+      "no network in common: the target has lab (ucx-trusted), the source has data (tls)");
 }
 
 TEST(SharedNetwork, SharedNetworkIsTheFirstSourceNetworkThatTheTargetHas) {

@@ -237,7 +237,7 @@ TEST(HandoverMutants, SourceMemoryIsFreedOnlyAfterTheTargetRuns) {
 // source runs n+2.
 std::string runs_is_late(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
-  world.hold("Runs");
+  world.hold("Ran");
   world.migrate(0, 1);
   world.run_for(100);
   world.cut(1, 2, true);
@@ -285,7 +285,7 @@ TEST(HandoverLending, SourceLeasesToACommittedTargetWhileTheCoordinatorIsDown) {
 // the coordinator grants n+2 to the source.
 std::string granted_while_lent(Mutant mutant, bool restarted) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
-  world.hold("Runs");
+  world.hold("Ran");
   world.migrate(0, 1);
   world.run_for(100);
   world.cut(1, kCoordinatorNode, true);
