@@ -23,6 +23,7 @@ Evacuation evacuation(EvacuationId id, bool urgent, HealthOutcome outcome,
 
 std::vector<const Evacuation*> pointers(const std::vector<Evacuation>& all) {
   std::vector<const Evacuation*> out;
+  out.reserve(all.size());
   for (const Evacuation& e : all) out.push_back(&e);
   return out;
 }
