@@ -252,12 +252,12 @@ Result<void> checkpoint_store_example(RestoreTarget& target) {
   return ok();
 }
 
-Result<void> version_reader_example(CheckpointStore* checkpoint_store, ChunkSink& sink) {
+Result<void> version_reader_example(CheckpointStore* store, ChunkSink& sink) {
   // example: libckpt/store/local/version_reader.h
   return ok();
 }
 
-Result<void> version_writer_example(CheckpointStore* checkpoint_store, std::uint32_t rank, std::uint64_t id,
+Result<void> version_writer_example(CheckpointStore* store, std::uint32_t rank, std::uint64_t id,
                                     std::uint64_t generation, std::uint64_t region_bytes,
                                     std::uint64_t dirty_chunk, Bytes bytes, void (*put)(std::uint64_t),
                                     Bytes host_state) {
