@@ -218,7 +218,8 @@ EvacuationStep after_restore(Evacuation& e, const Result<Restored>& restored, co
 
 EvacuationStep after_park(const Result<void>& parked) {
   if (parked)
-    return enter(EvacuationState::kParked, "no GPU could take it: it resumes as soon as a GPU has enough memory");
+    return enter(EvacuationState::kParked,
+                 "no GPU could take it: it resumes as soon as a GPU has enough memory");
   return queue("not parked: " + parked.error().to_string(), TryAgain::kAtChange);
 }
 

@@ -315,7 +315,8 @@ TEST(ImageCommands, ARestoreThatLostWorkExitsWithThree) {
 
 TEST(ImageCommands, AFailurePrintsOneLineAndReturnsItsExitCode) {
   FakeCoordinator coordinator([](const FakeRequest&) {
-    return json(task("suspend", R"("open":false,"exit_code":1,"error":"the checkpoint store is full","restored":null)"));
+    return json(task("suspend",
+                     R"("open":false,"exit_code":1,"error":"the checkpoint store is full","restored":null)"));
   });
   const Ended ended = run(coordinator.home(), {"suspend", "train"});
   EXPECT_EQ(ended.code, 1);

@@ -37,7 +37,8 @@ JobId next_of(std::vector<ParkedJob> jobs, std::vector<GpuView> gpus) {
 }
 
 TEST(ResumeOrder, LongestParkedJobResumesFirst) {
-  EXPECT_EQ(next_of({resting(1, 30, 10), resting(2, 10, 10), resting(3, 20, 10)}, {gpu_with_free(0, 100)}), 2U);
+  EXPECT_EQ(next_of({resting(1, 30, 10), resting(2, 10, 10), resting(3, 20, 10)}, {gpu_with_free(0, 100)}),
+            2U);
   EXPECT_EQ(next_of({resting(2, 10, 10), resting(1, 10, 10)}, {gpu_with_free(0, 100)}), 1U);
   EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu_with_free(0, 49)}), 0U);
   EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu_with_free(0, 50)}), 1U);
@@ -45,15 +46,18 @@ TEST(ResumeOrder, LongestParkedJobResumesFirst) {
 }
 
 TEST(ResumeOrder, SmallJobDoesNotOvertakeAnOlderLargeJob) {
-  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu_with_free(0, 60), gpu_with_free(1, 79)}), 0U);
-  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu_with_free(0, 60), gpu_with_free(1, 80)}), 1U);
+  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu_with_free(0, 60), gpu_with_free(1, 79)}),
+            0U);
+  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu_with_free(0, 60), gpu_with_free(1, 80)}),
+            1U);
 }
 
 TEST(ResumeOrder, JobWithARecentFailedAttemptKeepsItsClaim) {
   const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
   EXPECT_EQ(next_of({jobs[0], jobs[1]}, {gpu_with_free(0, 100)}), 0U);
-  EXPECT_EQ(next_of(jobs, {gpu_with_free(0, 100)}), 0U);  // the second job claims the memory that the first job leaves
-                                                // free
+  EXPECT_EQ(next_of(jobs, {gpu_with_free(0, 100)}),
+            0U);  // the second job claims the memory that the first job leaves
+                  // free
 }
 
 TEST(ResumeOrder, MemoryBeyondTheClaimsGoesToTheNextJob) {
@@ -78,7 +82,8 @@ TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOnSuitableGpus) {
   ParkedJob first = resting(1, 10, 80);
   first.request.same_model = true;
   first.request.preferred_model = "model-1";
-  const auto next = next_to_resume({first, resting(2, 20, 40)}, {gpu_with_free(0, 50), cordoned, other_model});
+  const auto next =
+      next_to_resume({first, resting(2, 20, 40)}, {gpu_with_free(0, 50), cordoned, other_model});
   ASSERT_TRUE(next);
   EXPECT_EQ(next->id, 2U);
   EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 80}}));
