@@ -54,10 +54,11 @@ struct Bound {
                         // or resume
 };
 // Computes quiesce + max(state / scan rate, bytes of the final round and host memory / link rate, host memory
-// / read rate) + commit + host memory / write rate + resume. The rates were measured independently of the
-// move: the scan and link rates by the source's mover, and those of host memory by each node. An unknown rate
-// adds no time. The target's scan rate is not used, because it was measured in the scan for which the pause
-// waited. A bound from it would treat any slowness of that scan as necessary.
+// / read rate) + commit + host memory / write rate + resume. The rates were measured alongside the move: the
+// scan and link rates by the source's mover, and those of host memory by each node. Returns nullopt without a
+// scan or link rate. An unknown rate of host memory adds no time. The target's scan rate is not used, because
+// it was measured in the scan for which the pause waited. A bound from it would treat any slowness of that
+// scan as necessary.
 [[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source,
                                                  const wire::TargetReport& target, const Downtime& downtime);
 

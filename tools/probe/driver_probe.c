@@ -463,7 +463,7 @@ static void unlock_job(int unused) {
 // ---- The steps of a variant ----
 
 // The parts of a variant. A failure ends the current part, and the next part begins with the state that
-// `drop` leaves. After a failure in the first three parts nothing can follow.
+// `drop` leaves. A failure in the first two parts ends the variant.
 enum Part { kStart, kMemory, kCheckpoint, kGiveBack, kOther, kAnew, kParts };
 enum { kFill = 1, kFillOther = 2, kFillAnew = 3 };
 

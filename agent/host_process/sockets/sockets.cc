@@ -109,8 +109,6 @@ void read_peer(const nlmsghdr* header, std::map<Inode, Inode>& peers) {
   }
 }
 
-// The sockets among `sockets` that process `pid` has open.
-
 }  // namespace
 
 Result<std::map<Inode, Connection>> tcp_connections(pid_t pid) {

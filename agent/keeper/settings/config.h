@@ -8,17 +8,19 @@
 //     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }
-// `env` is the whole environment of the program. Nothing is inherited from the keeper but CKPT_SOCKET and
-// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The
-// rest belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
-// (bytes, 0: none) is passed to the program. `init` puts it into a PID namespace of its own (needs root).
-// `restore` brings the program back from an image instead of starting it (init/restored.h). It is then in
-// phase kDumped until Reattach. The processes of its `stopped`, such as `[3, 4]`, stay stopped then. Its
-// `lazy_pages`, `{ "command": [...], "pid_file": "/..." }`, brings its memory while it runs
-// (init/lazy_pages.h). `context_program` saves a context before a kill (saver.h); if it is left out,
-// gpumigrate-context beside the keeper's own program. `way` "adopted": a process without any of our
-// libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it). With
-// `restore` it comes back into a PID namespace that the keeper makes, whose first process is `init`.
+// `env` is the whole environment of the program. From the keeper the program inherits only CKPT_SOCKET and
+// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. The default of `mode` is cooperative. The other
+// fields belong to the transparent mode. `preload` comes first in the program's LD_PRELOAD.
+// `gpu_memory_quota` (bytes, 0: none) is passed to the program. `init` starts the program in its own PID
+// namespace (needs root). `restore` restores the program from an image instead of starting it
+// (init/restored.h). The program is then in phase kDumped until Reattach. The processes in `stopped` of
+// `restore`, such as `[3, 4]`, then stay stopped. `lazy_pages` of `restore`,
+// `{ "command": [...], "pid_file": "/..." }`, brings the program's memory while the program runs
+// (init/lazy_pages.h). `context_program` saves a context before a kill (rank/saver.h). Its default is
+// gpumigrate-context in the folder of the keeper's own program. `mode` "adopted" means a process without any
+// of the project's libraries. `adopt` names a running process; `argv` and `env` are then the known facts about
+// it. With `restore` an adopted process is restored into a PID namespace that the keeper makes. `init` is the
+// first process of that namespace.
 #pragma once
 
 #include <sys/types.h>
@@ -61,7 +63,7 @@ struct Config {
   };
   std::optional<Restore> restore;
   bool gang = false;     // true for one of several ranks; its barriers are counted
-  bool adopted = false;  // true for an adopted process; `way` is then kTransparent
+  bool adopted = false;  // true for an adopted process; `mode` is then kTransparent
   struct Adopt {
     pid_t pid = 0;
     std::uint64_t start_ticks = 0;

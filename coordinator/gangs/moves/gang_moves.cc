@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests for moves: which ranks move, to which places, and what they need. The state machines are in
-// gang_move_handover.cc.
+// The requests for moves: which ranks move, to which places, and what they need. The exchange with the state
+// machines is in gang_move_commit.cc.
 #include "coordinator/gangs/moves/gang_moves.h"
 
 #include <fmt/format.h>

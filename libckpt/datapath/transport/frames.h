@@ -84,7 +84,7 @@ struct Outgoing {
   std::size_t head_bytes = 0;
   std::span<const std::byte> payload;  // the bytes after the header on the wire
   std::uint64_t token = 0;
-  std::uint64_t address = 0;  // the address of a near payload
+  std::uint64_t address = 0;  // the address of a payload that the peer reads itself
   bool done = false;          // the transport no longer needs the payload
   bool same_host = false;
   bool large = false;
@@ -99,8 +99,8 @@ class OutgoingRing {
   [[nodiscard]] bool full() const noexcept { return end_ - first_ == kMaxInFlight; }
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
   [[nodiscard]] Outgoing& at(std::uint64_t sequence) noexcept { return (*slots_)[sequence % kMaxInFlight]; }
-  // Prepares the message at end(), which is not yet in flight. With `near`, the peer reads large payloads
-  // itself.
+  // Prepares the message at end(), which is not yet in flight. With `same_host`, the peer reads large
+  // payloads itself.
   Outgoing& prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool same_host) noexcept;
   void commit() noexcept { ++end_; }

@@ -85,7 +85,7 @@ class TlsLane final : public Lane {
   FrameView message_;                    // the message that is arriving; its header is in frames_
   std::span<std::byte> payload_;         // the destination of the payload
   std::size_t arrived_ = 0;              // the number of bytes of payload_ that have arrived
-  std::uint64_t same_host_address_ = 0;  // the address of payload_ for a near message
+  std::uint64_t same_host_address_ = 0;  // the address of payload_ at the peer on this host
   bool drained_ = true;                  // the stream had no more data
   DeliveryCount count_;
 

@@ -23,7 +23,7 @@ class SendWindow {
 
   [[nodiscard]] bool full() const noexcept { return ring_.full(); }
   // Sends a message. `outstanding` counts requests that UCX still holds; `payload` and `outstanding` must
-  // stay valid until these are done. `delivered` is sent in the frame. With `near`, the peer reads large
+  // stay valid until these are done. `delivered` is sent in the frame. With `same_host`, the peer reads large
   // payloads itself.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool same_host, std::size_t& outstanding);
@@ -51,8 +51,8 @@ class ReceiveWindow {
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-  // Accepts the message. Payloads by rendezvous continue automatically. `near` is the peer's memory, without
-  // a reader if the peer may not send near messages.
+  // Accepts the message. Payloads by rendezvous continue automatically. `same_host` is the peer's memory;
+  // without a reader, the peer may not send messages whose payload this side reads.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
                       const SameHostPeer& same_host, LaneHandler& handler, std::size_t& outstanding);
   struct Delivery {

@@ -37,7 +37,7 @@ struct FileGrant {
               // memory moves there, too
   std::chrono::milliseconds lasts{0};
   // The maximum size of the job in the checkpoint store, as the sum of its files' lengths; 0 for no limit.
-  // During a collection the job may use twice its former size, but at most one pack more than that size.
+  // During a collection the job may exceed the limit by its former size, but by at most one pack.
   std::uint64_t limit_bytes = 0;
 };
 

@@ -32,7 +32,8 @@ struct Blob {
   // error, until the lane's end. Bytes of other types are copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
-  std::uint64_t most = 0;  // the maximum total size, if blob_grew() adds more; 0 if `bytes` is everything
+  std::uint64_t most = 0;  // the maximum total size, if host_state_grew() adds more; 0 if `bytes` is
+                           // everything
 };
 
 class SendLane final : private transport::LaneHandler, private WorkHandler {

@@ -52,7 +52,8 @@ namespace ckpt::engine {
 // 72 % with 256 KiB, 99 % with 1 MiB.
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
-// The number of chunks from which a sample measures the time of a scan.
+// The least number of unscanned chunks that a round sends without a scan. From this number on, a sample
+// measures the time of a scan.
 inline constexpr std::uint64_t kMinUnscannedChunks = 2048;
 
 struct SenderOptions {

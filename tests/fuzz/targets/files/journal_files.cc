@@ -18,7 +18,7 @@ using migration::Journal;
 using migration::Record;
 using migration::RecordKind;
 
-// The format of journal.cc; check_format() notices a change.
+// The format of journal_file.cc; check_format() notices a change.
 constexpr std::string_view kFileMagic = "GPMJRNL2";
 constexpr std::string_view kFileMagic1 = "GPMJRNL1";
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;

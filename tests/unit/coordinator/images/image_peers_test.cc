@@ -118,7 +118,7 @@ TEST_F(ImagePeers, ProtectionUsesItsCheckpointStoreAndSnapshotsDefaultToThatChec
   EXPECT_TRUE(protection["note"].is_null()) << protection;
   wait_until([this] { return b_.checkpoint_store->grants >= 2; });
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
-  // For an image on the job's own node, the answer reports the pause of that node.
+  // If the images are on the job's own node, the note warns that they are lost with that node.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
   EXPECT_NE(own["note"].get<std::string>().find("are lost with that node"), std::string::npos) << own;
 }

@@ -64,7 +64,7 @@ class StopTest : public ::testing::Test {
   }
   json closed(const std::string& id) { return closed_migration(cluster_, id); }
   json job(const std::string& name = "train") { return cluster_.get("/v1/jobs/" + name).json(); }
-  // Returns the ended job. The test fails if the job does not end within `deadline`.
+  // Returns the ended job. The test fails if the job does not end within 30 s.
   json ended_job(const std::string& name = "train") {
     return cluster_.get("/v1/jobs/" + name + "/wait?timeout_ms=30000").json();
   }

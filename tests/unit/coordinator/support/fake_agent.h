@@ -35,8 +35,8 @@ class FakeAgent {
 
   // The agent's inventory. Change it from the test's thread only before start().
   wire::NodeInventory inventory;
-  // The other fields of the agent's hello; software_version and inventory are set later. With `describes`,
-  // on_other answers DescribeJob and DescribeHandover.
+  // The other fields of the agent's hello; software_version and inventory are set later. With
+  // introduction.describes, on_other answers DescribeJob and DescribeHandover.
   wire::AgentHello introduction;
   bool refuse_starts = false;
   std::uint8_t refused_program_status = 0;  // if not 0, starts are refused with this status because the

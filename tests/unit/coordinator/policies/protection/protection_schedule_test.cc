@@ -147,7 +147,7 @@ class ProtectedFor : public ScheduleTest {
     }
   }
   // Checks that the most work lost between two durable images of the job is within its limit. `others` is the
-  // number of snapshots that it may have to wait for.
+  // duration of the snapshots of other jobs for which it may have to wait.
   void expect_bounded(wire::JobId job, std::int64_t others) {
     const auto& all = taken_[job];
     ASSERT_GT(all.size(), 20u);

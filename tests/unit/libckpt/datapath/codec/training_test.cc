@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios on memory of a training job, next to the ratios measured on real training (dataplane.md §2, phase
-// A).
+// Ratios on memory of a training job, next to the ratios measured on real training.
 #include <gtest/gtest.h>
 
 #include <string>

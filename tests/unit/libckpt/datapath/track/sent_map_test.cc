@@ -45,8 +45,8 @@ TEST(SentMap, ChunksAreDirtyUntilAcknowledged) {
 }
 
 TEST(SentMap, AChunkThatChangesAndRevertsIsSentAgain) {
-  // dataplane §0.3: the chunk has content A at the scan, B at the copy, and A again at the pause. The target
-  // has B and reports B. A map with A from the scan would report the chunk as clean.
+  // The chunk has content A at the scan, B at the copy, and A again at the pause. The target has B and
+  // reports B. A map with A from the scan would report the chunk as clean.
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   const std::vector<Fingerprint> scan_a = {content('A')};

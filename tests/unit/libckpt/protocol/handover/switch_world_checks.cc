@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the properties that must hold in the world of handover_world.h, and its state as text.
+// Checks of the properties that must hold in the world of switch_world.h, and its state as text.
 #include <algorithm>
 
 #include "tests/unit/libckpt/protocol/handover/switch_world.h"
