@@ -19,7 +19,7 @@ class JobAdmission {
   // Creates a job on `place`, stored as starting. An empty name is replaced by a generated name. Returns
   // kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
-  // Creates the ranks of a new gang, each on its place. All are stored as starting, or none is. `spec.gang`
+  // Creates the ranks of a new gang, each on its place. All are stored as starting, or none is. `spec.name`
   // names the gang; an empty name is replaced by a generated name. Returns kRefused if a live job has the
   // name.
   Result<std::vector<Job*>> create_gang(wire::JobSpec spec, const std::vector<Place>& places,

@@ -42,7 +42,7 @@ struct DrainProgress {
   std::vector<FailedMove> failed;
 };
 
-// Returns true if the job has a rank on a GPU in the scope.
+// Returns true if the job holds a GPU in the scope.
 [[nodiscard]] bool is_within(const Scope& scope, const Job& job);
 // Returns the entry of a job that enters a drain.
 [[nodiscard]] DrainJob drain_job_of(const Job& job);

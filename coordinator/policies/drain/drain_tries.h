@@ -50,7 +50,7 @@ struct SourceFacts {
 
 enum class DrainStep : std::uint8_t {
   kStay,       // do nothing; the entries contain the reason
-  kMakeWay,    // do nothing, but cancel an image of the job that is being taken if the plan has a place; the
+  kMakeWay,    // do nothing, but cancel a suspend of the job that is in progress if the plan has a place; the
                // entries contain the reason
   kAskSource,  // whether the job can leave
   kBegin,

@@ -48,7 +48,7 @@ struct EvacuationStep {
   std::string note;
   MigrationId migration = 0;
   std::string reason;
-  bool makes_way = false;  // if the plan has a place for the job, an image of the job that is being taken is
+  bool makes_way = false;  // if the plan has a place for the job, a suspend of the job that is in progress is
                            // canceled
   bool snapshot = false;   // with kPark: a new image is taken first
   Again again = Again::kAsItWas;

@@ -14,8 +14,8 @@ namespace ckpt::coordinator {
 
 // Returns the protection with the result of its last snapshot.
 [[nodiscard]] Protection after_snapshot(Protection protection, const Result<void>& taken);
-// Returns true if the next set of images is due. It is due one interval after the last attempt, even if that
-// attempt failed.
+// Returns true if the next set of images is due. It is due one interval after the last attempt began, even if
+// that attempt failed.
 [[nodiscard]] bool is_set_due(const Protection& protection, std::int64_t now_ms);
 // Returns true if each snapshot of the job also checkpoints and restores the CUDA context in place (thin
 // checkpoint).

@@ -18,7 +18,7 @@ class PinnedCache {
   PinnedCache(const PinnedCache&) = delete;
   PinnedCache& operator=(const PinnedCache&) = delete;
   std::uint64_t* get(std::uint64_t bytes);
-  // Returns a block that the stream's earlier work still uses.
+  // Gives a block back to the cache. The stream's earlier work may still use the block.
   void put(std::uint64_t* block, CUstream stream);
 
  private:
