@@ -42,7 +42,7 @@ struct TrainingData {
   TrainingState before, now;
 };
 struct TrainingSettings {
-  float learning_rate = 3e-4F;  // the rate of early training; later phases have 3e-5 and 1e-6
+  float learning_rate = 3e-4F;  // phase A of a measured training run; phase B has 3e-5, and C has 1e-6
   unsigned steps = 60;          // steps before `before`, after which the moments have settled
   std::uint64_t seed = 1;
 };
