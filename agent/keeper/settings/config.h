@@ -4,7 +4,7 @@
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby",
 //     "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
-//     "mode": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
+//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
 //     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }
@@ -61,7 +61,7 @@ struct Config {
   };
   std::optional<Restore> restore;
   bool gang = false;     // true for one of several ranks; its barriers are counted
-  bool adopted = false;  // true for an adopted process; `way` is then kTransparent
+  bool adopted = false;  // true for an adopted process; `mode` is then kTransparent
   struct Adopt {
     pid_t pid = 0;
     std::uint64_t start_ticks = 0;
