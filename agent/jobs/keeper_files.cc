@@ -30,7 +30,7 @@ nlohmann::json restore_of(const HostRestore& restore) {
 
 void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& config,
                  const HostRestore* restore) {
-  out["mode"] = "adopted";
+  out["way"] = "adopted";
   if (restore != nullptr) {
     out["init"] = config.init_program;
     out["restore"] = restore_of(*restore);
@@ -42,7 +42,7 @@ void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& con
 
 void add_transparent(nlohmann::json& out, const JobRecord& record, const Config& config,
                      const HostRestore* restore) {
-  out["mode"] = "transparent";
+  out["way"] = "transparent";
   out["preload"] = config.shim_library;
   out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
   if (!config.init_program.empty()) out["init"] = config.init_program;

@@ -4,7 +4,7 @@
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby",
 //     "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
-//     "mode": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
+//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
 //     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }

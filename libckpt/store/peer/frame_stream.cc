@@ -124,8 +124,9 @@ Result<FrameKey> frame_key_of(std::span<const std::byte> secret) {
   if (secret.size() < kMinSecretBytes)
     return Error(ErrorCode::kInvalidArgument, "The token for another node's checkpoint store is too short");
   FrameKey made;
-  CKPT_TRY(key, tls::derive_psk(secret, "gpumigrate checkpoint store psk 1"));
-  CKPT_TRY(name, tls::derive_psk(secret, "gpumigrate checkpoint store id 1"));
+  // Both sides must derive the same key, so these labels are part of the protocol.
+  CKPT_TRY(key, tls::derive_psk(secret, "gpumigrate vault psk 1"));
+  CKPT_TRY(name, tls::derive_psk(secret, "gpumigrate vault id 1"));
   made.key = key;
   constexpr const char* kDigits = "0123456789abcdef";
   for (const unsigned char byte : name.bytes().first<kIdentityBytes>())

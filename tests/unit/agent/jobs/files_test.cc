@@ -90,7 +90,7 @@ TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
   record.spec.mode = MigrationMode::kTransparent;
   record.spec.gpu_memory_bytes = 4096;
   auto json = nlohmann::json::parse(keeper_config(record, config));
-  EXPECT_EQ(json["mode"], "transparent");
+  EXPECT_EQ(json["way"], "transparent");
   EXPECT_EQ(json["preload"], "/lib/shim.so");
   EXPECT_EQ(json["gpu_memory_quota"], 4096);
   EXPECT_FALSE(json.contains("init"));

@@ -39,7 +39,7 @@ class AdoptedTest : public KeeperTest {
 
   std::string adopt(std::uint64_t start_ticks) {
     Json wanted = config({});
-    wanted["mode"] = "adopted";
+    wanted["way"] = "adopted";
     wanted["adopt"] = {{"pid", process_}, {"start_ticks", start_ticks}};
     const std::string folder = root_ + "/job";
     result_ = launch(folder, wanted);

@@ -21,7 +21,7 @@ Json good() {
           {"ranks", 1},
           {"uid", 1000},
           {"gid", 1001},
-          {"mode", "transparent"},
+          {"way", "transparent"},
           {"preload", "/lib/shim.so"},
           {"gpu_memory_quota", 12},
           {"init", "/bin/init"},
@@ -50,12 +50,31 @@ TEST(KeeperConfig, EveryFieldIsParsed) {
 
 TEST(KeeperConfig, ModeDefaultsToCooperative) {
   Json document = good();
-  for (const char* key : {"mode", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
+  for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
   const Result<Config> config = parse_config(document.dump());
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ(config->mode, MigrationMode::kCooperative);
   EXPECT_TRUE(config->preload.empty());
   EXPECT_FALSE(config->restore);
+}
+
+// An agent of 2026-11 wrote these files. It may start the keeper of a later version.
+TEST(KeeperConfig, RecordedFilesAreRead) {
+  const Result<Config> adopted = parse_config(
+      R"({"adopt":{"pid":4711,"start_ticks":123},"argv":["python3","a.py"],"cwd":"/home","env":{"A":"b"},
+"gang":false,"gid":1001,"incarnation":1,"job":"j1","name":"train","ranks":1,"role":"fresh","uid":1000,
+"way":"adopted"})");
+  ASSERT_TRUE(adopted) << adopted.error().to_string();
+  EXPECT_TRUE(adopted->adopted) << "the program would be started a second time";
+  ASSERT_TRUE(adopted->adopt);
+  EXPECT_EQ(adopted->adopt->pid, 4711);
+
+  const Result<Config> transparent = parse_config(
+      R"({"argv":["python3","a.py"],"cwd":"/home","env":{"A":"b"},"gang":false,"gid":1001,
+"gpu_memory_quota":0,"incarnation":1,"init":"/bin/init","job":"j1","name":"train","preload":"/lib/shim.so",
+"ranks":1,"role":"fresh","uid":1000,"way":"transparent"})");
+  ASSERT_TRUE(transparent) << transparent.error().to_string();
+  EXPECT_EQ(transparent->mode, MigrationMode::kTransparent);
 }
 
 void expect_field_refused(const char* key, const Json& value) {
@@ -67,7 +86,7 @@ void expect_field_refused(const char* key, const Json& value) {
 }
 
 TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
-  expect_field_refused("mode", "other");
+  expect_field_refused("way", "other");
   expect_field_refused("preload", "shim.so");
   expect_field_refused("preload", "/a:/b");
   expect_field_refused("gpu_memory_quota", -1);
@@ -75,7 +94,7 @@ TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
   expect_field_refused("restore", "criu");
   expect_field_refused("restore", {{"command", {"/bin/criu"}}});
   Json document = good();
-  document["mode"] = "cooperative";
+  document["way"] = "cooperative";
   EXPECT_FALSE(parse_config(document.dump()).has_value()) << "only transparent mode restores";
 }
 

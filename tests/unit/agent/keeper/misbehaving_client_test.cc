@@ -14,7 +14,7 @@ class MisbehavingClientTest : public KeeperTest {
   std::string start_rank(const std::string& manners, const std::string& mode = "transparent") {
     Json config = this->config({manners});
     config["argv"][0] = FAKE_RANK;
-    config["mode"] = mode;
+    config["way"] = mode;
     const std::string folder = root_ + "/job";
     EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
     keepers_.push_back(keeper_pid(folder));

@@ -30,7 +30,7 @@ class TransparentTest : public KeeperTest {
   Json transparent(const std::vector<std::string>& arguments = {}) {
     Json config = this->config(arguments);
     config["argv"][0] = FAKE_RANK;
-    config["mode"] = "transparent";
+    config["way"] = "transparent";
     return config;
   }
   std::string start_transparent(const std::vector<std::string>& arguments = {}) {

@@ -51,7 +51,7 @@ class WholeJobTest : public TransparentTest, public ::testing::WithParamInterfac
     Words argv = before;
     argv.insert(argv.end(), program.begin(), program.end());
     config["argv"] = argv;
-    config["mode"] = mode;
+    config["way"] = mode;
     if (GetParam()) config["init"] = INIT_PROGRAM;
     const std::string folder = root_ + "/job" + std::to_string(++jobs_);
     EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");

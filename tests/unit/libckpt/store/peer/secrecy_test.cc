@@ -124,6 +124,15 @@ TEST_F(CheckpointStoreSecrecy, TokenAndContentAreEncryptedOnTheLink) {
   EXPECT_TRUE(tap.has_seen(Bytes(bytes.begin(), bytes.end()))) << "the only thing that is read";
 }
 
+TEST(CheckpointStoreKey, IsThatOfEarlierBuilds) {
+  std::vector<std::byte> token(32);
+  for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(i);
+  const FrameKey key = must(frame_key_of(token));
+  EXPECT_EQ(key.identity, "e827a6f6a6763823613c035492ce5951");
+  EXPECT_EQ(key.key.bytes()[0], 0xc8);
+  EXPECT_EQ(key.key.bytes()[31], 0x6c);
+}
+
 TEST_F(CheckpointStoreSecrecy, AByteChangedInTransitEndsTheLink) {
   must(CheckpointStore::open(disk(), {}));
   auto server = serve(0);
