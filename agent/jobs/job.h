@@ -65,7 +65,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Removes the folder of an ended instance after its queued writes. The table calls this function.
   Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
-  [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
+  [[nodiscard]] std::uint32_t gpu() const noexcept { return gpu_of(record_.spec.ranks); }
   // Returns the link to the keeper, or null while the instance is unknown and after its end.
   [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
