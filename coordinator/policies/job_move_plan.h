@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of a job as policies see them: which ranks move together, where they would go, how a move ended. Plain
-// values and pure functions.
+// Moves of a job as policies see them: which ranks move together, where they would go, how a move ended.
+// Plain values and pure functions.
 #pragma once
 
 #include <string>
