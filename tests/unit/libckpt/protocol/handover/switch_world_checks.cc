@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the properties that must hold in the world of handover_world.h, and its state as text.
+// Checks of the properties that must hold in the world of switch_world.h, and its state as text.
 #include <algorithm>
 
 #include "tests/unit/libckpt/protocol/handover/switch_world.h"
 
 namespace ckpt::migration::test {
-namespace {
-
-const char* const kNodeNames[] = {"A", "B", "C"};
-
-}  // namespace
-
 // ---- properties ----
 int World::running() const {
   return static_cast<int>(std::count_if(instances_.begin(), instances_.end(),
