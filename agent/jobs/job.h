@@ -154,9 +154,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // Ends an adopted process after its keeper. The process is no child of its keeper, and ends with the keeper
-  // only if it is stopped for a move.
-  void end_orphan();
+  // Ends a process that was adopted here, after its keeper. The process is no child of its keeper.
+  void end_adopted() const;
   // Reads the rank's end from status.json of a keeper that has ended. Returns false if the file has no end.
   bool take_written_end();
   // Returns true if the keeper is proven to have ended.

@@ -5,7 +5,7 @@
 #include "tests/unit/libckpt/protocol/gang/gang_world.h"
 
 namespace ckpt::gang::test {
-// ---- ranks ----
+
 void World::hold_rank(const Party& party) {
   instances_.at(party).hold_wanted = true;
   const auto slow = holds_ms_.find(party);
