@@ -443,7 +443,7 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }
-  if (auto mover = gpus_->mover_of(spec.ranks.front().gpu_index)) (*mover)->start();
+  if (auto mover = gpus_->mover_of(gpu_of(spec.ranks))) (*mover)->start();
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);
@@ -470,8 +470,7 @@ Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
   request.pid = spec.adopt_pid;
   request.start_ticks = spec.adopt_start_ticks;
   CKPT_CO_TRY(facts, co_await inspect(std::move(request)));
-  if (facts.gpu_index == spec.ranks.front().gpu_index && facts.uid == spec.uid && facts.gid == spec.gid)
-    co_return ok();
+  if (facts.gpu_index == gpu_of(spec.ranks) && facts.uid == spec.uid && facts.gid == spec.gid) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Process " + std::to_string(spec.adopt_pid) + " has changed its GPU or user");
 }

@@ -286,59 +286,9 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
 }
 
-void Job::end_orphan() {
-  const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
-  const bool orphan = record_.spec.mode == MigrationMode::kAdopted && record_.migration == 0 && held;
-  if (orphan && host::is_process(record_.spec.adopt_pid, record_.spec.adopt_start_ticks))
-    host::kill_source(record_.spec.adopt_pid);
-}
-
 void Job::device_bytes_are(std::uint64_t bytes) {
   if (bytes == 0 || bytes == record_.device_bytes) return;
   record_.device_bytes = bytes;
-  save_soon();
-  changed();
-}
-
-bool Job::take_written_end() {
-  const auto status = read_keeper_status(folder_);
-  if (!status || !status->exited) return false;
-  if (status->ran) ran_as(status->incarnation);
-  on_exited(status->wait_status, status->ended_by_keeper);
-  return true;
-}
-
-void Job::on_keeper_gone(const Error& error) {
-  keeper_.reset();
-  if (!announced_) return;  // start() determines the reason
-  if (record_.ended) return changed();
-  if (unknown_) return;  // ask_until_known() determines the state
-  // A closed connection proves nothing, because a keeper may drop a connection that it does not understand.
-  if (!take_proven_end(error)) become_unknown(error);
-}
-
-bool Job::take_proven_end(const Error& error) {
-  if (take_written_end()) return true;
-  // The keeper is alive while its end of the connection is open.
-  if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
-  // The keeper may have written the end between the two checks.
-  if (!take_written_end()) end_without_word(error);
-  return true;
-}
-
-void Job::end_without_word(const Error& error) {
-  end_orphan();
-  unknown_ = false;
-  phase_ = local::Phase::kExited;
-  record_.ended = true;
-  record_.moved = leaving_;
-  record_.exit_code = 128 + SIGKILL;  // the end of a keeper also kills its ranks
-  end_reason_ = "its keeper has exited (" + error.to_string() + ")";
-  spdlog::error("keeper lost: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
-                error.to_string());
-  local::RankExited exited;
-  exited.wait_status = SIGKILL;
-  for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
   save_soon();
   changed();
 }

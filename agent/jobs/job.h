@@ -65,7 +65,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Removes the folder of an ended instance after its queued writes. The table calls this function.
   Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
-  [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
+  [[nodiscard]] std::uint32_t gpu() const noexcept { return gpu_of(record_.spec.ranks); }
   // Returns the link to the keeper, or null while the instance is unknown and after its end.
   [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
@@ -154,9 +154,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // Ends an adopted process after its keeper. The process is no child of its keeper, and ends with the keeper
-  // only if it is stopped for a move.
-  void end_orphan();
+  // Ends a process that was adopted here, after its keeper. The process is no child of its keeper.
+  void end_adopted() const;
   // Reads the rank's end from status.json of a keeper that has ended. Returns false if the file has no end.
   bool take_written_end();
   // Returns true if the keeper is proven to have ended.

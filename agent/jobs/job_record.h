@@ -44,6 +44,11 @@ struct JobRecord {
   }
 };
 
+// Returns the number of the GPU that a job with these ranks uses on this node. To an agent each job has one
+// rank (docs/adr/0039).
+[[nodiscard]] inline std::uint32_t gpu_of(const std::vector<wire::RankSpec>& ranks) {
+  return ranks.front().gpu_index;
+}
 // Returns the folder of an instance. `migration` is 0 for an instance that no migration started.
 [[nodiscard]] std::string instance_folder(const std::string& jobs_folder, wire::JobId job,
                                           wire::Incarnation started_as, wire::MigrationId migration = 0);

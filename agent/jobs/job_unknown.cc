@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances whose keeper does not answer. The keeper may be stopped, swapped out or blocked while its rank
-// runs. The agent queries the keeper until the state is known.
+// runs. The agent queries the keeper until the state is known, or the keeper is proven to have ended.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
@@ -38,6 +38,57 @@ Task<> Job::known(steady_clock::time_point deadline) {
   add_waiter(&signal);
   while (unknown_ && steady_clock::now() < deadline) co_await signal.wait(deadline);
   remove_waiter(&signal);
+}
+
+bool Job::take_written_end() {
+  const auto status = read_keeper_status(folder_);
+  if (!status || !status->exited) return false;
+  if (status->ran) ran_as(status->incarnation);
+  on_exited(status->wait_status, status->ended_by_keeper);
+  return true;
+}
+
+void Job::on_keeper_gone(const Error& error) {
+  keeper_.reset();
+  if (!announced_) return;  // start() determines the reason
+  if (record_.ended) return changed();
+  if (unknown_) return;  // ask_until_known() determines the state
+  // A closed connection proves nothing, because a keeper may drop a connection that it does not understand.
+  if (!take_proven_end(error)) become_unknown(error);
+}
+
+bool Job::take_proven_end(const Error& error) {
+  if (take_written_end()) return true;
+  // The keeper is alive while its end of the connection is open.
+  if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
+  // The keeper may have written the end between the two checks.
+  if (!take_written_end()) end_without_word(error);
+  return true;
+}
+
+void Job::end_without_word(const Error& error) {
+  // An adopted process ends with its keeper only if it is stopped for a move.
+  const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
+  if (held) end_adopted();
+  unknown_ = false;
+  phase_ = local::Phase::kExited;
+  record_.ended = true;
+  record_.moved = leaving_;
+  record_.exit_code = 128 + SIGKILL;  // the end of a keeper also kills its ranks
+  end_reason_ = "its keeper has exited (" + error.to_string() + ")";
+  spdlog::error("keeper lost: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
+                error.to_string());
+  local::RankExited exited;
+  exited.wait_status = SIGKILL;
+  for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
+  save_soon();
+  changed();
+}
+
+void Job::end_adopted() const {
+  const wire::JobSpec& spec = record_.spec;
+  const bool taken_in = spec.mode == MigrationMode::kAdopted && record_.migration == 0;
+  if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
 }
 
 void Job::become_unknown(const Error& error) {
@@ -101,10 +152,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   spdlog::warn("keeper does not answer and is killed, since the job must end: job {} incarnation {}",
                wire::job_text(id()), record_.incarnation);
   kill_keeper(folder_);
-  // An adopted process is no child of its keeper.
-  const wire::JobSpec& spec = record_.spec;
-  const bool taken_in = spec.mode == MigrationMode::kAdopted && record_.migration == 0;
-  if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
+  end_adopted();
 }
 
 // Sends kills until the keeper is proven to have ended. Even a kill does not end a process that hangs in the

@@ -25,7 +25,7 @@ Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec) {
   if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
   if (spec.ranks.size() != 1)
     return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
-  if (auto known = gpus.model_of(spec.ranks.front().gpu_index); !known) return std::move(known).error();
+  if (auto known = gpus.model_of(gpu_of(spec.ranks)); !known) return std::move(known).error();
   if (::getuid() != 0 && spec.uid != ::getuid()) {
     return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
   }

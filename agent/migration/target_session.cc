@@ -115,7 +115,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   }
   CKPT_CO_TRYV(check_plan(migration_plan));
-  CKPT_CO_TRY(process, context_.gpus.mover_of(migration_plan.target_ranks.front().gpu_index));
+  CKPT_CO_TRY(process, context_.gpus.mover_of(gpu_of(migration_plan.target_ranks)));
   process->start();  // creates the mover's context while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));

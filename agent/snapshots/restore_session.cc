@@ -63,12 +63,12 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRYV(co_await check(stored_));
   CKPT_CO_TRYV(add_rendezvous(request_.spec));
   mode_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
-  CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
+  CKPT_CO_TRY(process, context_.base.gpus.mover_of(gpu_of(request_.spec.ranks)));
   process->start();  // creates the mover's context while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(check_is_wanted());
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
-  CKPT_CO_TRYV(co_await open_session());
+  CKPT_CO_TRYV(co_await open_session(process));
   if (mode_->has_memory()) {
     CKPT_CO_TRYV(co_await export_memory());
   }
@@ -83,12 +83,12 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
                                              " job, and the job to start is a " +
                                              std::string(to_string(request_.spec.mode)) + " one");
   if (spec.mode == MigrationMode::kCooperative) co_return ok();
-  CKPT_CO_TRY(model, context_.base.gpus.model_of(request_.spec.ranks.front().gpu_index));
+  const std::uint32_t gpu = gpu_of(request_.spec.ranks);
+  CKPT_CO_TRY(model, context_.base.gpus.model_of(gpu));
   if (model == stored.job.gpu_model) co_return ok();
   co_return Error(ErrorCode::kRefused, "The image's GPU context needs a " + stored.job.gpu_model +
-                                           ", and GPU " +
-                                           std::to_string(request_.spec.ranks.front().gpu_index) +
-                                           " of node " + context_.base.config.node + " is a " + model);
+                                           ", and GPU " + std::to_string(gpu) + " of node " +
+                                           context_.base.config.node + " is a " + model);
 }
 
 Task<Result<void>> RestoreSession::start_instance() {
@@ -98,8 +98,7 @@ Task<Result<void>> RestoreSession::start_instance() {
   co_return co_await mode_->ready(job_);
 }
 
-Task<Result<void>> RestoreSession::open_session() {
-  CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
+Task<Result<void>> RestoreSession::open_session(std::shared_ptr<MoverProcess> process) {
   CKPT_CO_TRY(request,
               session_order(mover::Purpose::kRestore, wire::Side::kTarget, request_.spec.incarnation));
   request.makes_memory = !mode_->has_memory();

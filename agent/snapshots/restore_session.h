@@ -32,7 +32,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   Task<Result<void>> restore();
   Task<Result<void>> check(const StoredVersion& stored);
   Task<Result<void>> start_instance();
-  Task<Result<void>> open_session();
+  Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process);
   Task<Result<void>> export_memory();
   Task<Result<void>> fill();
   Task<Result<void>> take(mover::Packet packet);

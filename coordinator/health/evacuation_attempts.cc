@@ -87,7 +87,7 @@ void Evacuations::begin_live(Evacuation& e, const Job& job, const PlanHints& hin
   e.started_ms.push_back(wall_clock_ms());
   deps_.table.save(e);
   // The note comes first, because begin() may fail at once and note why.
-  if (JobMoves::prepares(job)) wait(e, "the move of the rank is being prepared");
+  if (needs_preparation(job)) wait(e, "the move of the rank is being prepared");
   auto begun =
       deps_.moves.begin({job.id}, live_request(e, job), hints, plan, [this, id = e.id](const Error& error) {
         if (deps_.table.open().contains(id)) wait(deps_.table.at(id), error.to_string());

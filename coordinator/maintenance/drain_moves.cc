@@ -74,10 +74,7 @@ Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group) co
   hints.closed = failures.refused;
   plan = deps_.moves.plan(ranks, hints);
   if (!plan || plan->is_possible() || failures.refusal.empty()) return plan;
-  JobMovePlan refused = *std::move(plan);
-  refused.reason = failures.refusal;
-  refused.no_gpu = refused.passing = false;
-  return refused;
+  return as_refused(*std::move(plan), failures.refusal);
 }
 
 void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan) {

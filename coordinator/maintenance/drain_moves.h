@@ -22,8 +22,6 @@ class LiveDrainView final : public DrainView {
   [[nodiscard]] const Job* job(JobId id) const override { return jobs_.find(id); }
   [[nodiscard]] const Migration* open_of(JobId job) const override { return migrations_.open_of(job); }
   [[nodiscard]] const Migration* migration(MigrationId id) const override { return migrations_.find(id); }
-  [[nodiscard]] JobId whole_of(const Job& rank) const override { return JobMoves::whole_of(rank); }
-  [[nodiscard]] bool prepares(const Job& rank) const override { return JobMoves::prepares(rank); }
 
  private:
   JobTable& jobs_;

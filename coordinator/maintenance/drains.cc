@@ -144,7 +144,7 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
 std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
                                    const NodeAnswers& answers) const {
   const Job* job = deps_.jobs.find(prospect.job.job);
-  if (!prospect.job.to || job == nullptr || JobMoves::prepares(*job)) return {};
+  if (!prospect.job.to || job == nullptr || needs_preparation(*job)) return {};
   const Place to = *prospect.job.to;
   if (answers.contains(to.node)) return {};
   std::vector<Place> places = {to};
@@ -180,10 +180,7 @@ Result<JobMovePlan> Drains::plan_for(const std::vector<JobId>& ranks, PlanHints 
   }
   auto plan = deps_.moves.plan(ranks, hints);
   if (!plan || plan->is_possible() || refusals.empty()) return plan;
-  JobMovePlan refused = *std::move(plan);
-  refused.reason = fmt::format("{}", fmt::join(refusals, "; "));
-  refused.no_gpu = refused.passing = false;
-  return refused;
+  return as_refused(*std::move(plan), fmt::format("{}", fmt::join(refusals, "; ")));
 }
 
 void Drains::plan_together(const DrainRequest& request, const std::vector<Prospect*>& ranks,
@@ -226,7 +223,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   using Group = std::vector<Prospect*>;
   std::vector<std::pair<JobId, Group>> groups;  // in the order of the first rank of each group
   for (Prospect& prospect : prospects) {
-    const JobId whole = JobMoves::whole_of(*deps_.jobs.find(prospect.job.job));
+    const JobId whole = whole_of(*deps_.jobs.find(prospect.job.job));
     const auto known =
         std::find_if(groups.begin(), groups.end(), [whole](const auto& at) { return at.first == whole; });
     auto& ranks = known != groups.end() ? known->second : groups.emplace_back(whole, Group()).second;

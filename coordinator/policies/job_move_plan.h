@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of one job would go that leave their places together. A plain value.
+// Moves of a job as policies see them: which ranks move together, where they would go, how a move ended.
+// Plain values and pure functions.
 #pragma once
 
 #include <string>
@@ -25,5 +26,28 @@ struct JobMovePlan {
 
   [[nodiscard]] bool is_possible() const { return !places.empty(); }
 };
+
+// Returns the plan as not possible, with the nodes' refusals as the reason.
+[[nodiscard]] inline JobMovePlan as_refused(JobMovePlan plan, std::string refusals) {
+  plan.reason = std::move(refusals);
+  plan.no_gpu = plan.passing = false;
+  return plan;
+}
+
+// Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
+// during that preparation.
+[[nodiscard]] inline bool needs_preparation(const Job& rank) {
+  return rank.spec.gang.id != 0;
+}
+// Returns the job to which this rank belongs: the gang, or the job itself if it has one rank.
+[[nodiscard]] inline JobId whole_of(const Job& rank) {
+  return needs_preparation(rank) ? rank.spec.gang.id : rank.id;
+}
+
+// Returns how the migration ended, with its error: "m3 failed: the link is gone".
+[[nodiscard]] inline std::string outcome_text(const Migration& migration) {
+  return migration_text(migration.id) + " " + std::string(to_string(migration.result)) +
+         (migration.error.empty() ? "" : ": " + migration.error);
+}
 
 }  // namespace ckpt::coordinator

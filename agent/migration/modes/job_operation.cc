@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "agent/jobs/job_record.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/migration_mode.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -33,7 +34,7 @@ wire::MigrationId next_restore_number() {
 
 Result<std::uint32_t> first_gpu(const std::vector<wire::RankSpec>& ranks) {
   if (ranks.empty()) return Error(ErrorCode::kNotFound, "The GPU of the job's ranks is not known");
-  return ranks.front().gpu_index;
+  return gpu_of(ranks);
 }
 
 }  // namespace

@@ -5,21 +5,13 @@
 
 namespace ckpt::coordinator {
 
-JobId JobMoves::whole_of(const Job& rank) {
-  return prepares(rank) ? rank.spec.gang.id : rank.id;
-}
-
-bool JobMoves::prepares(const Job& rank) {
-  return rank.spec.gang.id != 0;
-}
-
 bool JobMoves::is_preparing(const Job& rank) const {
-  return prepares(rank) && deps_.gang_moves.is_beginning(rank.spec.gang.id);
+  return needs_preparation(rank) && deps_.gang_moves.is_beginning(rank.spec.gang.id);
 }
 
 // A rank of a gang has no reason here: the plan of the gang's move states its obstacles.
 std::string JobMoves::why_not_movable(const Job& rank) const {
-  return prepares(rank) ? std::string() : deps_.states.why_not_movable(rank);
+  return needs_preparation(rank) ? std::string() : deps_.states.why_not_movable(rank);
 }
 
 std::vector<std::uint32_t> JobMoves::numbers_of(const std::vector<JobId>& ranks) const {
@@ -30,7 +22,7 @@ std::vector<std::uint32_t> JobMoves::numbers_of(const std::vector<JobId>& ranks)
 
 Result<JobMovePlan> JobMoves::plan(const std::vector<JobId>& ranks, const PlanHints& hints) const {
   const Job& job = rank_of(ranks.front());
-  if (prepares(job)) return plan_together(ranks, hints);
+  if (needs_preparation(job)) return plan_together(ranks, hints);
   CKPT_TRY(found, deps_.planner.plan(job, "auto", hints));
   JobMovePlan plan;
   if (found.to) plan.places.push_back(*found.to);
@@ -63,7 +55,7 @@ Result<const Migration*> JobMoves::begin(const std::vector<JobId>& ranks, Migrat
                                          const PlanHints& hints, const JobMovePlan& plan,
                                          std::function<void(const Error&)> failed) {
   const Job& job = rank_of(ranks.front());
-  if (prepares(job)) {
+  if (needs_preparation(job)) {
     request.ranks = numbers_of(ranks);
     deps_.gang_moves.begin_soon(job.spec.gang.id, std::move(request), hints.closed, std::move(failed));
     return nullptr;

@@ -29,11 +29,6 @@ class JobMoves {
   };
   explicit JobMoves(Dependencies deps) : deps_(deps) {}
 
-  // Returns the job to which this rank belongs: the gang, or the job itself if it has one rank.
-  [[nodiscard]] static JobId whole_of(const Job& rank);
-  // Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
-  // during that preparation.
-  [[nodiscard]] static bool prepares(const Job& rank);
   // Returns true while a move of the rank's gang is being prepared.
   [[nodiscard]] bool is_preparing(const Job& rank) const;
   // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
@@ -49,7 +44,7 @@ class JobMoves {
   // Returns how long the move is expected to pause the job; nullopt if that is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
 
-  // Queries the nodes as Moves::ask() does. Only for jobs whose moves are not prepared.
+  // Queries the nodes as Moves::ask() does. Only for jobs whose moves need no preparation.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
     return deps_.moves.ask(id, std::move(targets), "");
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "coordinator/policies/job_move_plan.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -22,8 +24,7 @@ std::string ended_text(const Job& job) {
 void take_in_end(const Drain& drain, DrainJob& entry, const Migration& migration, std::int64_t now_ms,
                  std::vector<FailedMove>& failed) {
   entry.to.reset();
-  entry.reason = migration_text(migration.id) + " " + std::string(to_string(migration.result)) +
-                 (migration.error.empty() ? "" : ": " + migration.error);
+  entry.reason = outcome_text(migration);
   const bool by_deadline =
       migration.result == MigrationResult::kTimedOut && now_ms >= drain.deadline_ms - kShortestMoveMs;
   if (migration.result == MigrationResult::kInterrupted) {

@@ -22,11 +22,6 @@ class DrainView {
   // Returns the open migration of the job; null if there is none.
   [[nodiscard]] virtual const Migration* open_of(JobId job) const = 0;
   [[nodiscard]] virtual const Migration* migration(MigrationId id) const = 0;
-  // Returns the job to which this rank belongs.
-  [[nodiscard]] virtual JobId whole_of(const Job& rank) const = 0;
-  // Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
-  // during that preparation.
-  [[nodiscard]] virtual bool prepares(const Job& rank) const = 0;
 };
 
 // A failed migration of a drain. `refusal` is the reason why the target refused it; empty means that it

@@ -43,16 +43,17 @@ std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view) {
   std::vector<DrainGroup> groups;
   for (DrainJob* entry : ready) {
     const Job& job = *view.job(entry->job);
-    const JobId whole = view.whole_of(job);
+    const JobId whole = whole_of(job);
     const auto known = std::find_if(groups.begin(), groups.end(),
                                     [&](const DrainGroup& group) { return group.job == whole; });
     DrainGroup& group = known != groups.end() ? *known : groups.emplace_back();
     group.job = whole;
-    group.prepares = view.prepares(job);
+    group.needs_preparation = needs_preparation(job);
     group.entries.push_back(entry);
   }
   std::stable_sort(groups.begin(), groups.end(), [](const DrainGroup& a, const DrainGroup& b) {
-    return a.prepares && b.prepares ? a.job < b.job : a.prepares && !b.prepares;
+    return a.needs_preparation && b.needs_preparation ? a.job < b.job
+                                                      : a.needs_preparation && !b.needs_preparation;
   });
   return groups;
 }
@@ -76,7 +77,7 @@ bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const Drai
   if (!now.has_turn && now.is_movable) {
     for (DrainJob* entry : group.entries) {
       // The reason of a move that was being prepared no longer holds.
-      if (entry->state == DrainJobState::kWaiting && (entry->reason.empty() || group.prepares))
+      if (entry->state == DrainJobState::kWaiting && (entry->reason.empty() || group.needs_preparation))
         entry->reason = "waits for its turn";
     }
     return false;
@@ -96,7 +97,7 @@ bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const Drai
 DrainTries::Failures DrainTries::failures_of(const DrainGroup& group) const {
   Failures failures;
   const auto known = failures_.find(group.job);
-  if (group.prepares || known == failures_.end()) return failures;
+  if (group.needs_preparation || known == failures_.end()) return failures;
   for (const Failure& failure : known->second) {
     const Scope scope(failure.to.node, failure.to.gpu);
     failures.all.emplace_back(scope, "the last move there failed");
@@ -123,7 +124,7 @@ DrainStep DrainTries::after_plan(const DrainGroup& group, const Result<JobMovePl
     }
     return DrainStep::kMakeWay;
   }
-  return group.prepares ? DrainStep::kBegin : by_source(group, source);
+  return group.needs_preparation ? DrainStep::kBegin : by_source(group, source);
 }
 
 DrainStep DrainTries::by_source(const DrainGroup& group, const SourceFacts& source) {

@@ -27,7 +27,7 @@ struct DrainNews {
 // The ranks of one job at the drained place. They are moved together: if one rank must wait, all ranks wait.
 struct DrainGroup {
   JobId job = 0;
-  bool prepares = false;  // DrainView::prepares()
+  bool needs_preparation = false;  // the move has no migration until its preparation is over
   std::vector<DrainJob*> entries;
 };
 

@@ -155,8 +155,7 @@ ClosedScopes closed_for(const Evacuation& e) {
 }
 
 EvacuationStep after_live(Evacuation& e, const Migration& migration) {
-  const std::string outcome = migration_text(migration.id) + " " + std::string(to_string(migration.result)) +
-                              (migration.error.empty() ? "" : ": " + migration.error);
+  const std::string outcome = outcome_text(migration);
   switch (migration.result) {
     case MigrationResult::kDone:
       if (migration.to == e.from) {  // the migration moved the job to this GPU

@@ -270,9 +270,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const Judgement now = judge();
     const bool waited_for = now.any(Role::kSource, [](const Facts& f) { return f.waits; });
     const bool silent = now.any(Role::kTarget, [this](const Facts& f) { return is_silent(f); });
-    return in_granted() && (now.is_damaged() || now.is_held_still() || (waited_for && silent));
+    return in<coordinator::Granted>() && (now.is_damaged() || now.is_held_still() || (waited_for && silent));
   }
-  bool in_granted() const { return std::holds_alternative<coordinator::Granted>(s_.phase); }
   bool may_return() const {
     const auto stands = [this](const Facts& f) {
       return (f.waits || f.still || f.resumed || f.never) && !is_silent(f) && !f.lost && !f.dead;
@@ -291,8 +290,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   bool may_lend() const {
     if (judge().is_damaged()) return false;
-    if (std::holds_alternative<coordinator::Kept>(s_.phase)) return true;
-    return in_granted() && !withdraws() && (!s_.abort || judge().is_committed());
+    if (in<coordinator::Kept>()) return true;
+    return in<coordinator::Granted>() && !withdraws() && (!s_.abort || judge().is_committed());
   }
 
   template <class Phase>

@@ -22,6 +22,10 @@ class Stepper {
   Phase* in() {
     return std::get_if<Phase>(&s_.phase);
   }
+  template <class Phase>
+  const Phase* in() const {
+    return std::get_if<Phase>(&s_.phase);
+  }
   void act(Action action) { out_.push_back(std::move(action)); }
   void tell(const Party& to, Body body) { act(Send(to, std::move(body))); }
   void tell_coordinator(Body body) { tell(Party(), std::move(body)); }

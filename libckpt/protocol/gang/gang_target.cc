@@ -45,13 +45,17 @@ class TargetStepper : private Stepper<TargetState> {
     r.reason = reason;
     act(WriteRecord(r));
     act(FreeTarget{});
-    const Relinquished said(veto, reason);
-    if (veto)
+    state_relinquished(*in<target::Relinquished>());
+    disarm(Timer::kLease);
+    disarm(Timer::kPoll);
+  }
+  // States that the target has given up. A veto ends the move for every party.
+  void state_relinquished(const target::Relinquished& left) {
+    const Relinquished said(left.veto, left.reason);
+    if (left.veto)
       tell_everyone(said);
     else
       tell_coordinator(said);
-    disarm(Timer::kLease);
-    disarm(Timer::kPoll);
   }
 
   // ---- steps to GO ----
@@ -276,11 +280,7 @@ class TargetStepper : private Stepper<TargetState> {
       relinquish(Reason(ErrorCode::kAborted, "The target's agent was started again"));
     } else if (const auto* r = in<target::Relinquished>()) {
       act(FreeTarget{});
-      const Relinquished said(r->veto, r->reason);
-      if (r->veto)
-        tell_everyone(said);
-      else
-        tell_coordinator(said);
+      state_relinquished(*r);
     } else {
       s_.granted = true;
       if (is_lead()) s_.committed = true;

@@ -176,7 +176,8 @@ class Stepper {
     tell(holder(g->k), wire::Commit(g->k));
   }
 
-  // ---- FORGOTTEN ---- Returns true if `m` shows that there were later records than those here.
+  // ---- FORGOTTEN ----
+  // Returns true if `m` shows that there were later records than those here.
   [[nodiscard]] bool knows_more(const Message& m) const {
     if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
     const bool source = m.from == Role::kSource;

@@ -30,11 +30,7 @@ class PlayedJob : public NodeOfJobs {
     }
     run_until(io_, [this] { return job_->ended() && !job_->keeper(); });
   }
-  // Runs the loop until nothing on it is ready.
-  void settle() {
-    io_.restart();
-    io_.poll();
-  }
+  void settle() { run_ready(io_); }
 
   std::optional<PlayedKeeper> keeper_;
   std::optional<JobTable> jobs_;

@@ -55,8 +55,7 @@ class PlayedKeeper {
   }
   // Returns true if an order has arrived, after the loop has run all that is ready.
   [[nodiscard]] bool is_asked() {
-    io_.restart();
-    io_.poll();
+    run_ready(io_);
     return !room_->heard.empty();
   }
   void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {}) {

@@ -159,10 +159,7 @@ class TargetCopyTest : public WithContext<NodeOfJobs> {
     descriptors.push_back(make_memory_file("region", 4096).value());
     mover_->send(made, std::move(descriptors));
   }
-  void settle() {
-    io_.restart();
-    io_.poll();
-  }
+  void settle() { run_ready(io_); }
 
   FakeMovers movers_{io_, home_.path()};
   std::unique_ptr<FakeMover> mover_;

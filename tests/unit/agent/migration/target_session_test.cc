@@ -10,6 +10,7 @@
 #include "agent/jobs/job_table.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
 #include "tests/unit/agent/migration/fake_ports.h"
+#include "tests/unit/agent/support/awaited.h"
 #include "tests/unit/agent/support/loop.h"
 
 namespace ckpt::agent {
@@ -109,8 +110,7 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   const auto session = this->session(context);
   session->perform(migration::RunInstance(2, 1000));
   session->perform(migration::RunInstance(2, 2000));
-  io_.restart();
-  io_.poll();
+  run_ready(io_);
   session->perform(migration::RunInstance(2, 3000));
   go_on_.notify();
   // the second event belongs to the renewal
@@ -172,8 +172,7 @@ TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
   session->perform(migration::FreeTarget{});
   run_until(io_, [&] { return freed_ == 1; });
   go_on_.notify();
-  io_.restart();
-  io_.poll();
+  run_ready(io_);
   EXPECT_TRUE(events_.of_target.empty());
 }
 

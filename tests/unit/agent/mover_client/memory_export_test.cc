@@ -215,8 +215,7 @@ TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
   keeper_->answer(stream_, local::DumpReady{});
   await_failure();
   keeper_->go_away();
-  io_.restart();
-  io_.poll();
+  run_ready(io_);
   EXPECT_EQ(failures_.size(), 1U);
 }
 

@@ -19,6 +19,12 @@ namespace ckpt::agent {
 
 inline constexpr std::chrono::seconds kEventDeadline{60};
 
+// Runs the loop until nothing on it is ready.
+inline void run_ready(asio::io_context& io) {
+  io.restart();
+  io.poll();
+}
+
 // Runs the loop until `happened` returns true.
 inline void await_event(asio::io_context& io, const std::string& what,
                         const std::function<bool()>& happened) {
@@ -49,8 +55,7 @@ class Running {
       to->emplace(co_await std::move(inner));
     };
     control::spawn(io.get_executor(), what_, keep(std::move(task), result_));
-    io.restart();
-    io.poll();
+    run_ready(io);
   }
   [[nodiscard]] bool done() const { return result_->has_value(); }
   T& result() {
@@ -73,8 +78,7 @@ class RunningVoid {
       *to = true;
     };
     control::spawn(io.get_executor(), what_, keep(std::move(task), done_));
-    io.restart();
-    io.poll();
+    run_ready(io);
   }
   [[nodiscard]] bool done() const { return *done_; }
   void finish() {

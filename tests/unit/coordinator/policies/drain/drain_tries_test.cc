@@ -24,10 +24,6 @@ class FakeDrainView final : public DrainView {
   const Migration* migration(MigrationId id) const override {
     return migrations.contains(id) ? &migrations.at(id) : nullptr;
   }
-  JobId whole_of(const Job& rank) const override {
-    return wholes.contains(rank.id) ? wholes.at(rank.id) : rank.id;
-  }
-  bool prepares(const Job& rank) const override { return wholes.contains(rank.id); }
 
   Job& add(JobId id, const Place& place) {
     Job& job = jobs[id];
@@ -54,7 +50,6 @@ class FakeDrainView final : public DrainView {
 
   std::map<JobId, Job> jobs;
   std::map<MigrationId, Migration> migrations;
-  std::map<JobId, JobId> wholes;  // the whole job of each rank whose moves are prepared
 };
 
 class DrainPolicy : public ::testing::Test {
@@ -187,10 +182,8 @@ TEST_F(DrainPolicy, JobsThatEndOrAreLostNeedNoMove) {
 
 TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndPreparedMovesComeFirst) {
   view_.add(1, Place("a", 0)).spec.priority = 9;
-  for (JobId id = 2; id <= 4; ++id) {
-    view_.add(id, Place("a", static_cast<std::uint32_t>(id)));
-    view_.wholes[id] = 4;
-  }
+  for (JobId id = 2; id <= 4; ++id)
+    view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 4;
   (void)look();
   EXPECT_EQ(order(), (std::vector<JobId>{4, 1}));
   EXPECT_EQ(group(4).entries.size(), 3U);
@@ -217,8 +210,7 @@ TEST_F(DrainPolicy, AJobWithoutATurnWaitsUnlessItCannotMoveAnyway) {
 }
 
 TEST_F(DrainPolicy, RanksWithoutATurnWaitForItUnlessTheyAreBlocked) {
-  view_.add(1, Place("a", 0));
-  view_.wholes[1] = 1;
+  view_.add(1, Place("a", 0)).spec.gang.id = 1;
   (void)look();
   entry(1).reason = "the move of its ranks is being prepared";  // by a coordinator that has been restarted
   EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
@@ -299,10 +291,8 @@ TEST_F(DrainPolicy, WithoutATargetAJobWaitsOnlyForATemporaryObstacle) {
 }
 
 TEST_F(DrainPolicy, MovesThatDoNotBeginAreCountedForAllRanks) {
-  for (JobId id = 1; id <= 2; ++id) {
-    view_.add(id, Place("a", static_cast<std::uint32_t>(id)));
-    view_.wholes[id] = 1;
-  }
+  for (JobId id = 1; id <= 2; ++id)
+    view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 1;
   (void)look();
   for (std::uint32_t i = 1; i <= kMaxDrainAttempts; ++i) {
     const DrainGroup both = group(1);

@@ -43,6 +43,11 @@ enum class Mutant {
   kEndsLate,            // an instance that is given up runs on until its lease ends
 };
 
+// Returns the reason of a failure that the world causes.
+[[nodiscard]] inline Reason why(const char* text) {
+  return {ErrorCode::kAborted, text};
+}
+
 class World {
  public:
   struct Options {

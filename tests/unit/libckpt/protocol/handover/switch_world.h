@@ -40,6 +40,7 @@ enum class Mutant {
 };
 
 inline constexpr int kCoordinatorNode = 2;
+inline constexpr const char* kNodeNames[] = {"A", "B", "C"};
 inline constexpr JobId kJob = 1;
 
 // An instance that a keeper holds on one node. At most one process of the job may run, next to one standby.

@@ -5,12 +5,6 @@
 #include "tests/unit/libckpt/protocol/handover/switch_world.h"
 
 namespace ckpt::migration::test {
-namespace {
-
-const char* const kNodeNames[] = {"A", "B", "C"};
-
-}  // namespace
-
 // ---- properties ----
 int World::running() const {
   return static_cast<int>(std::count_if(instances_.begin(), instances_.end(),
