@@ -141,7 +141,8 @@ TEST_F(BystanderSessionTest, CreationOfCommunicatorsTimesOutAfterTheLimitOfThePl
   session_->join(tickets(), Milliseconds(1));
   keeper_->take<local::JoinGroups>("the order to make communicators");
   await_events(1);
-  EXPECT_EQ(count<gang::CommunicatorsFailed>(), 1);
+  ASSERT_EQ(count<gang::CommunicatorsFailed>(), 1);
+  EXPECT_THAT(std::get<gang::CommunicatorsFailed>(seen_.front()).reason.text, HasSubstr("within 1 ms"));
 }
 
 TEST_F(BystanderSessionTest, TicketTooLargeForTheRanksMessageIsNotSent) {

@@ -112,6 +112,7 @@ TEST_F(GangMovesTest, HungProgramIsReportedAsHung) {
   keeper_->take<local::AskGroups>("the question");
   const Error why = take_refusal();
   EXPECT_EQ(why.code(), ErrorCode::kTimedOut);
+  EXPECT_THAT(why.to_string(), HasSubstr("within 1 ms")) << "the limit of the question";
   EXPECT_THAT(why.to_string(), HasSubstr("hangs"));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 
@@ -116,13 +117,17 @@ TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/wait?timeout_ms=30000").json()["state"], "exited");
 }
 
-// The first text that is given, for a test that waits for it on another thread.
+// The first text that is given, for a test that waits for it on another thread. The text is empty if none is
+// given within a minute.
 class FirstText {
  public:
   void give(const std::string& text) {
     if (!is_given_.exchange(true)) text_.set_value(text);
   }
-  [[nodiscard]] std::string wait() { return text_.get_future().get(); }
+  [[nodiscard]] std::string wait() {
+    std::future<std::string> text = text_.get_future();
+    return text.wait_for(std::chrono::minutes(1)) == std::future_status::ready ? text.get() : std::string();
+  }
 
  private:
   std::atomic<bool> is_given_{false};

@@ -76,6 +76,7 @@ TEST(GangMessages, MalformedMessageIsRefused) {
   EXPECT_TRUE(refused([](wire::CommitMessage& m) { m.info->staying = {1, 0}; }));
   EXPECT_TRUE(refused([](wire::CommitMessage& m) { m.info->staying = {0, 2}; }));
   EXPECT_TRUE(refused([](wire::CommitMessage& m) { m.info->migration = 8; }));
+  EXPECT_TRUE(refused([](wire::CommitMessage& m) { m.info->gang = 5; }));
   EXPECT_TRUE(refused([](wire::CommitMessage& m) { m.info->base = 4; }));
 }
 
