@@ -173,7 +173,7 @@ void add_sections(Settings& to, Config& c) {
        {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
-       {"timeouts.switch_ms", &c.handover_timeout,
+       {"timeouts.handover_ms", &c.handover_timeout,
         "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
         "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},

@@ -309,7 +309,7 @@ Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const auto span = body.integer("for_ms", 1'000, kLongestMs);
   CKPT_TRYV(body.finish());
-  if (!span) return Error(ErrorCode::kInvalidArgument, "Field for_ms is missing");
+  if (!span) return Error(ErrorCode::kInvalidArgument, "Field \"for_ms\" is missing");
   window_.open(std::chrono::milliseconds(*span));
   return answer();
 }

@@ -35,7 +35,8 @@ Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const 
     const Role min_role = min_role_for(field->effect);
     if (role < min_role)
       return Refusal(text_of_refusal(
-          "Field " + std::string(field->name) + " " + to_text(field->effect) + ", and that", min_role, role));
+          "Field \"" + std::string(field->name) + "\" " + to_text(field->effect) + ", and that", min_role,
+          role));
   }
   return Refusal();
 }
