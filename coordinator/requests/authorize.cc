@@ -14,7 +14,7 @@ const char* to_text(Effect effect) {
     case Effect::kMovesJobs:
       return "moves jobs";
     case Effect::kStartsProgram:
-      return "starts or takes a program";
+      return "starts or adopts a program";
     case Effect::kNamesFolder:
       return "names a folder of a node";
     case Effect::kOverridesProof:

@@ -134,7 +134,7 @@ TEST_F(RolesTest, MoveByAnOperatorCannotStartAnotherProgram) {
   const HttpAnswer answer = ask(token(Role::kOperator), "POST", "jobs/train/migrate",
                                 R"({"to":"node-b","exec":["/bin/sh","-c","id"]})");
   expect_error(answer, 403, "forbidden", 5);
-  EXPECT_NE(answer.body.find("Field \\\"exec\\\" starts or takes a program"), std::string::npos)
+  EXPECT_NE(answer.body.find("Field \\\"exec\\\" starts or adopts a program"), std::string::npos)
       << answer.body;
   EXPECT_EQ(ask(token(Role::kOperator), "GET", "migrations").json(), json::array());
   // The operator may request a move without another program.

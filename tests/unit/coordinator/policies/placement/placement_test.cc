@@ -172,7 +172,7 @@ void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spo
 TEST(PlacementFilter, EachFilterReportsItsReason) {
   using View = GpuView;
   using Request = PlacementRequest;
-  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
+  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not requested");
   expect_filtered([](View& v, Request&) { v.connected = false; }, "not connected");
   expect_filtered([](View& v, Request& r) { r.not_here = v.place; }, "there already");
   expect_filtered([](View& v, Request&) { v.healthy = false; }, "unhealthy");
@@ -239,8 +239,8 @@ TEST(PlacementFilter, OnlyTheRequestedGpuOfTheRequestedNodePasses) {
   request.node = "a";
   request.gpu = 1;
   EXPECT_TRUE(objections(gpu("a", 1), request).empty());
-  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not asked for"});
-  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not asked for"});
+  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not requested"});
+  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not requested"});
 }
 
 TEST(PlacementFilter, ACooperativeJobMayMoveToAnyDriver) {
