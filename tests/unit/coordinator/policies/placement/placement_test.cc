@@ -178,7 +178,7 @@ TEST(PlacementFilter, EachFilterReportsItsReason) {
   expect_filtered([](View& v, Request&) { v.healthy = false; }, "unhealthy");
   expect_filtered([](View& v, Request&) { v.closed = "cordoned: fan"; }, "cordoned: fan");
   expect_filtered([](View& v, Request&) { v.recovery_action = 4; }, "recovery action 4");
-  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "wait for a reset");
+  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "must be reset");
   expect_filtered([](View& v, Request&) { v.remap_failed = true; }, "could not be remapped");
   expect_filtered([](View& v, Request&) { v.mig = true; }, "MIG");
   expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
@@ -426,7 +426,7 @@ TEST(Placement, CausesAreCountedAndADifferentCauseIsListedFirst) {
   };
   EXPECT_EQ(causes_text(candidates, drained), "2 cordoned, 1 full, 1 not connected, 1 being drained");
   EXPECT_EQ(obstacles_of(candidates)[0], "a:0: cordoned by operator");
-  EXPECT_EQ(causes_text({}, drained), "there is none");
+  EXPECT_EQ(causes_text({}, drained), "there is no GPU");
 }
 
 TEST(Placement, ARefusalListsTwoGpusAndCountsFurtherCauses) {
