@@ -179,7 +179,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
 
 void ContextHelper::fail_pending(const Error& error) {
   for (const auto& pending : std::exchange(queue_, {})) {
-    const std::string effect = pending->sent ? ": its effect is not known" : " was not started";
+    const std::string effect = pending->sent ? ": it is unknown whether it took effect" : " was not started";
     pending->outcome.emplace(Error(error.code(), subject(pending->order) + effect).caused_by(error));
     pending->changed.notify();
   }

@@ -256,7 +256,7 @@ Result<void> Agent::run() {
   signals_.add(SIGINT);
   signals_.async_wait([this](boost::system::error_code error, int number) {
     if (error) return;
-    spdlog::info("agent stops: signal {}; jobs run on", number);
+    spdlog::info("agent stops: signal {}; jobs keep running", number);
     stop();
   });
   control::spawn(io_.get_executor(), "agent start", start(), [this](Error error) {

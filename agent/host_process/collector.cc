@@ -341,8 +341,8 @@ void Collector::judge_driver_file(pid_t pid, const std::string& path) {
   const std::string text = name.has_value() ? *name : "";
   problem("process " + std::to_string(pid) + " (" + text.substr(0, text.find('\n')) +
           ") has the GPU driver's " + path.substr(0, path.find(kDeleted)) +
-          " open, which only the driver's checkpoint of process " + std::to_string(rules_.gpu_process) +
-          " closes");
+          " open, but the driver's checkpoint closes such files only in process " +
+          std::to_string(rules_.gpu_process));
 }
 
 void Collector::judge_device(const std::string& path, std::uint64_t device, const std::string& where) {

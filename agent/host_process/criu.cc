@@ -232,7 +232,7 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
   for (const std::string& candidate : candidates(configured)) {
     if (::access(candidate.c_str(), X_OK) != 0) continue;
     if (const auto trusted = check_trusted_program(candidate); !trusted) {
-      tried += (tried.empty() ? " " : ", ") + candidate + " is not run: " + trusted.error().message();
+      tried += (tried.empty() ? " " : ", ") + candidate + " is not trusted: " + trusted.error().message();
       continue;
     }
     const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");

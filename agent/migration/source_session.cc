@@ -344,7 +344,7 @@ Task<> SourceSession::keep_limit() {
     const Nanos left = report_->barrier_entered_ns + budget_.limit() - now_ns();
     if (left <= 0) {
       co_return fail(Error(ErrorCode::kAborted,
-                           "The pause has passed its limit of " +
+                           "The pause exceeded its limit of " +
                                std::to_string(budget_.limit() / kNanosPerMs) +
                                " ms before the target had all data: the job continues at the source"));
     }

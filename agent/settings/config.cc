@@ -173,7 +173,7 @@ void add_sections(Settings& to, Config& c) {
        {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
-       {"timeouts.switch_ms", &c.handover_timeout,
+       {"timeouts.handover_ms", &c.handover_timeout,
         "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
         "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},
@@ -279,14 +279,14 @@ Result<void> check_ports(const Config& c, const std::string& source) {
     return port != 0 && port >= c.mover_ports.first && port <= c.mover_ports.last;
   };
   if (clashes(c.checkpoint_store_port))
-    return bad(source, "\"checkpoint_store_port\" is one of \"mover.ports\"");
+    return bad(source, "\"checkpoint_store_port\" must not be one of \"mover.ports\"");
   for (const auto& [key, address] :
        {std::pair("peer_listen", &c.peer_listen), std::pair("metrics_address", &c.metrics_address)}) {
     int port = 0;
     const char* digits = address->data() + address->rfind(':') + 1;
     (void)std::from_chars(digits, address->data() + address->size(), port);
     if (!address->starts_with("unix:") && clashes(port))
-      return bad(source, "the port of \"" + std::string(key) + "\" is one of \"mover.ports\"");
+      return bad(source, "the port of \"" + std::string(key) + "\" must not be one of \"mover.ports\"");
   }
   return ok();
 }
@@ -305,7 +305,7 @@ Result<void> check_where(const Config& c, const std::string& source) {
   constexpr std::size_t kMaxLabels = 64;
   constexpr std::size_t kLongestRack = 64;
   if (c.rack.size() > kLongestRack) return bad(source, "\"rack\" must be at most 64 bytes long");
-  if (c.labels.size() > kMaxLabels) return bad(source, "\"labels\" must be at most 64");
+  if (c.labels.size() > kMaxLabels) return bad(source, "\"labels\" must have at most 64 entries");
   for (const std::string& label : c.labels) {
     if (!is_label(label))
       return bad(source,

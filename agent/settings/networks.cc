@@ -76,8 +76,9 @@ Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
     return ok();
   };
   for (const std::string& device : wanted.devices) {
-    CKPT_TRYV(take([&](const DeviceAddress& at) { return at.device == device; },
-                   "this machine has no device " + device + " with an address that others reach"));
+    CKPT_TRYV(
+        take([&](const DeviceAddress& at) { return at.device == device; },
+             "this machine has no device " + device + " with an address that other machines can reach"));
   }
   if (!wanted.devices.empty()) return addresses;
   for (const std::string& given : wanted.network.addresses()) {

@@ -86,7 +86,7 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
   for (std::string kind; std::getline(kinds, kind, ',');) {
     if (!kind.empty()) query.kinds.push_back(kind);
     if (query.kinds.size() > kMaxKinds)
-      return Error(ErrorCode::kInvalidArgument, "Parameter type names too many kinds of events");
+      return Error(ErrorCode::kInvalidArgument, "Parameter \"type\" names too many kinds of events");
   }
   CKPT_TRY(since_ms, query_number(request, "since_ms", 0, kMaxEventId));
   query.since_ms = since_ms;

@@ -169,7 +169,8 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (rank && !wanted.ranks.empty())
-    co_return Error(ErrorCode::kInvalidArgument, "Name a rank or use --rank, not both");
+    co_return Error(ErrorCode::kInvalidArgument,
+                    "The job is one rank already: leave --rank out, or name the whole job");
   if (rank) wanted.ranks.push_back(*rank);
   if (!dry_run) {
     CKPT_CO_TRY(begun, co_await deps_.moves.begin(id, std::move(wanted)));

@@ -50,7 +50,8 @@ ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
   CKPT_TRY(page, page_of(request));
   const auto after = parse_image_cursor(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the value next of the previous page");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Parameter \"after\" must be the value \"next\" of the previous page");
   json out = json::array();
   const auto add = [&](const std::vector<ListedImage>& images) {
     for (const ListedImage& listed : images)

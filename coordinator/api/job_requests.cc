@@ -29,9 +29,9 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   options.slowdown_permille = static_cast<std::uint32_t>(std::lround(slowdown * 10));
   if (slowdown > 0 && options.slowdown_permille == 0)
     return Error(ErrorCode::kInvalidArgument,
-                 "Field slowdown_percent must be at least 0.1, or 0 for no limit");
+                 "Field \"slowdown_percent\" must be at least 0.1, or 0 for no limit");
   if (options.codec == wire::CodecMode::kDifference && options.shadow_memory_bytes == 0)
-    return Error(ErrorCode::kInvalidArgument, "Codec difference needs the field shadow_memory_bytes");
+    return Error(ErrorCode::kInvalidArgument, "Codec \"difference\" needs the field \"shadow_memory_bytes\"");
   return ok();
 }
 
@@ -46,13 +46,13 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
                                                  : 0;
     if (bit == 0)
       return Error(ErrorCode::kInvalidArgument,
-                   "Field allow accepts only the words missing, new and changed");
+                   "Field \"allow\" accepts only the words missing, new and changed");
     options.allowed_differences |= bit;
   }
   if (!options.new_argv.empty() && options.new_argv.front().empty())
-    return Error(ErrorCode::kInvalidArgument, "Field exec must name a command");
+    return Error(ErrorCode::kInvalidArgument, "Field \"exec\" must name a command");
   if (allow && options.new_argv.empty())
-    return Error(ErrorCode::kInvalidArgument, "Field allow needs the field exec");
+    return Error(ErrorCode::kInvalidArgument, "Field \"allow\" needs the field \"exec\"");
   return ok();
 }
 
@@ -66,11 +66,13 @@ Result<GangShape> read_gang(BodyReader& body) {
   gang.ranks = static_cast<std::size_t>(ranks.value_or(gpus.value_or(1)));
   gang.one_node = !ranks;
   if (ranks && gpus.value_or(1) != 1)
-    return usage("Fields gpus and ranks exclude each other: gpus starts ranks on one node, ranks on several");
-  if (!ranks && !gang.nodes.empty()) return usage("Field nodes needs the field ranks");
-  if (gang.nodes.size() > gang.ranks) return usage("Field nodes names more nodes than there are ranks");
+    return usage(
+        "Fields \"gpus\" and \"ranks\" exclude each other: \"gpus\" starts ranks on one node, \"ranks\" on "
+        "several");
+  if (!ranks && !gang.nodes.empty()) return usage("Field \"nodes\" needs the field \"ranks\"");
+  if (gang.nodes.size() > gang.ranks) return usage("Field \"nodes\" names more nodes than there are ranks");
   const std::set<std::string> different(gang.nodes.begin(), gang.nodes.end());
-  if (different.size() != gang.nodes.size()) return usage("Field nodes names a node twice");
+  if (different.size() != gang.nodes.size()) return usage("Field \"nodes\" names a node twice");
   return gang;
 }
 
@@ -78,7 +80,8 @@ Result<GangShape> read_gang(BodyReader& body) {
 Result<void> check_destination(const std::string& to) {
   const bool up = ("/" + to + "/").find("/../") != std::string::npos;
   if (to.size() > kLongestFolder || up)
-    return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Field \"to\" must be a node, or the absolute path of a folder");
   return ok();
 }
 
@@ -137,20 +140,20 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.gang = *gang;
   const auto usage = [](const std::string& reason) { return Error(ErrorCode::kInvalidArgument, reason); };
   if (mode != "cooperative" && mode != "transparent")
-    return usage("Field mode is neither cooperative nor transparent");
+    return usage("Field \"mode\" must be cooperative or transparent");
   submit.spec.mode = mode == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
-    return usage("Field argv must name a command");
-  if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");
+    return usage("Field \"argv\" must name a command");
+  if (!submit.spec.cwd.starts_with('/')) return usage("Field \"cwd\" must be an absolute path");
   if (!submit.spec.name.empty() && !valid_job_name(submit.spec.name))
     return usage("\"" + submit.spec.name +
                  "\" is not a valid job name: use at most 63 letters, digits, '.', '_' and '-', begin with a "
                  "letter or digit, and avoid the form of an id");
-  if (submit.gpu && !submit.node) return usage("Field gpu needs the field node");
+  if (submit.gpu && !submit.node) return usage("Field \"gpu\" needs the field \"node\"");
   if (submit.node && !submit.gang.one_node)
-    return usage("Fields ranks and node exclude each other: use nodes with ranks");
+    return usage("Fields \"ranks\" and \"node\" exclude each other: use \"nodes\" with \"ranks\"");
   if (communicators && submit.gang.ranks == 1)
-    return usage("Field communicators is for jobs of several ranks");
+    return usage("Field \"communicators\" is for jobs of several ranks");
   if (submit.gang.ranks == 1 && !submit.gang.nodes.empty()) submit.node = submit.gang.nodes.front();
   return submit;
 }
@@ -165,7 +168,7 @@ Result<AdoptRequest> read_adopt(const HttpRequest& request) {
   adopt.machine = body.text("machine").value_or("");
   adopt.start_ticks = static_cast<std::uint64_t>(body.integer("start_ticks", 0, INT64_MAX).value_or(0));
   CKPT_TRYV(body.finish());
-  if (!pid) return Error(ErrorCode::kInvalidArgument, "Field pid must be the id of a process");
+  if (!pid) return Error(ErrorCode::kInvalidArgument, "Field \"pid\" must be the id of a process");
   adopt.pid = static_cast<std::int32_t>(*pid);
   if (!adopt.name.empty() && !valid_job_name(adopt.name))
     return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is not a valid job name");
@@ -185,7 +188,7 @@ Result<ProtectRequest> read_protect(const HttpRequest& request) {
   wish.dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(check_destination(wish.to));
-  if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
+  if (!every) return Error(ErrorCode::kInvalidArgument, "Field \"every_ms\" is missing");
   wish.every_ms = *every;
   return wish;
 }

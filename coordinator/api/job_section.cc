@@ -60,7 +60,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
   CKPT_TRY(page, page_of(request));
   const auto after = parse_job_id(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the id of a job");
+    return Error(ErrorCode::kInvalidArgument, "Parameter \"after\" must be the id of a job");
   const auto& all = deps_.jobs.all();
   json out = json::array();
   // The ranks of a gang are listed together, at the position of the gang's first rank.

@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxParallel = 64;
 
 Result<Scope> scope_of(BodyReader& body) {
   const auto place = body.text("place");
-  if (!place) return Error(ErrorCode::kInvalidArgument, "Field place must be NODE or NODE:GPU");
+  if (!place) return Error(ErrorCode::kInvalidArgument, "Field \"place\" must be NODE or NODE:GPU");
   return parse_scope(*place);
 }
 

@@ -43,7 +43,7 @@ MigrationSection::Answer MigrationSection::list(const HttpRequest& request) cons
   CKPT_TRY(page, page_of(request));
   const auto after = parse_migration_id(page.after);
   if (!page.after.empty() && !after)
-    return Error(ErrorCode::kInvalidArgument, "Parameter after must be the id of a migration");
+    return Error(ErrorCode::kInvalidArgument, "Parameter \"after\" must be the id of a migration");
   const auto& all = table_.all();
   json out = json::array();
   auto at = after ? std::make_reverse_iterator(all.lower_bound(*after)) : all.rbegin();
@@ -92,7 +92,7 @@ control::Task<MigrationSection::Answer> MigrationSection::set_limits(HttpRequest
   const auto bandwidth = body.integer("bandwidth", 0, kMaxBandwidth);
   CKPT_CO_TRYV(body.finish());
   if (!downtime_ms && !bandwidth)
-    co_return Error(ErrorCode::kInvalidArgument, "Nothing to set: give max_downtime_ms or bandwidth");
+    co_return Error(ErrorCode::kInvalidArgument, "Nothing to set: give \"max_downtime_ms\" or \"bandwidth\"");
   std::optional<std::int64_t> downtime_ns;
   if (downtime_ms) downtime_ns = static_cast<std::int64_t>(*downtime_ms * kNanosPerMs);
   std::optional<std::uint64_t> rate;
@@ -114,7 +114,7 @@ control::Task<MigrationSection::Answer> MigrationSection::resolve(HttpRequest re
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const auto at = body.named<Side>("at");
   CKPT_CO_TRYV(body.finish());
-  if (!at) co_return Error(ErrorCode::kInvalidArgument, "Field at must be source or target");
+  if (!at) co_return Error(ErrorCode::kInvalidArgument, "Field \"at\" must be source or target");
   CKPT_CO_TRYV(co_await runner_.resolve(id, *at));
   co_return show(id, 202);
 }

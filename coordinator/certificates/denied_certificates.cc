@@ -91,9 +91,9 @@ Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
 Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry) {
   if (own_ != nullptr) own_->refresh();  // the certificate file may have been replaced since the last read
   if (own_ != nullptr && own_->subject().serial == serial)
-    return Error(ErrorCode::kRefused, "Certificate " + serial +
-                                          " belongs to this coordinator: first give the coordinator another "
-                                          "one with `gpumigrate cluster init`");
+    return Error(
+        ErrorCode::kRefused,
+        "Certificate " + serial + " is the coordinator's own: first renew it with `gpumigrate cluster init`");
   if (has_ended(entry.ends_s, unix_now_s()))
     return Error(ErrorCode::kInvalidArgument,
                  "Certificate " + serial + " has expired and is already refused");

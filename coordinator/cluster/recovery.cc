@@ -76,7 +76,8 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   found.kind = "cluster";
   found.node = node;
   found.text =
-      fmt::format("the images on {} belong to cluster {}: this cluster has restored that id", node, cluster);
+      fmt::format("the images on {} belong to cluster {}: this coordinator uses the id of that cluster again",
+                  node, cluster);
   deps_.events.add("cluster-recognised", found.text, node);
   note(std::move(found));
 }
@@ -300,7 +301,7 @@ control::Task<Result<HttpResponse>> Recovery::handle(HttpRequest request) {
   const auto& path = request.path;
   if (path[1] == "jobs") co_return confirm(request);
   if (path.size() == 3 && path[2] == "open") co_return open_window(request);
-  if (path.size() == 3 && path[2] == "close") window_.close("an admin has ended it");
+  if (path.size() == 3 && path[2] == "close") window_.close("an admin ended the recovery");
   co_return answer();
 }
 
@@ -309,7 +310,7 @@ Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const auto span = body.integer("for_ms", 1'000, kLongestMs);
   CKPT_TRYV(body.finish());
-  if (!span) return Error(ErrorCode::kInvalidArgument, "Field for_ms is missing");
+  if (!span) return Error(ErrorCode::kInvalidArgument, "Field \"for_ms\" is missing");
   window_.open(std::chrono::milliseconds(*span));
   return answer();
 }

@@ -85,7 +85,7 @@ Result<std::vector<Cordon>> CordonTable::clear(const Scope& scope) {
   CKPT_TRYV(statement.bind(1, scope.node).bind(2, column_of(scope.gpu)).run());
   std::erase_if(cordons_, [&](const Cordon& cordon) { return cordon.scope == scope; });
   for (const Cordon& cordon : cleared)
-    events_.add("uncordoned", to_text(scope) + " was " + to_text(cordon) + ", and no longer is", scope.node);
+    events_.add("uncordoned", to_text(scope) + " is no longer " + to_text(cordon), scope.node);
   changed_.notify();
   return cleared;
 }

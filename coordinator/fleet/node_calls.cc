@@ -42,7 +42,7 @@ bool NodeCalls::relay(const std::string& node, const wire::CommitMessage& messag
 void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
   for (auto& [id, pending] : *pending_) {
     if (pending->node != node || pending->answer) continue;
-    pending->answer = Error(ErrorCode::kUnavailable, "Node " + node + " went away: " + reason.to_string());
+    pending->answer = Error(ErrorCode::kUnavailable, "Node " + node + " disconnected: " + reason.to_string());
     pending->wake.cancel();
   }
 }

@@ -54,7 +54,8 @@ void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const 
     return;
   }
   if (unregistered_.size() >= kMaxUnregistered) {
-    connection->close(Error(ErrorCode::kRefused, "Too many connections have not sent an agent's hello"));
+    connection->close(
+        Error(ErrorCode::kRefused, "Too many connections have not sent an agent's hello message"));
     return;
   }
   unregistered_.emplace(key, connection);
@@ -102,8 +103,8 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
   const auto waiting = unregistered_.find(connection);
   if (waiting != unregistered_.end()) {
     if (header.type != FrameType::kAgentHello)
-      return Error(ErrorCode::kProtocol,
-                   "Frame " + std::string(to_string(header.type)) + " arrived before the agent's hello");
+      return Error(ErrorCode::kProtocol, "Frame " + std::string(to_string(header.type)) +
+                                             " arrived before the agent's hello message");
     CKPT_TRY(hello, wire::decode<wire::AgentHello>(body));
     CKPT_TRYV(check_inventory(name, hello.inventory));
     if (hello.handovers.size() > kMaxOpenHandovers)

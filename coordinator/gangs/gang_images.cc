@@ -283,9 +283,9 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     if (is_over && is_resting(*gang)) co_return ok();
     if (is_over) co_return Error(ErrorCode::kAborted, "The job was stopped in the meantime");
     if (steady_clock::now() >= deadline)
-      co_return Error(
-          ErrorCode::kTimedOut,
-          "Not all ranks of " + gang->name + " are known to have ended yet; the job is parked once all have");
+      co_return Error(ErrorCode::kTimedOut,
+                      "Not all ranks of " + gang->name +
+                          " have reported their end yet; the job is parked once all have ended");
     co_await wait_for_change(deps_.jobs);
   }
 }

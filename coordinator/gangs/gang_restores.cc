@@ -215,7 +215,7 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
                       "Not all ranks started, and all are parked again: " + why_resting(*gang));
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
-                      "Not all ranks of " + gang->name + " run yet; `describe` shows them");
+                      "Not all ranks of " + gang->name + " have started yet; `describe` shows their states");
     co_await wait_for_change(deps_.jobs);
   }
 }

@@ -37,7 +37,7 @@ std::string_view to_string(OperationStep step) noexcept {
     case OperationStep::kCancel:
       return "cancel";
     case OperationStep::kAskCheckpointStore:
-      return "ask-vault";
+      return "ask-checkpoint-store";
     case OperationStep::kAbandon:
       return "abandon";
     case OperationStep::kEnd:

@@ -54,8 +54,8 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   const bool rests =
       job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
   if (rests && !force)
-    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " rests in " + image_text(image) +
-                                             " and would be lost (--force removes it nevertheless)");
+    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is parked in " + image_text(image) +
+                                             ", and would be lost (--force removes it nevertheless)");
   wire::CheckpointStoreOrder order;
   order.act = wire::CheckpointStoreAct::kRemoveVersion;
   order.folder = image.folder;

@@ -319,9 +319,10 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
     rank.segments.pop_back();
   else
     rank.segments.back().incarnation = 0;
-  draft.log(at, "restore-failed",
-            "job " + name_and_id(rank) + " rests in " + image_text(operation.image) + ": " + rank.reason,
-            operation.to_node);
+  draft.log(
+      at, "restore-failed",
+      "job " + name_and_id(rank) + " stays parked in " + image_text(operation.image) + ": " + rank.reason,
+      operation.to_node);
   draft.act(at, TaskEnded{event.error, operation.stops ? kImageExitInterrupted : kImageExitFailed});
   return stop_after(draft, at, operation);
 }

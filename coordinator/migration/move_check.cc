@@ -25,7 +25,7 @@ struct Asked {
 };
 
 Error not_asked(const std::string& node, const Error& error) {
-  return Error(error.code(), node + " was not asked").caused_by(error);
+  return Error(error.code(), node + " could not be asked whether the move is possible").caused_by(error);
 }
 
 control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool leaves_node) {

@@ -214,9 +214,9 @@ void Metrics::observe_gpus() {
        });
   each("gpumigrate_gpu_recovery_action", "Action that the driver requests (NVML field 230); 0: none.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.recovery_action; });
-  each("gpumigrate_gpu_remap_pending", "1 while rows of the GPU's memory wait for a reset to be remapped.",
+  each("gpumigrate_gpu_remap_pending", "1 while the GPU must be reset to remap faulty rows of its memory.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_pending ? 1 : 0; });
-  each("gpumigrate_gpu_remap_failed", "1 if a row of the GPU's memory could not be remapped.",
+  each("gpumigrate_gpu_remap_failed", "1 if a faulty row of the GPU's memory could not be remapped.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_failed ? 1 : 0; });
   observe_gpu_errors();
   // UUID and modelName are spelled as in NVIDIA's exporter, for joins with its series.

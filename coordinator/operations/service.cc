@@ -74,7 +74,7 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   }
   Submitted submitted;
   submitted.job = deps_.jobs.find(ids.front());
-  if (submitted.job == nullptr) co_return Error(ErrorCode::kInternal, "A rank vanished");
+  if (submitted.job == nullptr) co_return Error(ErrorCode::kInternal, "A rank of the job no longer exists");
   co_return submitted;
 }
 

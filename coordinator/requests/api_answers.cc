@@ -55,8 +55,9 @@ Result<std::int64_t> query_number(const HttpRequest& request, const char* key, s
   const char* end = at->second.data() + at->second.size();
   const auto [stop, failure] = std::from_chars(at->second.data(), end, value);
   if (failure != std::errc{} || stop != end || value < 0 || value > max_value)
-    return Error(ErrorCode::kInvalidArgument,
-                 std::string(key) + " must be a number from 0 to " + std::to_string(max_value));
+    return Error(ErrorCode::kInvalidArgument, "Parameter \"" + std::string(key) +
+                                                  "\" must be a whole number from 0 to " +
+                                                  std::to_string(max_value));
   return value;
 }
 
@@ -66,7 +67,7 @@ Result<Page> page_of(const HttpRequest& request) {
   page.limit = static_cast<std::size_t>(limit);
   if (const auto at = request.query.find("after"); at != request.query.end()) page.after = at->second;
   if (page.limit == 0 && !page.after.empty())
-    return Error(ErrorCode::kInvalidArgument, "Parameter after requires a limit of at least 1");
+    return Error(ErrorCode::kInvalidArgument, "Parameter \"after\" requires a limit of at least 1");
   return page;
 }
 

@@ -14,7 +14,7 @@ const char* to_text(Effect effect) {
     case Effect::kMovesJobs:
       return "moves jobs";
     case Effect::kStartsProgram:
-      return "starts or takes a program";
+      return "starts or adopts a program";
     case Effect::kNamesFolder:
       return "names a folder of a node";
     case Effect::kOverridesProof:
@@ -35,7 +35,8 @@ Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const 
     const Role min_role = min_role_for(field->effect);
     if (role < min_role)
       return Refusal(text_of_refusal(
-          "Field " + std::string(field->name) + " " + to_text(field->effect) + ", and that", min_role, role));
+          "Field \"" + std::string(field->name) + "\" " + to_text(field->effect) + ", and that", min_role,
+          role));
   }
   return Refusal();
 }

@@ -33,6 +33,13 @@ bool too_deep(const std::string& body) {
   return false;
 }
 
+// Returns the current name of a field of earlier builds, or nothing if the call has no such field.
+std::string_view current_name(std::string_view former, const std::set<std::string>& fields) {
+  if (former == "way" && fields.contains("mode")) return "mode";
+  if (former == "mode" && fields.contains("strategy")) return "strategy";
+  return {};
+}
+
 }  // namespace
 
 Result<BodyReader> BodyReader::parse(const std::string& body) {
@@ -63,7 +70,7 @@ std::vector<const Field*> BodyReader::asked() const {
 
 void BodyReader::wrong(FieldName field, const std::string& reason) {
   if (!error_)
-    error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + field.text() + " " + reason);
+    error_ = Error(ErrorCode::kInvalidArgument, std::string("Field \"") + field.text() + "\" " + reason);
 }
 
 std::optional<std::string> BodyReader::text(FieldName field) {
@@ -174,7 +181,11 @@ std::optional<std::vector<std::string>> BodyReader::environment(FieldName field)
 Result<void> BodyReader::finish() {
   if (error_) return *error_;
   for (const auto& [key, value] : object_.items()) {
-    if (!taken_.contains(key)) return Error(ErrorCode::kInvalidArgument, "Field " + key + " is not known");
+    if (taken_.contains(key)) continue;
+    const std::string_view current = current_name(key, taken_);
+    return Error(ErrorCode::kInvalidArgument,
+                 "Field \"" + key + "\" is unknown" +
+                     (current.empty() ? "" : ": it is now \"" + std::string(current) + "\""));
   }
   return ok();
 }

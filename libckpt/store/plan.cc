@@ -168,7 +168,7 @@ const TensorInfo* Matching::find(const TensorInfo& tensor) {
   const auto it = by_name_.find(tensor.name);
   if (it == by_name_.end()) {
     differs(wire::kAllowMissing, quoted(tensor) + " " + wire::describe_tensor(tensor) +
-                                     " does not exist at the target: the standby has not named it");
+                                     " does not exist at the target: the standby has no tensor of that name");
     return nullptr;
   }
   const TensorInfo& match = *it->second;
@@ -258,7 +258,7 @@ void Matching::look_for_new() {
   for (const TensorInfo& tensor : standby_)
     if (tensor.kind != CKPT_SCRATCH && names.count(tensor.name) == 0)
       differs(wire::kAllowNew, quoted(tensor) + " " + wire::describe_tensor(tensor) +
-                                   " exists at the target only: the source has not named it");
+                                   " exists only at the target: the source has no tensor of that name");
 }
 
 Result<PlanMatch> Matching::run(bool complete) {

@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
         acknowledgement(
             "generation", [](AckRecord& r) { ++r.generation; }, "acknowledged other chunks than were sent"),
         acknowledgement(
-            "gone", [](AckRecord& r) { r.gone = 1; }, "does not know extent 1 any more"),
+            "gone", [](AckRecord& r) { r.gone = 1; }, "no longer has extent 1"),
         Wrong{"pong", kSource, LaneMessage::kAck,
               [](const Bytes& ack) {
                 return Headers{made(ack, LaneMessage::kPong, ClockRecord{1}), ack};

@@ -6,13 +6,13 @@ from cluster import EXAMPLES
 from host_cluster import HostsTest
 from test_gang_moves import GangMovesTest
 
-SWITCH_MS = 1000  # how long sources wait for a switch, in milliseconds
+HANDOVER_MS = 1000  # how long sources wait for a switch, in milliseconds
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangMovesOverASlowLink(HostsTest, GangMovesTest):
     nodes = 4
-    agent_settings = f"timeouts = {{ switch_ms = {SWITCH_MS} }}\n"
+    agent_settings = f"timeouts = {{ handover_ms = {HANDOVER_MS} }}\n"
 
     def test_ranks_wait_for_the_last_copy_of_each_other(self):
         self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"), steps=("--params", "400000", "--print-every", "1"))
@@ -21,7 +21,7 @@ class GangMovesOverASlowLink(HostsTest, GangMovesTest):
         self.settled()
         self.assertEqual([gpu.split(":")[0] for gpu in self.gpus_of_job()], ["node-c", "node-d"])
         fast, slow = sorted(m["report"]["downtime_breakdown_ms"]["final"] for m in self.cluster.json("migrations"))
-        self.assertGreater(slow - fast, 2 * SWITCH_MS, "the last copies were too alike for this test")
+        self.assertGreater(slow - fast, 2 * HANDOVER_MS, "the last copies were too alike for this test")
         self.cluster.hosts.limit("node-d", "none")
         self.check_end()
 

@@ -126,7 +126,7 @@ class Program {
 
   const Options& options_;
   std::ostream& out_;
-  std::unique_ptr<checkpoint_store::Files> files_;  // the files of vault_, which is destroyed first
+  std::unique_ptr<checkpoint_store::Files> files_;  // the files of checkpoint_store_, which is destroyed first
   std::unique_ptr<checkpoint_store::CheckpointStore> checkpoint_store_;
 };
 
@@ -156,7 +156,7 @@ Command add_command(Command& app, Options& options, const char* name, const char
 
 int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Options options;
-  CommandLine app("Inspects a vault, which holds images of jobs.", "ckpt-image");
+  CommandLine app("Inspects a checkpoint store, which holds images of jobs.", "ckpt-image");
   app.require_subcommand();
   const Command list = add_command(app, options, "list", "Jobs, or a job's versions", false);
   Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);

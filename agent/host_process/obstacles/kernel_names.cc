@@ -214,8 +214,8 @@ std::string object_text(const SystemVObject& object) {
   if (object.kind == ObjectKind::kSemaphores) what = "semaphores", option = "-s ";
   if (object.kind == ObjectKind::kQueue) what = "message queue", option = "-q ";
   return std::string("System V ") + what + " " + std::to_string(object.id) + " of the job " +
-         (object.is_used ? "" : "(created since the job's start, and not used by any process yet) ") +
-         "would be lost: let the program remove it before the move (ipcrm " + option +
+         (object.is_used ? "" : "(created after the job's start, and not used by any process) ") +
+         "would be lost in a move: let the program remove it before the move (ipcrm " + option +
          std::to_string(object.id) + ")";
 }
 

@@ -70,8 +70,8 @@ std::vector<std::string> message_queues_of(const NameOwner& owner) {
   if (!queues.empty()) remove_open_ones(queues);
   for (const auto& [id, name] : queues)
     found.push_back("POSIX message queue /" + name +
-                    " of the job (created since the job's start, and not open in any process) would be lost: "
-                    "let the program remove it before the move (mq_unlink)");
+                    " of the job (created after the job's start, and not open in any process) would be lost "
+                    "in a move: let the program remove it before the move (mq_unlink)");
   return found;
 }
 

@@ -153,9 +153,8 @@ Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const h
     timer.expires_after(kLinksPause);
     co_await timer.async_wait(asio::use_awaitable);
   }
-  co_return Error(
-      ErrorCode::kTimedOut,
-      "Another dump on this machine has held its links in /dev/shm for too long: try again later");
+  co_return Error(ErrorCode::kTimedOut,
+                  "Another dump on this machine still has its links in /dev/shm: try again later");
 }
 
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {

@@ -30,7 +30,7 @@ Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire:
   if (!keeper) co_return;
   const auto arrived = co_await keeper->await_memory(kLongestArrival);
   if (!arrived) {
-    spdlog::error("host memory that follows has not arrived: job {} after_ms {} reason {}",
+    spdlog::error("host memory has not arrived after the move: job {} after_ms {} reason {}",
                   wire::job_text(job->id()), (now_ns() - began) / kNanosPerMs, arrived.error().to_string());
     co_return;
   }

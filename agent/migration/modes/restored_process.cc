@@ -36,8 +36,8 @@ Result<void> check_pause(const JobOperation& operation, Nanos paused_ns) {
   const auto limit = operation.pause_limit();
   if (!limit || paused_ns == 0 || now_ns() - paused_ns < *limit) return ok();
   return Error(ErrorCode::kAborted,
-               "The pause has passed its limit of " + std::to_string(*limit / kNanosPerMs) +
-                   " ms before the job resumed at the target: it continues at the source");
+               "The pause exceeded its limit of " + std::to_string(*limit / kNanosPerMs) +
+                   " ms before the job resumed at the target: the job continues at the source");
 }
 
 Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,

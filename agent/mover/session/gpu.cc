@@ -79,15 +79,15 @@ Result<std::unique_ptr<transport::Transport>> Gpu::lanes_over(const std::string&
     return Error(ErrorCode::kNotFound, "This node has no network \"" + name + "\"");
   const std::size_t end = std::size_t{first} + std::max(paths, 1U);
   if (end > network->paths.size())
-    return Error(ErrorCode::kNotFound, "Network " + network->name + " has " +
-                                           std::to_string(network->paths.size()) + " addresses here, " +
-                                           std::to_string(end) + " are needed. Try again");
+    return Error(ErrorCode::kNotFound,
+                 "Network " + network->name + " has " + std::to_string(network->paths.size()) +
+                     " addresses on this node, but " + std::to_string(end) + " are needed. Try again");
   std::vector<transport::Transport*> over;
   for (std::size_t i = first; i < end; ++i) {
     const Path& path = network->paths[i];
     if (!path.transport)
       return Error(ErrorCode::kUnavailable,
-                   "Network " + network->name + " cannot be used here on " + path.address)
+                   "Network " + network->name + " cannot be used on this node at " + path.address)
           .caused_by(path.transport.error());
     over.push_back(path.transport->get());
   }

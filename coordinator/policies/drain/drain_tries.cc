@@ -135,7 +135,7 @@ DrainStep DrainTries::by_source(const DrainGroup& group, const SourceFacts& sour
     return DrainStep::kStay;
   }
   if (!answer.is_due) return DrainStep::kBegin;
-  set_all(group, DrainJobState::kWaiting, "its node is queried whether the job can leave");
+  set_all(group, DrainJobState::kWaiting, "its node is being asked whether the job can leave");
   return std::exchange(answer.is_asked, true) ? DrainStep::kStay : DrainStep::kAskSource;
 }
 

@@ -206,7 +206,7 @@ std::string others_text(const std::vector<Candidate>& candidates) {
   std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(unsuitable),
                [](const Candidate& candidate) { return !candidate.suitable; });
   if (unsuitable.empty()) return {};
-  return "; of the others " + causes_text(unsuitable, [](const Place&) { return std::string(); });
+  return "; the others: " + causes_text(unsuitable, [](const Place&) { return std::string(); });
 }
 
 std::string why_not(const Nodes& nodes, const std::vector<Candidate>& candidates, const GangShape& shape) {

@@ -86,7 +86,7 @@ std::string causes_text(const std::vector<Candidate>& candidates,
   std::string text;
   for (const auto& [cause, count] : counts)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, cause);
-  return text.empty() ? "there is none" : text;
+  return text.empty() ? "there is no GPU" : text;
 }
 
 std::vector<std::string> obstacles_of(const std::vector<Candidate>& candidates) {

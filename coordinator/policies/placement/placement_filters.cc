@@ -15,7 +15,7 @@ using Filter = Objection (*)(const GpuView&, const PlacementRequest&);
 Objection not_asked_for(const GpuView& gpu, const PlacementRequest& request) {
   const bool elsewhere =
       request.node && (gpu.place.node != *request.node || (request.gpu && gpu.place.gpu != *request.gpu));
-  return elsewhere ? Objection("not asked for") : std::nullopt;
+  return elsewhere ? Objection("not requested") : std::nullopt;
 }
 
 Objection away(const GpuView& gpu, const PlacementRequest&) {
@@ -48,8 +48,8 @@ Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
 // Objects to a GPU with memory rows that wait to be remapped. NVIDIA recommends resetting such a GPU before
 // any job is moved to it.
 Objection needs_remapping(const GpuView& gpu, const PlacementRequest&) {
-  if (gpu.remap_failed) return "a row of its memory could not be remapped";
-  return gpu.remap_pending ? Objection("rows of its memory wait for a reset to be remapped") : std::nullopt;
+  if (gpu.remap_failed) return "a faulty row of its memory could not be remapped";
+  return gpu.remap_pending ? Objection("it must be reset to remap faulty rows of its memory") : std::nullopt;
 }
 
 Objection divided(const GpuView& gpu, const PlacementRequest&) {
@@ -58,7 +58,7 @@ Objection divided(const GpuView& gpu, const PlacementRequest&) {
 
 Objection other_model(const GpuView& gpu, const PlacementRequest& request) {
   if (!request.same_model || gpu.model == request.preferred_model) return std::nullopt;
-  return "model " + gpu.model + ", needed is " + request.preferred_model;
+  return "model " + gpu.model + ", but the job needs model " + request.preferred_model;
 }
 
 Objection other_driver(const GpuView& gpu, const PlacementRequest& request) {
@@ -102,9 +102,9 @@ struct NamedFilter {
   const char* cause;
 };
 
-constexpr std::array<NamedFilter, 13> kFilters{{{not_asked_for, "not asked for"},
+constexpr std::array<NamedFilter, 13> kFilters{{{not_asked_for, "not requested"},
                                                 {away, "not connected"},
-                                                {there_already, "its own"},
+                                                {there_already, "current"},
                                                 {unhealthy, "unhealthy"},
                                                 {closed, "cordoned"},
                                                 {suspect, "suspect"},

@@ -249,7 +249,7 @@ Result<void> Groups::wait_for(const std::vector<const Group*>& groups, std::uint
       if (state != CKPT_BUSY) return failure("poll", group->name, state);
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, kPollAgain, [this] { return is_given_up_; }))
-        return Error(ErrorCode::kAborted, "The new communicators were given up");
+        return Error(ErrorCode::kAborted, "The creation of the new communicators was cancelled");
     }
   }
   return ok();

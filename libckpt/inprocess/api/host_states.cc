@@ -91,7 +91,7 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
   for (const auto& [name, memory] : memory_) {
     const StateEntry* entry = image.find(EntryKind::kBytes, name);
     if (entry == nullptr && allowed.is_new) continue;
-    if (entry == nullptr) return mismatch(name, "the source has not named it");
+    if (entry == nullptr) return mismatch(name, "the source has no host state of that name");
     if (entry->data.size() != memory.bytes && !allowed.changed) {
       return mismatch(name, "the source has " + std::to_string(entry->data.size()) +
                                 " bytes, this instance " + std::to_string(memory.bytes));
@@ -99,13 +99,14 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
   }
   for (const auto& [name, callbacks] : callbacks_) {
     if (image.find(EntryKind::kCallback, name) == nullptr && !allowed.is_new)
-      return mismatch(name, "the source has not named it");
+      return mismatch(name, "the source has no host state of that name");
   }
   for (const StateEntry& entry : image.entries()) {
     const bool known = entry.kind == EntryKind::kTensor || entry.kind == EntryKind::kBarrier ||
                        (entry.kind == EntryKind::kBytes && memory_.contains(entry.name)) ||
                        (entry.kind == EntryKind::kCallback && callbacks_.contains(entry.name));
-    if (!known && !allowed.missing) return mismatch(entry.name, "this instance has not named it");
+    if (!known && !allowed.missing)
+      return mismatch(entry.name, "this instance has no host state of that name");
   }
   return ok();
 }

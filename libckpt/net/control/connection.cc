@@ -154,7 +154,7 @@ Result<void> Connection::send(const wire::CommitMessage& message) {
 Result<void> Connection::send_frame(std::vector<std::byte> frame) {
   if (!open_) return Error(ErrorCode::kUnavailable, "Connection to " + peer_ + " is closed");
   if (queued_bytes_ + frame.size() > settings_.max_queued_bytes) {
-    Error full(ErrorCode::kUnavailable, peer_ + " does not read: more than " +
+    Error full(ErrorCode::kUnavailable, peer_ + " does not read its connection: more than " +
                                             std::to_string(settings_.max_queued_bytes) +
                                             " bytes are queued for it");
     close(full);

@@ -102,8 +102,36 @@ bool has_table(const std::vector<Setting>& settings, const std::string& key) {
                      [&](const Setting& at) { return at.key.starts_with(key + "."); });
 }
 
-Error unknown(const std::string& source, const std::string& key, const toml::node& node) {
-  return bad(source, "unknown key " + quoted(key) + " at line " + std::to_string(node.source().begin.line));
+// Keys of earlier builds, each with its current name.
+struct RenamedKey {
+  std::string_view former;
+  std::string_view current;
+};
+constexpr RenamedKey kRenamedKeys[] = {
+    {"switch_timeout_ms", "handover_timeout_ms"},
+    {"timeouts.switch_ms", "timeouts.handover_ms"},
+    {"vault_dir", "checkpoint_store_dir"},
+    {"vault_limit_mib", "checkpoint_store_limit_mib"},
+    {"vault_memory", "checkpoint_store_memory"},
+    {"vault_memory_limit_mib", "checkpoint_store_memory_limit_mib"},
+    {"vault_port", "checkpoint_store_port"},
+    {"vault_timeout_ms", "checkpoint_store_timeout_ms"},
+};
+
+// Returns the current name of a key of earlier builds, or an empty string if the list has no such key.
+std::string current_name(const std::vector<Setting>& settings, const std::string& key) {
+  for (const RenamedKey& renamed : kRenamedKeys) {
+    std::string current(renamed.current);
+    if (renamed.former == key && has_key(settings, current)) return current;
+  }
+  return {};
+}
+
+Error unknown(const std::string& source, const std::string& key, const toml::node& node,
+              const std::vector<Setting>& settings) {
+  const std::string current = current_name(settings, key);
+  return bad(source, "unknown key " + quoted(key) + " at line " + std::to_string(node.source().begin.line) +
+                         (current.empty() ? "" : ": it is now " + quoted(current)));
 }
 
 }  // namespace
@@ -127,7 +155,7 @@ Result<void> read(const toml::table& table, const std::string& source, const std
     const std::string key(name.str());
     if (has_key(settings, key) || std::find(elsewhere.begin(), elsewhere.end(), key) != elsewhere.end())
       continue;
-    if (!has_table(settings, key)) return unknown(source, key, node);
+    if (!has_table(settings, key)) return unknown(source, key, node, settings);
     if (!node.is_table()) return bad(source, quoted(key) + " must be a table");
     CKPT_TRYV(read_one(*node.as_table(), source, key, settings));
   }
@@ -150,7 +178,7 @@ Result<void> read_one(const toml::table& table, const std::string& source, const
                       const std::vector<Setting>& settings) {
   for (const auto& [name, node] : table) {
     const std::string whole = key + "." + std::string(name.str());
-    if (!has_key(settings, whole)) return unknown(source, whole, node);
+    if (!has_key(settings, whole)) return unknown(source, whole, node, settings);
   }
   return take_all(table, source, key + ".", settings);
 }

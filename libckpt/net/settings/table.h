@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a TOML file by a list of settings (setting.h). Keys that the list does not contain are refused, so
-// that a misspelled key is noticed at start and not during an outage.
+// that a misspelled key is noticed at start and not during an outage. The error for a key of an earlier build
+// has its current name.
 // Threads: pure functions. Ownership: values are written to the places that the list points to. Errors:
 // kInvalidArgument with the source, the key or line, and the expected value.
 #pragma once

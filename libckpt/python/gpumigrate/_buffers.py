@@ -57,7 +57,7 @@ def layout_of(name: str, memory: Any, nbytes: Optional[int] = None) -> Layout:
     shape = tuple(described["shape"])
     layout = Layout(described["data"][0], dtype, shape if len(shape) <= MAX_DIMS else (math.prod(shape),))
     if not is_contiguous(shape, described.get("strides"), DTYPES[dtype][1]):
-        raise UsageError(f"buffer '{name}': its elements do not lie one after the other; name a contiguous copy")
+        raise UsageError(f"buffer '{name}': its elements are not contiguous; name a contiguous copy")
     return layout
 
 

@@ -72,7 +72,7 @@ class Job:
     def free(self, buffer: Buffer) -> None:
         for name, (_, layout) in self._buffers.items():
             if buffer.pointer <= layout.pointer < buffer.pointer + buffer.nbytes:
-                raise UsageError(f"buffer '{name}' lies in the memory to be freed: what is named stays until the job ends")
+                raise UsageError(f"buffer '{name}' lies in the memory to be freed: named memory must stay allocated")
         self._memory().free(buffer.pointer)
 
     def buffer(self, name: str, memory: Any, nbytes: Optional[int] = None, *, kind: str = "buffer") -> None:
@@ -128,7 +128,7 @@ class Job:
         One pass, or one for each epoch of `epochs`."""
         data = self._position.loader if data is None else data
         if data is None:
-            raise UsageError("steps() has no data: give it some, or attach(loader=...)")
+            raise UsageError("steps() has no data: pass data to it, or use attach(loader=...)")
         self.start()
         if self._session is None:
             yield from data
@@ -200,7 +200,7 @@ class Job:
 
     def _refuse_late(self, what: str) -> None:
         if self._started:
-            raise UsageError(f"{what} comes too late: the job has started, and a standby waits with what was there before "
+            raise UsageError(f"{what} comes too late: the job has started, and its standby has only what was named before "
                              "start(), epochs() or steps()")
 
     def _check_buffers(self) -> None:

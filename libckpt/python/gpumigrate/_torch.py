@@ -106,7 +106,7 @@ class TorchState:
         expected = 1
         for axis in reversed(order):
             if tensor.shape[axis] != 1 and tensor.stride(axis) != expected:
-                raise UsageError(f"'{name}' does not lie in one piece: it is a view with gaps")
+                raise UsageError(f"'{name}' is not contiguous: it is a view with gaps")
             expected *= tensor.shape[axis]
         if kind in PARTS:
             kind, shape = PARTS[kind], (*shape, 2)
@@ -130,7 +130,7 @@ class TorchState:
                                    "after it was named")
             compare(name, named, self.layout(name, now[name]))
         for name in sorted(now.keys() - self._layouts.keys()):
-            raise StateChanged(f"'{name}' was made after attach(), which must find all state: make it before")
+            raise StateChanged(f"'{name}' was created after attach(), which must find all state: create it before")
 
     def save(self) -> dict[str, Any]:
         """Copies of the state that is not in device memory: pickle would take the whole memory behind a view."""

@@ -87,7 +87,7 @@ class Staged {
     for (const std::size_t i : kOrder) {
       if (!has_[i]) continue;
       if (::rename(path(kParts[i]).c_str(), path_of(folder_, kParts[i]).c_str()) != 0)
-        return Error::from_errno("Putting back " + std::string(kParts[i]));
+        return Error::from_errno("Restoring " + std::string(kParts[i]));
     }
     return sync_folder(folder_);
   }
@@ -111,7 +111,7 @@ Result<bool> put_aside(const std::string& folder, const std::string& aside) {
   if (::mkdir(to.c_str(), 0700) != 0) return Error::from_errno("Making " + to);
   for (const std::string_view name : names) {
     if (::rename(path_of(folder, name).c_str(), path_of(to, name).c_str()) != 0)
-      return Error::from_errno("Putting aside " + std::string(name));
+      return Error::from_errno("Moving aside " + std::string(name));
   }
   CKPT_TRYV(sync_folder(to));
   CKPT_TRYV(sync_folder(folder));

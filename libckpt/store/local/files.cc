@@ -214,7 +214,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   auto synced = files.sync_folder(folder);
   if (synced) return synced;
   // Not kRefused, which would mean that no file exists.
-  return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is unknown")
+  return Error(ErrorCode::kIo, "It is unknown whether " + path + " is on the disk")
       .caused_by(std::move(synced).error());
 }
 

@@ -264,7 +264,7 @@ Result<ListeningSocket> listen_at(const std::string& address) {
 
 Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait) {
   CKPT_TRY(ready, wait_for(listening.get(), POLLIN, wait));
-  const Error nobody(ErrorCode::kTimedOut, "Nobody came");
+  const Error nobody(ErrorCode::kTimedOut, "No connection arrived in time");
   if (!ready) return nobody;
   UniqueFd socket(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {

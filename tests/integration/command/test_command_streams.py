@@ -180,7 +180,7 @@ class Refusals(ClusterTest):
         cluster.wait_for_line("job", r"^step 3\b")
         for node in ("node-b", "node-c"):
             cluster.call("cordon", node, "--reason", "fan")
-        causes = "1 its own, 2 cordoned"
+        causes = "1 current, 2 cordoned"
         refused = cluster.call("migrate", "job", exits=(5,)).stderr
         self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
         dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
@@ -191,7 +191,7 @@ class Refusals(ClusterTest):
                           cluster.call("migrate", "job", "--dry-run", *arguments, exits=(5,)).stdout)
         plan = cluster.json("migrate", "job", "--dry-run", exits=(5,))
         self.assertEqual(sorted(candidate["cause"] for candidate in plan["candidates"]),
-                         ["cordoned", "cordoned", "its own"])
+                         ["cordoned", "cordoned", "current"])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Estimates(ClusterTest):
             self.cluster.kill("gpumigrate-mover", signal.SIGCONT)
         self.assertTrue(self.cluster.fired(mover, Point.TARGET_MOVER_FINAL), output + errors)
         self.assertEqual(moving.returncode, 1, output + errors)
-        self.assertRegex(output + errors, r"pause has passed its limit of 4000 ms before the target had all")
+        self.assertRegex(output + errors, r"pause exceeded its limit of 4000 ms before the target had all")
         job = self.cluster.job("job")
         self.assertEqual((job["state"], f"{job['node']}:{job['gpu']}"), ("running", place), job)
 

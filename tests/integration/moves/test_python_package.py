@@ -97,7 +97,7 @@ class PythonPackage(ClusterTest):
         self.start()
         refused = self.exec_move("node-b", 256)
         self.assertEqual(refused.returncode, 5, refused.stdout)
-        self.assertRegex(refused.stdout + refused.stderr, r'--allow missing,new,changed.*\\?"more\\?" u32\[4096,16\] exists at the target only')
+        self.assertRegex(refused.stdout + refused.stderr, r'--allow missing,new,changed.*\\?"more\\?" u32\[4096,16\] exists only at the target')
         self.assertEqual(self.cluster.job("job")["node"], "node-a")
         self.assert_moved(self.exec_move("node-b", 256, "--allow", "new"))
         self.assertIn("--more", self.cluster.json("describe", "job")["argv"])

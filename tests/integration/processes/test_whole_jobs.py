@@ -115,7 +115,7 @@ class RestoreThatHangs(OneCluster):
         self.hangs.touch()
         # The limit is much less than the minute after which a hanging CRIU is given up.
         for limits, why in (((), r"CRIU was still restoring the program after [1-5]?\d{4} ms"),
-                            (("--max-downtime", "3s", "--if-not-converged", "abort"), "passed its limit of 3000 ms")):
+                            (("--max-downtime", "3s", "--if-not-converged", "abort"), "exceeded its limit of 3000 ms")):
             with self.subTest(limits):
                 self.cluster.migrate("job", "node-b:0", *limits, exits=(1,))
                 newest = self.cluster.json("migrations")[0]

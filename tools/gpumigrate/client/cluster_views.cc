@@ -30,7 +30,7 @@ std::string view_evacuations(const std::vector<api::Evacuation>& evacuations, co
   for (const api::Evacuation& e : evacuations) {
     table.add({e.id, e.job_name, e.state, e.from, e.to.value_or("-"), span_or_dash(e.lost_ms),
                age_of(e.created, layout), e.reason.value_or("-"), e.note.value_or("-"),
-               e.outcome + (e.urgent ? "" : ", in time"), e.created});
+               e.outcome + (e.urgent ? "" : ", not urgent"), e.created});
   }
   return table.text(layout);
 }
@@ -90,11 +90,12 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers
   std::string out;
   for (const api::UndecidedMigration& one : handovers) {
     const std::string away = joined(one.away, ", ");
-    const std::string what =
-        away.empty() ? "the coordinator requests its nodes' records, which decide after a full lease term"
-                     : away + (one.away.size() > 1 ? " are" : " is") +
-                           " unreachable; if it is permanently lost, confirm that with " +
-                           "`gpumigrate resolve " + one.migration + "`";
+    const std::string what = away.empty()
+                                 ? "the coordinator is asking the nodes for their records, and decides by "
+                                   "them after one lease term"
+                                 : away + (one.away.size() > 1 ? " are" : " is") +
+                                       " unreachable; if it is permanently lost, confirm that with " +
+                                       "`gpumigrate resolve " + one.migration + "`";
     out += paragraph("Migration " + one.migration + " of " + one.job + " is undecided: " + what, layout);
   }
   return out;

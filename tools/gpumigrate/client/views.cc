@@ -211,8 +211,8 @@ std::string pause_text(const api::MigrationReport& report) {
 // Shows how much shorter the pause would be for a job started with `gpumigrate run`.
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
   return "at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
-         " of device memory; the pause of a live move is bounded from below by " +
-         short_span(saved.bound_ms) + ", or by " + span_or_dash(saved.bound_all_dirty_ms) +
+         " of device memory, which would be copied before the pause; a live move pauses for at least " +
+         short_span(saved.bound_ms) + ", or at least " + span_or_dash(saved.bound_all_dirty_ms) +
          " if all memory is dirty";
 }
 

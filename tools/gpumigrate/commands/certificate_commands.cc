@@ -94,8 +94,8 @@ int init_cluster(Context& context, const CertificateOptions& options) {
                    {"wrote_settings", made.wrote_settings}});
     return kDone;
   }
-  context.out << (made.authority_is_new ? "Made the authority " : "Kept the authority ") << site.authority
-              << "/ca.pem\nMade " << site.authority << "/coordinator.pem and " << site.authority
+  context.out << (made.authority_is_new ? "Created the authority " : "Kept the authority ") << site.authority
+              << "/ca.pem\nCreated " << site.authority << "/coordinator.pem and " << site.authority
               << "/admin.pem for 90 days\nKeep " << site.authority
               << "/ca.key secret: anyone who has it can pose as any node\n"
               << (made.wrote_settings ? "Wrote " : "Kept ") << settings << "\n";
@@ -126,7 +126,7 @@ int certify_client(Context& context, const CertificateOptions& options) {
   if (context.json)
     context.print({{"role", options.role}, {"folder", options.out}});
   else
-    context.out << "Made " << options.out << "/client.pem for the role " << options.role << ", for "
+    context.out << "Created " << options.out << "/client.pem for the role " << options.role << ", for "
                 << days_of(term_of(options, tls::kClientTerm)) << "\nCopy the folder " << options.out
                 << " to the machine of the user: GPUMIGRATE_HOME=" << options.out << " gpumigrate jobs\n";
   return kDone;
@@ -138,7 +138,7 @@ int certify_node(Context& context, const CertificateOptions& options) {
   if (context.json)
     context.print({{"node", options.node}, {"folder", options.out}});
   else
-    context.out << "Made " << options.out << "/node.pem for node " << options.node << ", for "
+    context.out << "Created " << options.out << "/node.pem for node " << options.node << ", for "
                 << days_of(term_of(options, tls::kNodeTerm)) << "\nCopy the folder " << options.out
                 << " to the node, and name ca.pem, node.pem and node.key in [tls] of its agent.toml\n";
   return kDone;

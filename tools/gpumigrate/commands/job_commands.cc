@@ -298,7 +298,7 @@ Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions&
 Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait) {
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
   wait.note_first_interrupt(
-      "Interrupted: the job is stopped once its id is known (interrupt again to leave it alone)");
+      "Interrupted: the job is stopped once its id is known (interrupt again to keep it running)");
   return context.coordinator.post("/v1/jobs", body);
 }
 

@@ -165,7 +165,7 @@ Result<Json> order_move(Context& context, const MigrateOptions& options, const J
   const bool is_followed = !options.detach && !options.dry_run;
   if (is_followed)
     wait.note_first_interrupt(
-        "Interrupted: the move is aborted once its id is known (interrupt again to leave it alone)");
+        "Interrupted: the move is aborted once its id is known (interrupt again to let it continue)");
   return context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/migrate", body,
                                   is_followed ? 2 : 1);
 }

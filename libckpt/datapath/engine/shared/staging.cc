@@ -18,8 +18,8 @@ Result<std::unique_ptr<StagingPool>> StagingPool::create(const Device& device, s
   const std::size_t slots = bytes / kSlotBytes;
   if (slots == 0)
     return Error(ErrorCode::kInvalidArgument, "Staging memory of " + std::to_string(bytes) +
-                                                  " bytes: at least " + std::to_string(kSlotBytes) +
-                                                  " are needed");
+                                                  " bytes is too small: at least " +
+                                                  std::to_string(kSlotBytes) + " bytes are needed");
   CKPT_TRY(memory, PinnedMemory::create(device, slots * kSlotBytes));
   return std::unique_ptr<StagingPool>(new StagingPool(std::move(memory)));
 }
@@ -33,9 +33,10 @@ StagingPool::StagingPool(PinnedMemory memory) : memory_(std::move(memory)) {
 Result<std::vector<StagingSlot>> StagingPool::acquire(std::size_t slots) {
   const std::lock_guard lock(mutex_);
   if (free_.size() < slots)
-    return Error(ErrorCode::kOutOfMemory, "No free staging memory in the mover: " + std::to_string(slots) +
-                                              " slots wanted, " + std::to_string(free_.size()) +
-                                              " left. Wait for a migration on this GPU to end");
+    return Error(ErrorCode::kOutOfMemory, "The mover has too little free staging memory: a migration needs " +
+                                              std::to_string(slots) + " slots, and " +
+                                              std::to_string(free_.size()) +
+                                              " are free. Wait for another migration on this GPU to end");
   std::vector<StagingSlot> lent;
   lent.reserve(slots);
   for (; slots > 0; --slots) {

@@ -532,8 +532,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
           record.chunk != slot.message.chunks[i].chunk)
         return Error(ErrorCode::kProtocol, "The target acknowledged other chunks than were sent");
       if (record.gone != 0 && !slot.message.chunks[i].region->dropped())
-        return Error(ErrorCode::kProtocol,
-                     "The target does not know extent " + std::to_string(region.id) + " any more");
+        return Error(ErrorCode::kProtocol, "The target no longer has extent " + std::to_string(region.id));
     }
     judge(slot, bytes);
   }

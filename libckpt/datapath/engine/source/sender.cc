@@ -20,8 +20,8 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
   if (!is_chunk_size(options.chunk_bytes) || options.message_bytes > kSlotBytes ||
       options.addresses.empty() || options.window == 0)
     return Error(ErrorCode::kInvalidArgument, "Chunks of " + std::to_string(options.chunk_bytes) +
-                                                  " bytes in messages of " +
-                                                  std::to_string(options.message_bytes) + ": not possible");
+                                                  " bytes cannot be sent in messages of " +
+                                                  std::to_string(options.message_bytes) + " bytes");
   std::unique_ptr<Sender> sender(new Sender(options));
   const std::uint64_t message_bytes = std::max(options.message_bytes, options.chunk_bytes);
   sender->options_.message_bytes = message_bytes;

@@ -19,7 +19,7 @@ class CountedLoader:
     def __iter__(self) -> Iterator[Any]:
         job = self._job()
         if job is None:
-            raise UsageError("the loader is asked for a batch before the callback was: give the callback to the trainer")
+            raise UsageError("the loader was used before the callback was called: pass the callback to the trainer")
         if not job.active:
             yield from self._loader
             return

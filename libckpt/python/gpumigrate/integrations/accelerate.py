@@ -15,6 +15,6 @@ def attach(accelerator: Any, model: Any, optimizer: Any = None, scheduler: Any =
            memory: Optional[Memory] = None) -> Job:
     """Attaches a training of Accelerate. Its state has the names of the objects that Accelerate has wrapped."""
     if accelerator.num_processes != 1:
-        raise UsageError(f"the training has {accelerator.num_processes} processes: a job that moves has one")
+        raise UsageError(f"the training has {accelerator.num_processes} processes: only a training with one process can be moved")
     return attach_parts(accelerator.unwrap_model(model), getattr(optimizer, "optimizer", optimizer), accelerator.scaler,
                         getattr(scheduler, "scheduler", scheduler), loader, memory=memory)

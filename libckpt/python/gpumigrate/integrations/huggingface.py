@@ -24,7 +24,7 @@ def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
     transformers = importlib.import_module("transformers")
     if not hasattr(trainer, "_run_epoch"):
         raise UsageError(f"Trainer of transformers {transformers.__version__} has no _run_epoch: this is for version 5 "
-                         "(5.12 was tried)")
+                         "(tested with 5.12)")
     loop = Loop(trainer)
 
     class Callback(transformers.TrainerCallback):  # type: ignore[misc, name-defined]

@@ -23,7 +23,7 @@ def prepare(loader: Any) -> tuple[Any, CountedLoader]:
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
             if len(trainer.optimizers) != 1:
-                raise UsageError(f"the training has {len(trainer.optimizers)} optimizers: a job that moves has one")
+                raise UsageError(f"the training has {len(trainer.optimizers)} optimizers: only a training with one optimizer can be moved")
             schedulers = [each.scheduler for each in trainer.lr_scheduler_configs]
             self.job = attach(module, trainer.optimizers[0], getattr(trainer.precision_plugin, "scaler", None))
             for number, scheduler in enumerate(schedulers):

@@ -104,7 +104,7 @@ TEST_F(ContextHelperTest, ACrashLeavesTheEffectUnknownAndANewHelperStarts) {
   const auto checkpointed = run(helper.checkpoint(1, kLong));
   ASSERT_FALSE(checkpointed.has_value());
   EXPECT_EQ(checkpointed.error().code(), ErrorCode::kUnavailable);
-  EXPECT_NE(checkpointed.error().to_string().find("effect is not known"), std::string::npos);
+  EXPECT_NE(checkpointed.error().to_string().find("unknown whether it took effect"), std::string::npos);
   EXPECT_NE(checkpointed.error().to_string().find("signal 9"), std::string::npos);
   EXPECT_TRUE(run(helper.state(1)).has_value());
   EXPECT_EQ(starts(), 2);

@@ -209,9 +209,10 @@ TEST(AgentConfig, MoverPortRangeIsParsed) {
         << wrong;
   const std::string range = "[mover]\nports = '7000-7099'\n";
   const std::string tls = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
-  EXPECT_NE(with("checkpoint_store_port = 7072\n" + range).find("\"checkpoint_store_port\" is one of"),
-            std::string::npos);
-  EXPECT_NE(with("peer_listen = '10.0.0.2:7071'\n" + range + tls).find("\"peer_listen\" is one of"),
+  EXPECT_NE(
+      with("checkpoint_store_port = 7072\n" + range).find("\"checkpoint_store_port\" must not be one of"),
+      std::string::npos);
+  EXPECT_NE(with("peer_listen = '10.0.0.2:7071'\n" + range + tls).find("\"peer_listen\" must not be one of"),
             std::string::npos);
 }
 

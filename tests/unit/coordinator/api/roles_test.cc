@@ -134,7 +134,8 @@ TEST_F(RolesTest, MoveByAnOperatorCannotStartAnotherProgram) {
   const HttpAnswer answer = ask(token(Role::kOperator), "POST", "jobs/train/migrate",
                                 R"({"to":"node-b","exec":["/bin/sh","-c","id"]})");
   expect_error(answer, 403, "forbidden", 5);
-  EXPECT_NE(answer.body.find("Field exec starts or takes a program"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("Field \\\"exec\\\" starts or adopts a program"), std::string::npos)
+      << answer.body;
   EXPECT_EQ(ask(token(Role::kOperator), "GET", "migrations").json(), json::array());
   // The operator may request a move without another program.
   EXPECT_EQ(ask(token(Role::kOperator), "POST", "jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
@@ -149,7 +150,8 @@ TEST_F(RolesTest, OperatorsCannotChooseAFolderForImages) {
     const HttpAnswer answer =
         ask(token(Role::kOperator), "POST", path, R"({"to":"/etc/cron.d","every_ms":60000})");
     EXPECT_EQ(answer.status, 403U) << verb << ": " << answer.body;
-    EXPECT_NE(answer.body.find("Field to names a folder of a node"), std::string::npos) << answer.body;
+    EXPECT_NE(answer.body.find("Field \\\"to\\\" names a folder of a node"), std::string::npos)
+        << answer.body;
   }
 }
 

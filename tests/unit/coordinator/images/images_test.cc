@@ -165,7 +165,7 @@ TEST_F(ImagesTest, AParkedJobCanBeStopped) {
 TEST_F(ImagesTest, ImageOfAParkedJobIsRemovedOnlyByForce) {
   order("snapshot");
   order("suspend");
-  expect_refused(cluster_.post("/v1/images/j1.v2@node-a/remove"), 409, "rests in");
+  expect_refused(cluster_.post("/v1/images/j1.v2@node-a/remove"), 409, "is parked in");
   EXPECT_EQ(cluster_.post("/v1/images/j1.v1@node-a/remove").status, 200U);
   EXPECT_EQ(cluster_.get("/v1/images").json().size(), 1U);
   EXPECT_EQ(cluster_.post("/v1/images/j1.v2@node-a/remove", R"({"force":true})").status, 200U);

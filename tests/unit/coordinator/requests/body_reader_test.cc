@@ -31,7 +31,16 @@ TEST(BodyReader, RefusesUnknownFields) {
   EXPECT_FALSE(body.text("name"));
   const auto finished = body.finish();
   ASSERT_FALSE(finished);
-  EXPECT_EQ(finished.error().message(), "Field nmae is not known");
+  EXPECT_EQ(finished.error().message(), "Field \"nmae\" is unknown");
+}
+
+TEST(BodyReader, ErrorForARenamedFieldHasItsCurrentName) {
+  BodyReader migrate = reader(R"({"mode":"live"})");
+  EXPECT_FALSE(migrate.text("strategy"));
+  EXPECT_EQ(migrate.finish().error().message(), "Field \"mode\" is unknown: it is now \"strategy\"");
+  BodyReader run = reader(R"({"way":"transparent"})");
+  EXPECT_FALSE(run.text("mode"));
+  EXPECT_EQ(run.finish().error().message(), "Field \"way\" is unknown: it is now \"mode\"");
 }
 
 TEST(BodyReader, RefusesWrongTypesAndRanges) {

@@ -254,7 +254,7 @@ class WrongUses(JobTest):
 
     def test_memory_that_cannot_be_named(self):
         for memory, reason in ((7, "needs nbytes"), ("text", "neither a device pointer nor"),
-                               (Array(typestr="<c8"), "elements of type <c8"), (Array(strides=(4, 16)), "one after the other")):
+                               (Array(typestr="<c8"), "elements of type <c8"), (Array(strides=(4, 16)), "are not contiguous")):
             with self.refused(gpumigrate.UsageError, reason):
                 self.job.buffer("a", memory)
         with self.refused(gpumigrate.UsageError, "its kind is one of"):

@@ -122,7 +122,7 @@ class Names(TorchTest):
         self.assertEqual(state.layout("a", image).shape, (2, 3, 4, 5))
         self.assertEqual(state.layout("a", image.to(memory_format=torch.channels_last)).shape, (2, 4, 5, 3))
         self.assertEqual(state.layout("a", torch.zeros(3, dtype=torch.complex64)).nbytes, 24)
-        with self.assertRaisesRegex(gpumigrate.UsageError, "'a' does not lie in one piece"):
+        with self.assertRaisesRegex(gpumigrate.UsageError, "'a' is not contiguous"):
             state.layout("a", image[:, :, :, ::2])
         with self.assertRaisesRegex(gpumigrate.UsageError, "'a': tensors of torch.float8_e8m0fnu cannot be named"):
             state.layout("a", torch.zeros(3).to(torch.float8_e8m0fnu))
@@ -322,7 +322,7 @@ class WrongUses(TorchTest):
         self.begin(optimizer="RMSprop")
         self.job.start()
         self.step()
-        with self.assertRaisesRegex(gpumigrate.StateChanged, "'optim.first.bias.square_avg' was made after attach"):
+        with self.assertRaisesRegex(gpumigrate.StateChanged, "'optim.first.bias.square_avg' was created after attach"):
             self.job.barrier()
 
     def test_later_only_the_move_is_refused(self):

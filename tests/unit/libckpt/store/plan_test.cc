@@ -105,7 +105,7 @@ TEST(Plan, EachDifferenceNamesTheTensorAndTheField) {
   EXPECT_NE(refusal(match_plan(plan, std::vector{tensor("w", 1, 8, 1000)}, true)).find("aligned"),
             std::string::npos);
   const auto more = std::vector{tensor("w", 1, 0, 1000), tensor("extra", 1, 4000, 10)};
-  EXPECT_NE(refusal(match_plan(plan, more, true)).find("\"extra\" f32[10] exists at the target only"),
+  EXPECT_NE(refusal(match_plan(plan, more, true)).find("\"extra\" f32[10] exists only at the target"),
             std::string::npos);
   EXPECT_TRUE(match_plan(plan, more, false).has_value());
 }
@@ -116,7 +116,7 @@ TEST(Plan, AllDifferencesAreReportedTogether) {
   other.dtype = CKPT_I32;
   const std::string why = refusal(match_plan(plan, std::vector{other, tensor("more", 1, 4000, 10)}, true));
   for (const char* part : {"\"gone\" f32[1000] does not exist at the target",
-                           "\"w\" is f32[1000] at the source", "\"more\" f32[10] exists at the target only"})
+                           "\"w\" is f32[1000] at the source", "\"more\" f32[10] exists only at the target"})
     EXPECT_NE(why.find(part), std::string::npos) << why;
 }
 

@@ -147,13 +147,13 @@ Plan sample_plan(bool possible) {
       R"json({"dry_run":true,"job":"j6-k3fa","from":"node-a:0","to":"node-b:0","strategy":"live","possible":true,
     "state_bytes":4194304,"expected_pause_ms":30.0,"expected_pause_from":"last_move","reason":null,"candidates":[
     {"node":"node-b","gpu":0,"suitable":true,"score":0.75,"cause":null,"reasons":["1.00 GiB free of 1.00 GiB (+0.50)","the same rack (+0.25)"]},
-    {"node":"node-a","gpu":0,"suitable":false,"score":null,"cause":"its own","reasons":["the job is there already"]},
+    {"node":"node-a","gpu":0,"suitable":false,"score":null,"cause":"current","reasons":["the job is there already"]},
     {"node":"node-a","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["72.00 MiB free, needed are 132.00 MiB (its peak)"]},
     {"node":"node-b","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["0 B free, needed are 132.00 MiB (its peak)"]}]})json");
   if (possible) return record::from_answer<Plan>(plan);
   plan["possible"] = false;
   plan["to"] = nullptr;
-  plan["reason"] = "No GPU can take plain: 2 full, 1 its own";
+  plan["reason"] = "No GPU can take plain: 2 full, 1 current";
   plan["candidates"].erase(0);
   return record::from_answer<Plan>(plan);
 }

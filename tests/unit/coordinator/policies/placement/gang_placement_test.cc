@@ -77,7 +77,7 @@ TEST(GangPlacement, NodesThatAreTooSmallAreReportedAndNoRankIsPlaced) {
   const auto plan = plan_of(gpus, 2);
   EXPECT_THAT(plan.places, IsEmpty());
   EXPECT_THAT(plan.reason, HasSubstr("No node has 2 GPUs"));
-  EXPECT_THAT(plan.reason, HasSubstr("a has 1, b has 1; of the others 1 "));
+  EXPECT_THAT(plan.reason, HasSubstr("a has 1, b has 1; the others: 1 "));
 }
 
 TEST(GangPlacement, NodeNamedTwiceTakesTwoSharesOnSeparateGpus) {

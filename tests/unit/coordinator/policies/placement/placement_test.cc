@@ -172,13 +172,13 @@ void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spo
 TEST(PlacementFilter, EachFilterReportsItsReason) {
   using View = GpuView;
   using Request = PlacementRequest;
-  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
+  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not requested");
   expect_filtered([](View& v, Request&) { v.connected = false; }, "not connected");
   expect_filtered([](View& v, Request& r) { r.not_here = v.place; }, "there already");
   expect_filtered([](View& v, Request&) { v.healthy = false; }, "unhealthy");
   expect_filtered([](View& v, Request&) { v.closed = "cordoned: fan"; }, "cordoned: fan");
   expect_filtered([](View& v, Request&) { v.recovery_action = 4; }, "recovery action 4");
-  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "wait for a reset");
+  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "must be reset");
   expect_filtered([](View& v, Request&) { v.remap_failed = true; }, "could not be remapped");
   expect_filtered([](View& v, Request&) { v.mig = true; }, "MIG");
   expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
@@ -239,8 +239,8 @@ TEST(PlacementFilter, OnlyTheRequestedGpuOfTheRequestedNodePasses) {
   request.node = "a";
   request.gpu = 1;
   EXPECT_TRUE(objections(gpu("a", 1), request).empty());
-  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not asked for"});
-  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not asked for"});
+  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not requested"});
+  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not requested"});
 }
 
 TEST(PlacementFilter, ACooperativeJobMayMoveToAnyDriver) {
@@ -426,7 +426,7 @@ TEST(Placement, CausesAreCountedAndADifferentCauseIsListedFirst) {
   };
   EXPECT_EQ(causes_text(candidates, drained), "2 cordoned, 1 full, 1 not connected, 1 being drained");
   EXPECT_EQ(obstacles_of(candidates)[0], "a:0: cordoned by operator");
-  EXPECT_EQ(causes_text({}, drained), "there is none");
+  EXPECT_EQ(causes_text({}, drained), "there is no GPU");
 }
 
 TEST(Placement, ARefusalListsTwoGpusAndCountsFurtherCauses) {

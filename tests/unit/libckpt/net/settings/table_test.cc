@@ -54,6 +54,23 @@ TEST(SettingsTable, RefusesUnlistedSettings) {
   EXPECT_EQ(values.read("name = 'a'\nmore = 1\n", {"more"}), "");
 }
 
+TEST(SettingsTable, ErrorForARenamedSettingHasItsCurrentName) {
+  std::string store;
+  std::chrono::milliseconds handover{5};
+  const std::vector<Setting> list = {{"checkpoint_store_dir", &store, "A folder."},
+                                     {"timeouts.handover_ms", &handover, "A time."}};
+  const auto error_of = [&list](const char* text) {
+    const auto done = settings::read(*parse(text, "f"), "f", list);
+    return done ? "" : done.error().message();
+  };
+  EXPECT_EQ(error_of("vault_dir = '/a'\n"),
+            "f: unknown key \"vault_dir\" at line 1: it is now \"checkpoint_store_dir\"");
+  EXPECT_EQ(error_of("[timeouts]\nswitch_ms = 1\n"),
+            "f: unknown key \"timeouts.switch_ms\" at line 2: it is now \"timeouts.handover_ms\"");
+  EXPECT_EQ(error_of("vault_timeout_ms = 1\n"), "f: unknown key \"vault_timeout_ms\" at line 1")
+      << "this daemon has no such setting";
+}
+
 TEST(SettingsTable, ErrorDescribesTheExpectedValue) {
   Values values;
   EXPECT_EQ(values.read("on = true\n"), "f: \"name\" is required");
