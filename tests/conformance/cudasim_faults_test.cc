@@ -273,7 +273,7 @@ TEST_F(HugePagesTest, NewMemoryUsesSmallPagesIfTheKernelRefusesHugePages) {
 
 // On hardware, kernels can access the memory, too. Here nothing but a copy may accept its address as an
 // address in an executor.
-TEST_F(FaultTest, OnlyCopiesReachRegisteredMemory) {
+TEST_F(FaultTest, RegisteredMemoryIsAccessibleOnlyToCopies) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, kMiB));
   void* host = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -381,7 +381,7 @@ TEST_F(NvmlFaultTest, NvmlCallsHangUntilTheReset) {
   EXPECT_NE(0ULL, answer[0]);
 }
 
-TEST_F(NvmlFaultTest, AQuietXidDoesNotAffectTheProcess) {
+TEST_F(NvmlFaultTest, AnXidInjectedQuietlyDoesNotAffectTheProcess) {
   ASSERT_EQ(0, control({"xid", "94", "--pid", std::to_string(::getpid()), "--quiet"}));
   NvmlEvent event{};
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));

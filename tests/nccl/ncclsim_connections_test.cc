@@ -197,7 +197,7 @@ TEST_F(NcclsimTest, RanksWithInconsistentParametersAreRefused) {
   exchange();
 }
 
-TEST_F(NcclsimTest, ARankKilledDuringInitIsAnError) {
+TEST_F(NcclsimTest, InitFailsIfARankIsKilled) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(3, options)) return;

@@ -81,7 +81,7 @@ TEST_F(MisbehavingClientTest, KeeperEndsIfItsProgramExitedBeforeTheHelloWasRead)
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithTheProgram) {
+TEST_F(MisbehavingClientTest, RemainingProcessesOfAProgramEndWithTheProgram) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
   ASSERT_EQ(launch(root_ + "/job", config), 0);

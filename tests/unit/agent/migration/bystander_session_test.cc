@@ -222,7 +222,7 @@ TEST_F(BystanderSessionTest, EndOfTheProcessIsReported) {
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
 }
 
-TEST_F(BystanderSessionTest, ContinuedRankMayFinishButNotDie) {
+TEST_F(BystanderSessionTest, ExitOfAContinuedRankIsNotReportedAsADeath) {
   hold();
   session_->go_on(true);
   answer_running(take_resume(kNewEpoch).request);

@@ -209,14 +209,14 @@ TEST_F(SourceSessionTest, UndecodablePlanIsRefused) {
   EXPECT_FALSE(has_called("check"));
 }
 
-TEST_F(SourceSessionTest, FailedExportIsARefusal) {
+TEST_F(SourceSessionTest, FailedExportIsReportedAsARefusal) {
   begin_preparation();
   keeper_->refuse(export_, local::MessageType::kExport, Error(ErrorCode::kDevice, "cannot export"));
   await_one<migration::SourceRefused>("the refusal");
   EXPECT_EQ(events_.of_source.size(), 1U);
 }
 
-TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsARefusal) {
+TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsReportedAsARefusal) {
   begin_preparation();
   local::ExportBatch batch;
   batch.sequence = 1;
@@ -385,7 +385,7 @@ TEST_F(SourceSessionTest, AcknowledgedDataIsReportedToTheMachine) {
   await_one<migration::FinalDataAcknowledged>("the acknowledgement");
 }
 
-TEST_F(SourceSessionTest, PauseThatIsNotReachedIsWithdrawnWithoutAFailure) {
+TEST_F(SourceSessionTest, UnreachedPauseIsWithdrawnWithoutAFailure) {
   prepare();
   session_->perform(migration::PauseJob{});
   const auto pause = keeper_->take<local::Pause>("the order to pause");
@@ -462,7 +462,7 @@ TEST_F(SourceSessionTest, EndedJobDoesNotContinue) {
   EXPECT_THAT(script_.calls, IsEmpty());
 }
 
-TEST_F(SourceSessionTest, JobOwnedByTheTargetLeavesOnceAndIsNotReportedLost) {
+TEST_F(SourceSessionTest, JobOwnedByTheTargetIsRemovedOnceAndNotReportedAsLost) {
   session_->perform(migration::FreeSource{});
   session_->perform(migration::FreeSource{});
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });

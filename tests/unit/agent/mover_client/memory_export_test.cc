@@ -210,7 +210,7 @@ TEST_F(MemoryExportTest, TensorNamedLaterIsSentImmediatelyAndCanBeDropped) {
   EXPECT_THAT(mover_->take<mover::DropTensors>("the dropped tensor").names, ElementsAre("tensor-0"));
 }
 
-TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
+TEST_F(MemoryExportTest, FailureDuringTheExportOfLaterChangesIsReportedOnce) {
   follow();
   keeper_->answer(stream_, local::DumpReady{});
   await_failure();
@@ -220,7 +220,7 @@ TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
   EXPECT_EQ(failures_.size(), 1U);
 }
 
-TEST_F(MemoryExportTest, LossOfTheKeeperWhileFollowingTheRankIsReported) {
+TEST_F(MemoryExportTest, LossOfTheKeeperDuringTheExportOfLaterChangesIsReported) {
   follow();
   keeper_->go_away();
   await_failure();

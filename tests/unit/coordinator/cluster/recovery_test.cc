@@ -324,7 +324,7 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
 }
 
 // The target has committed, and the source waits at its barrier. After the term the target is granted again.
-TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
+TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByItsRecordsAfterALeaseTerm) {
   start();
   open_handover_at_both();
   std::atomic<bool> granted{false};

@@ -80,7 +80,7 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
 
 // The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after
 // them.
-TEST_F(GangMovesTest, ADryRunOfADrainTellsThePlacesAndThePausesOfRanks) {
+TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   node("node-a").pause_between_nodes_ns = 9'500'000;
   start_ranks();
   const auto solo =

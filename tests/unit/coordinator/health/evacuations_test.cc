@@ -188,7 +188,7 @@ TEST_F(EvacuationsTest, AMoveToAFailingGpuIsAborted) {
 }
 
 // The finding arrives when the job is about to run there. It is too late to give the move up.
-TEST_F(EvacuationsTest, AJobThatArrivedOnAFailingGpuIsMovedAgain) {
+TEST_F(EvacuationsTest, AJobMovedToAFailingGpuIsMovedAgain) {
   FakeAgent& b = node("node-b");
   wire::CommitMessage held;
   std::promise<void> committed;
@@ -222,7 +222,7 @@ TEST_F(EvacuationsTest, AJobThatArrivedOnAFailingGpuIsMovedAgain) {
   EXPECT_EQ(cluster_.get("/v1/migrations/" + id).json()["result"], "done");
 }
 
-TEST_F(EvacuationsTest, AJobLeftInPlaceIsDecidedOnce) {
+TEST_F(EvacuationsTest, DecisionToLeaveAJobInPlaceIsMadeOnce) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});

@@ -354,7 +354,7 @@ TEST_F(MemoryWatchTest, StopSignalDuringTheCallTakesEffect) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramContinuedDuringTheCallKeepsRunning) {
+TEST_F(MemoryWatchTest, ContinueSignalDuringTheCallTakesEffect) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] {
@@ -365,7 +365,7 @@ TEST_F(MemoryWatchTest, ProgramContinuedDuringTheCallKeepsRunning) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsAwaitedAndSurvives) {
+TEST_F(MemoryWatchTest, CallThatTimesOutLeavesTheProgramRunning) {
   const Program program([](char) {});
   TraceOptions options;
   options.most_inside = std::chrono::milliseconds(0);

@@ -334,7 +334,7 @@ TEST(Codec, UnknownBodiesAreRefused) {
   EXPECT_TRUE(refused(200));
 }
 
-TEST(Frames, FormerFramesOfTheCommitsAreUnknown) {
+TEST(Frames, RetiredFrameNumbersOfTheCommitsAreUnknown) {
   for (const std::uint16_t former : {1, 2}) EXPECT_FALSE(is_known(static_cast<FrameType>(former)));
 }
 
