@@ -343,8 +343,8 @@ TEST_F(JobTest, RecordWrittenAfterTheFolderIsRemovedIsDropped) {
   EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
-// If a coordinator receives a paused instance with a later incarnation than it knows, it takes that instance
-// for the job.
+// A coordinator that receives a report of a paused instance with a later incarnation than it knows treats
+// that instance as the job.
 TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   for (const bool ran : {false, true}) {
     JobRecord record = new_record();

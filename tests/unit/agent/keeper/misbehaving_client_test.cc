@@ -110,7 +110,7 @@ TEST_F(MisbehavingClientTest, IdleUnknownConnectionsAreLimited) {
   std::vector<local::Socket> strangers;
   for (int i = 0; i < 20; ++i)  // the remaining connections wait in the listener
     strangers.push_back(std::move(*local::Socket::connect(folder + "/keeper.sock")));
-  for (int i = 0; i < 3; ++i) status(agent);  // the keeper has completed its loop
+  for (int i = 0; i < 3; ++i) status(agent);  // waits until the keeper has completed its loop
   EXPECT_LE(descriptors(), before + 16);
   strangers.clear();
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting) << "and make room when they go";

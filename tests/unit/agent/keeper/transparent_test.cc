@@ -20,7 +20,7 @@ TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
   keepers_.push_back(keeper_pid(root_ + "/job"));
   Agent agent(root_ + "/job");
   agent.wait_for_phase(Phase::kRunning);
-  // The loader complains about the missing files before this line.
+  // The loader reports the missing files before this line.
   EXPECT_NE(text_of(root_ + "/job/out.log").find("preload /no/such/shim.so:/other.so quota 4096\n"),
             std::string::npos);
 }
@@ -136,7 +136,7 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
   Agent agent(folder);
   EXPECT_EQ(agent.status().memory, MemoryState::kMapping);
   refusal_of(agent, local::Resume{2, 0, 0});
-  agent.ask<local::Released>(local::Release{});  // although not all of the memory is exported
+  agent.ask<local::Released>(local::Release{});  // succeeds although not all of the memory is exported
   const auto owned = local::Replace{1, 7, {{1, 1, kBytes, {}}}};
   agent.send(owned, file_with("late").get());
   EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has created"),
@@ -272,8 +272,8 @@ TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfContinued) {
   EXPECT_EQ(status_of(folder)["moved"], true);
 }
 
-// A stand-in for CRIU as a killed process notices it. The tracer holds the process and does not check whether
-// the process has ended.
+// Simulates a CRIU process that dumps a process while that process is killed. The tracer holds the traced
+// process and does not check whether it has ended.
 class DumpingTracer {
  public:
   explicit DumpingTracer(pid_t traced) {
@@ -322,7 +322,7 @@ TEST_F(TransparentTest, JobRunsAfterWithdrawnPauses) {
   }
 }
 
-// From this, the next agent decides whether an incarnation has run.
+// The next agent decides from this status whether an incarnation has run.
 TEST_F(TransparentTest, DeathDuringResumeIsReportedForThePreviousIncarnation) {
   const std::string folder = start_transparent({"resumes-once"});
   Agent agent(folder);

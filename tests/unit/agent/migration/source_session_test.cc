@@ -298,7 +298,8 @@ TEST_F(SourceSessionTest, ProgressOfTheMoverIsReported) {
   EXPECT_EQ(reports_.progresses.front().remaining_bytes, 300U);
 }
 
-// The transfer may have been dropped from the node's counts: a report would add all its bytes once more.
+// The transfer may have been dropped from the node's counts. A report would then add all its bytes a second
+// time.
 TEST_F(SourceSessionTest, ProgressAfterThePausedCopyWasStoppedIsNotReported) {
   prepare_and_pause();
   session_->perform(migration::StopCopy{});
@@ -394,7 +395,7 @@ TEST_F(SourceSessionTest, UnreachedPauseIsWithdrawnWithoutAFailure) {
   EXPECT_EQ(resume.body.incarnation, info_.base);
   keeper_->answer(resume.request, local::Running{});
   end_copy();
-  keeper_->answer(pause.request, local::Paused{});  // too late
+  keeper_->answer(pause.request, local::Paused{});  // the answer arrives too late
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
   EXPECT_EQ(count<migration::JobPaused>(), 0);

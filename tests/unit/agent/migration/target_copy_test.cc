@@ -288,7 +288,8 @@ TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheHostStateCannotBeS
   EXPECT_EQ(count<migration::FinalVerified>(), 0);
 }
 
-// VERIFIED is the mover's word about its own memory, and the instance has not got all of it.
+// VERIFIED refers only to the mover's own memory. The instance's keeper has not received all of that memory
+// yet.
 TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheKeeperCannotTakeTheMemory) {
   script_.take.outcome = Error(ErrorCode::kUnavailable, "the keeper is gone");
   script_.take.holds = true;

@@ -57,7 +57,7 @@ class MemoryExportTest : public AgentWithMovers {
     stream_ = keeper_->take<local::Export>("the export is asked for").request;
     return runs;
   }
-  // Exports no memory, so that the export goes on to observe the rank.
+  // Exports no memory, so that the export proceeds to observing the rank.
   void follow() {
     auto runs = run();
     keeper_->answer(stream_, local::ExportEnd{});

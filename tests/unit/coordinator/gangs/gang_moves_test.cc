@@ -17,7 +17,7 @@ using nlohmann::json;
 
 class GangMovesTest : public NodesTest {
  protected:
-  // Starts two ranks on node-a and node-b, and two free nodes.
+  // Starts one rank on node-a and one on node-b. Two other nodes stay free.
   void start_ranks() {
     for (const char* name : {"node-a", "node-b", "node-c", "node-d"}) answer_groups(node(name));
     start();
@@ -116,7 +116,7 @@ TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/wait?timeout_ms=30000").json()["state"], "exited");
 }
 
-// The first text that is given, for a test that waits for it on another thread.
+// Stores the first text that it receives. A test waits for this text on another thread.
 class FirstText {
  public:
   void give(const std::string& text) {

@@ -187,7 +187,7 @@ TEST_F(EvacuationsTest, AMoveToAFailingGpuIsAborted) {
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
 
-// The finding arrives when the job is about to run there. It is too late to give the move up.
+// The finding arrives when the job is about to run on the GPU. It is too late to abort the move.
 TEST_F(EvacuationsTest, AJobMovedToAFailingGpuIsMovedAgain) {
   FakeAgent& b = node("node-b");
   wire::CommitMessage held;

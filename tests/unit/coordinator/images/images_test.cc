@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of snapshots, of suspends and of the further life of images.
+// Tests of snapshots and suspends, and of the later use and removal of images.
 #include "tests/unit/coordinator/images/images_fixture.h"
 
 namespace ckpt::coordinator::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions of decide() on more than one fact: the order of the inputs, several Xids, the victim, silence and
-// loss.
+// Tests decisions of decide() that depend on more than one fact: the order of the inputs, several Xids, the
+// victim, silence and loss.
 #include "libckpt/health/decide.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios on memory of a training job, next to the ratios measured on real training (dataplane.md §2, phase
-// A).
+// Tests the compression ratios on generated memory of a training job against the ratios that were measured in
+// real training (dataplane.md §2, phase A).
 #include <gtest/gtest.h>
 
 #include <string>

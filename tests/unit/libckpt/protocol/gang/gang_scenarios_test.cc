@@ -254,8 +254,8 @@ TEST(GangScenario, CoordinatorWithALostJournalCompletesAReturn) {
   EXPECT_FALSE(world.is_restored());
 }
 
-// A single bystander has received the return, and cannot be reached. The node of a source is lost, so that
-// the other ranks would go forward.
+// Only one bystander has received the return, and cannot be reached. The node of a source is lost, so without
+// this bystander the other ranks would continue in the new epoch.
 TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
   World::Options options = with();
   options.staying = 2;

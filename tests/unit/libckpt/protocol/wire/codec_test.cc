@@ -299,7 +299,7 @@ TEST(Codec, InvalidHandoverMessagesAreRefused) {
   EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // lower than the migration's base
   EXPECT_TRUE(refused({1, 2, 3, static_cast<Role>(0), t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, c, Role::kBystander, Query()}));
-  EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // a gang's
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // only gangs use Withdraw
   const auto changed = [&](const auto& change) {
     CommitMessage m(1, 2, 3, c, t, Commit(4));
     change(m);
