@@ -11,8 +11,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLockGrace{5000};  // added to a lock's timeout, so that the driver's own timeout comes
-                                          // first
+constexpr Milliseconds kLockGrace{5000};  // added to a lock's timeout, so that the driver's own timeout
+                                          // expires earlier
 constexpr int kChangesGpu = 13000;        // CUDA 13.0 added gpuPairs
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {

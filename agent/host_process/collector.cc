@@ -209,7 +209,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   } else if (is_driver_file(link)) {
     judge_driver_file(pid, link);
   } else if (!link.starts_with('/')) {
-    // an empty link means that the descriptor is closed
+    // An empty link means that the descriptor is closed.
     if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);
   } else if (const std::string not_own = why_not_its_own(pid, link); !not_own.empty()) {
     why = "is " + not_own;
@@ -402,7 +402,7 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
 }
 
 // Judges the open TCP connections. A connection with both ends within the program travels. A connection with
-// one end elsewhere does not.
+// one end outside the program does not travel.
 void Collector::judge_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {

@@ -200,8 +200,8 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// Checks whether another dump interfered. CRIU creates the folder for the "/proc" of a PID namespace that is
-// not the node's.
+// Checks whether another dump interfered. CRIU creates the folder for the "/proc" of a PID namespace other
+// than the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   return log.has_value() &&

@@ -71,8 +71,8 @@ Task<> JobMemory::describe(std::shared_ptr<Job> job) {
   co_await job->refresh_summary();
 }
 
-// Queries the jobs. With `again`, a job that has just not answered is left out, because it would only delay
-// the others.
+// Queries the jobs. If `again` is true, the function omits jobs that did not answer the previous query,
+// because they would only delay the other jobs.
 Task<> JobMemory::describe_jobs(bool again) {
   std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {

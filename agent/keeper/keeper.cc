@@ -434,8 +434,8 @@ local::Status Keeper::status() const {
 
 // Returns the reason why the process may not have a session. An empty string means that it may.
 std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::Hello& hello) {
-  // This check follows the reading of the process's ancestors. Its number therefore belonged to no other
-  // process during that reading.
+  // This check follows the reading of the process's ancestors. Therefore no other process had the process's
+  // number during that reading.
   if (pid <= 0 || !parts_.process.contains(pid) || peer.has_ended())
     return "This process does not belong to the job of this keeper";
   // The process may have connected right before the program's end. A session would make the job appear alive

@@ -154,9 +154,9 @@ void Migrations::known_again(const std::shared_ptr<Job>& job) {
   if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }
 
-// Withdraws arrived memory from a job that runs with all its memory. An agent that ended between the job's
-// resume and the withdrawal has left this memory, or an agent whose copy ended with it. The leftover memory
-// would keep allocations that the job frees.
+// Withdraws arrived memory from a job that runs with all its memory. The memory is left over from an agent
+// that ended between the job's resume and the withdrawal, or during its copy. The leftover memory would keep
+// allocations that the job frees.
 Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
   if (job->ended() || !job->keeper()) co_return;
   const auto status = co_await job->keeper()->attach();
@@ -186,7 +186,9 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     const auto* state = handovers.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
     const bool is_rank = ranks_.has_promised(record.migration);
-    if (is_rank) co_return;  // the rank's party gives its orders, and detects its end by them
+    if (is_rank)
+      co_return;  // the rank's party gives orders to the rank, and detects the rank's end by these
+                  // orders
     if (!committed) {
       spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
                    wire::migration_text(record.migration));

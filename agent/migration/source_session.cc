@@ -209,7 +209,7 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
-    if (is_over()) return;  // a closed transfer must not be counted once more
+    if (is_over()) return;  // a closed transfer must not be counted a second time
     mode_->host_state_sent(progress->host_state_bytes);
     mover_estimate_ns_ = progress->estimate_ns;
     report_progress(*progress);
@@ -404,7 +404,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
   // Releases the session's memory in the same way as the target. The mover's session must not also hold
-  // memory that is copied when the job goes back.
+  // memory that is copied when the job returns to this node.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
   const AsyncMutex::Held turn = co_await job_->resume_turn().take();

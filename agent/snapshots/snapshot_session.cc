@@ -346,7 +346,7 @@ Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
   if (saved && stays()) co_return ok();
-  // Memory that is filled again when the job goes back must not be held twice.
+  // Memory that is filled again when the job continues in place must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
     if (!saved) co_await release_memory();

@@ -20,7 +20,7 @@ namespace {
 // runs the job may be about to connect.
 constexpr std::chrono::seconds kLeftGrace{30};
 
-// Checks whether the instance has run, or is about to run, as the job. A standby has not.
+// Checks whether the instance has run, or is about to run, as the job. A standby has not run as the job.
 bool is_the_job(const wire::JobInstance& instance) {
   if (instance.phase == wire::JobPhase::kRunning || instance.phase == wire::JobPhase::kPaused) return true;
   return instance.role == wire::JobRole::kFresh &&

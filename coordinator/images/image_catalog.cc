@@ -18,8 +18,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMaxMeasured = 1000;
-constexpr std::size_t kMaxCheckpointStores = 256;  // the most checkpoint stores of one node
-constexpr std::size_t kLongestText = 4096;         // the longest folder or name in bytes
+constexpr std::size_t kMaxCheckpointStores = 256;  // maximum number of checkpoint stores of one node
+constexpr std::size_t kLongestText = 4096;         // maximum length of a folder's path or a name in bytes
 
 // The list of one checkpoint store, in the form that the coordinator's store records.
 struct CheckpointStoreDocument {
@@ -215,8 +215,8 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::Checkp
   if (!found.empty() && may_recognise_) adopt(node, found);
 }
 
-// Stores a list for later. Its images do not belong to this cluster as far as is known. They do once the
-// cluster's id is recognized.
+// Stores a list for later. The images in the list are not known to belong to this cluster until the cluster's
+// id is recognized.
 void ImageCatalog::keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents) {
   if (!contents.image_job.empty()) return;
   std::size_t images = contents.images.size();

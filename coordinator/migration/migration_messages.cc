@@ -91,8 +91,8 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
   return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
 }
 
-// Returns which records the journal may remove. The store must have the migration's outcome, and the fact
-// that no agent will ask about the migration.
+// Returns the records that the journal may remove. The store must have the migration's outcome, and the fact
+// that no agent will query the migration.
 control::Task<Result<HandoverEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;

@@ -288,8 +288,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   co_return ok();
 }
 
-// Checks whether a migration may be removed. Without a switch there is no outcome that an agent could ask
-// for.
+// Checks whether a migration may be removed. Without a switch there is no outcome that an agent could query.
 bool MigrationRunner::may_leave(const Migration& m) const {
   if (m.gang_move != 0 && !m.settled) return false;
   if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.handovers().find(m.id) != nullptr))

@@ -18,7 +18,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kSchemaVersion = 3;  // 2: jobs may be parked, checkpoint stores; 3: enums by name
+constexpr std::int64_t kSchemaVersion = 3;  // version 2 added parked jobs and checkpoint stores; version 3
+                                            // stores enums by name
 
 constexpr std::string_view kRemovedMigration = "migration-removed";
 

@@ -57,7 +57,7 @@ class FaultTest : public testing::Test {
     for (int i = 0; i < 100000 && result == CUDA_SUCCESS; i++) result = api().cuMemsetD8_v2(memory_, 0, 16);
     return result;
   }
-  // Checks that a context on the same device works, which the fault must not affect.
+  // Checks that a new context on the same device works. The fault must not affect such a context.
   void expect_new_context_works() {
     CUcontext other = nullptr;
     CUdeviceptr memory = 0;
@@ -271,9 +271,9 @@ TEST_F(HugePagesTest, NewMemoryUsesSmallPagesIfTheKernelRefusesHugePages) {
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
-// On hardware, kernels can access the memory, too. Here nothing but a copy may accept its address as an
-// address in an executor.
-TEST_F(FaultTest, OnlyCopiesReachRegisteredMemory) {
+// On hardware, kernels can also access the memory. In the software driver, only copies accept the memory's
+// host address.
+TEST_F(FaultTest, RegisteredMemoryIsAccessibleOnlyToCopies) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, kMiB));
   void* host = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -381,7 +381,7 @@ TEST_F(NvmlFaultTest, NvmlCallsHangUntilTheReset) {
   EXPECT_NE(0ULL, answer[0]);
 }
 
-TEST_F(NvmlFaultTest, AQuietXidDoesNotAffectTheProcess) {
+TEST_F(NvmlFaultTest, AnXidInjectedQuietlyDoesNotAffectTheProcess) {
   ASSERT_EQ(0, control({"xid", "94", "--pid", std::to_string(::getpid()), "--quiet"}));
   NvmlEvent event{};
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));

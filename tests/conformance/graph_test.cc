@@ -246,7 +246,7 @@ TEST_F(GraphTest, UseOfTheDefaultStreamIsRefusedWhileABlockingStreamCaptures) {
   EXPECT_OK(api().cuStreamDestroy_v2(blocking));
 }
 
-TEST_F(GraphTest, AllocationsAreRefusedDuringACaptureThatIsNotRelaxed) {
+TEST_F(GraphTest, ACaptureRefusesAllocationsExceptInRelaxedMode) {
   CUgraph graph = nullptr;
   CUdeviceptr more = 0;
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -296,7 +296,7 @@ class Destroyed {
   std::future<void> future_ = promise_.get_future();
 };
 
-TEST_F(GraphTest, AUserObjectExistsAsLongAsTheGraphsThatRetainTheObject) {
+TEST_F(GraphTest, AUserObjectIsDestroyedAfterTheGraphsThatRetainTheObject) {
   Destroyed destroyed;
   CUuserObject object = nullptr;
   CUgraph graph = nullptr;

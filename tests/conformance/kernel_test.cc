@@ -48,7 +48,7 @@ struct Pair {
   std::uint64_t large;
 };
 
-TEST_F(KernelTest, KernelArgumentsOfEverySizeArrive) {
+TEST_F(KernelTest, KernelsReceiveArgumentsOfEverySize) {
   const Pair pair{9, 1ULL << 40};
   ASSERT_OK(launch(kernel(module_, "mixed"), 1, 1, nullptr, std::uint8_t{3}, std::uint64_t{1} << 50,
                    std::uint16_t{500}, pair, std::uint64_t{memory_}));

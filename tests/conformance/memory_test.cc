@@ -233,8 +233,8 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-// Only the pages that the program sees count. Pages of another file with the same bytes, or at another
-// offset, do not.
+// A copy uses only the pages that the program has mapped. It does not use pages of another file with the same
+// bytes, or pages at another offset.
 TEST_F(MemoryTest, CopiesOfRegisteredMemoryUseThePagesMappedByTheProgram) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));

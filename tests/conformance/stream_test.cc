@@ -150,7 +150,7 @@ TEST_F(StreamTest, MemoryOperationsAcceptStreamsOfOtherContexts) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-TEST_F(StreamTest, MoreWorkThanTheQueueHoldsIsAccepted) {
+TEST_F(StreamTest, WorkBeyondTheQueueCapacityIsAccepted) {
   const std::vector<std::uint8_t> bytes(8192, 0x66);
   auto gate = std::make_unique<Gate>(one_);
   // The pageable sources are small enough to be staged. The caller may change them at once.

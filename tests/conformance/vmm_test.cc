@@ -34,7 +34,7 @@ TEST_F(VmmTest, GranularityIsTwoMebibytes) {
   EXPECT_EQ(2 * kMiB, unit_);
 }
 
-TEST_F(VmmTest, CreateRefusesOddSizes) {
+TEST_F(VmmTest, CreateRefusesSizesThatAreNotMultiplesOfTheGranularity) {
   const CUmemAllocationProp properties = device_memory(0, false);
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemCreate(&handle, unit_ + 4096, &properties, 0));

@@ -176,7 +176,7 @@ TEST_F(CheckpointStoreMover, AStandbyWithOtherTensorNamesIsRefused) {
   }
 }
 
-TEST_F(CheckpointStoreMover, RestoreAllocatesMemoryThatNoStandbyHas) {
+TEST_F(CheckpointStoreMover, RestoreAllocatesMemoryIfNoStandbyHasTheMemory) {
   // As in a transparent job, regions are moved as a whole.
   JobMemory whole(device(0));
   const std::uint64_t region = whole.add_region(4 * kMiB);

@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(Encodings, StaleVersion,
                                          Stale{"difference", codec::CodecMode::kDifference, 30'000}),
                          [](const auto& info) { return info.param.name; });
 
-// Hooks that damage a byte of an encoded chunk on the link. It decodes to other content, or not at all.
+// Hooks that damage a byte of an encoded chunk on the link. The damaged chunk decodes to other content, or
+// not at all.
 class FlipEncoded : public FaultHooks {
  public:
   std::atomic<std::size_t> at{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A minimal coordinator that accepts agents, stores their messages, and sends what a test orders. Also agents
-// as processes, each a node of its own.
+// A minimal coordinator that accepts agents, stores their messages, and sends the messages that a test
+// orders. The file also has agents as processes, each of which is a separate node.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 // A transport that delivers the messages of a confused or hostile peer. It is the loopback transport; a test
 // may change, drop or duplicate its messages before they are delivered.
 //
-//   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; }); //
-//   changes nothing
+//   FaultInjectingTransport transport(
+//       [](const Arrival& arrival) { return Headers{arrival.bytes()}; });  // changes nothing
 //
 // Threads: the test's function runs on the receiving lane's thread, for several lanes concurrently.
 // Ownership: outlives its lanes.
@@ -34,8 +34,8 @@ struct Arrival {
   [[nodiscard]] Bytes bytes() const { return {header.begin(), header.end()}; }
 };
 
-// Returns the headers that are delivered instead, in order. A payload is delivered with the first header. A
-// message with a payload cannot be dropped.
+// A function that returns the headers to deliver in place of the arrived header, in order. A payload is
+// delivered with the first header. A message with a payload cannot be dropped.
 using Tamper = std::function<Headers(const Arrival&)>;
 
 class FaultInjectingTransport final : public transport::Transport {

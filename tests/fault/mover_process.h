@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover from its agent's view: started with one end of a socketpair, given orders, and read from. Also a
-// job's memory: exportable allocations with host access, in this process.
+// Plays the agent of a mover process: starts the mover with one end of a socketpair, sends it orders and
+// reads its messages. The file also provides a job's memory: exportable allocations with host access, in this
+// process.
 #pragma once
 
 #include <gtest/gtest.h>

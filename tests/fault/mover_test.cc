@@ -316,7 +316,7 @@ TEST_F(MoverTest, MemoryNamedBeforeItsExportIsMoved) {
   move.end();
 }
 
-TEST_F(MoverTest, ATensorNamedDuringARoundThatTheStandbyLacksIsRefusedByName) {
+TEST_F(MoverTest, ATensorNamedDuringARoundIsRefusedIfTheStandbyLacksTheTensor) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
@@ -360,7 +360,7 @@ class RewritingJob {
   std::thread thread_;
 };
 
-TEST_F(MoverTest, AMoveThatDoesNotConvergeIsReportedAndWaitsForItsEnd) {
+TEST_F(MoverTest, ANonconvergingMoveIsReportedAndWaitsUntilTheAgentEndsTheMove) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);

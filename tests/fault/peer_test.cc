@@ -396,7 +396,7 @@ TEST(MisbehavingPeer, AMissingPieceOfTheHostStateIsRefused) {
 
 // The loopback receives one payload after the other. A network may be writing the first payload where the
 // second would begin.
-TEST(MisbehavingPeer, ABlobRestartedWhileAPieceArrivesGetsNoBuffer) {
+TEST(MisbehavingPeer, ABlobGetsNoBufferIfItRestartsDuringTheReceptionOfAPiece) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,

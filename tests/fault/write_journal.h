@@ -5,8 +5,8 @@
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;
-//   load(disk, "before");                                   // durable: what was there
-//   replay(disk, std::span(entries).first(n), "/root");     // the power goes after n
+//   load(disk, "before");                                   // durable: the content before
+//   replay(disk, std::span(entries).first(n), "/root");     // the power fails after n entries
 //   disk.restart(seed);
 //   store(disk, "after");
 //

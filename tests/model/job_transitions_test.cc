@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the machine against tests/model/job_transitions.txt. The table in lifecycle/rank_state.cc is the
-// model's. In thousands of random lives the machine takes the table's hops, and satisfies I3, J1 and J2 of
-// ADR 54.
+// Tests of the machine against tests/model/job_transitions.txt. The table in lifecycle/rank_state.cc equals
+// the model's table. In thousands of random lives the machine uses only transitions of the table, and
+// satisfies I3, J1 and J2 of ADR 54.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -47,7 +47,7 @@ TEST(JobTransitionsTest, TransitionTableMatchesTheModelAndTheDiagram) {
   std::set<std::string> machine;
   for (const Transition& one : transitions()) machine.insert(text_of(one.from, one.to));
   std::set<std::string> model = read_table();
-  // not a hop here
+  // transitions() omits this transition of the model
   for (const RankState state : {RankState::kEndingStart}) model.erase(text_of(state, state));
   EXPECT_EQ(machine, model);
   EXPECT_EQ(machine, read_diagram());

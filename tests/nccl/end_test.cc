@@ -82,7 +82,7 @@ TEST_F(LifecycleTest, AFinalizeFlushesOperationsAndIsRefusedTheSecondTime) {
   EXPECT_EQ(std::vector<float>(kCount, 2.0F), data.values());
 }
 
-TEST_F(LifecycleTest, AKilledPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
+TEST_F(LifecycleTest, DeathOfAPeerCausesAnErrorAndTheStreamWaitsForTheAbort) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(2, options)) return;
@@ -100,7 +100,7 @@ TEST_F(LifecycleTest, AKilledPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
   EXPECT_TRUE(stream_ends(stream_));
 }
 
-TEST_F(LifecycleTest, AReceiveFromAKilledPeerIsAnError) {
+TEST_F(LifecycleTest, AReceiveFromAKilledPeerFails) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(2, options)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of how ranks find each other and connect, and of strangers that do so.
+// Tests of how ranks find each other and connect. Unknown processes also try to connect.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -197,7 +197,7 @@ TEST_F(NcclsimTest, RanksWithInconsistentParametersAreRefused) {
   exchange();
 }
 
-TEST_F(NcclsimTest, ARankKilledDuringInitIsAnError) {
+TEST_F(NcclsimTest, InitFailsIfARankIsKilled) {
   RankOptions options;
   options.killed = {1};
   if (!as_rank(3, options)) return;

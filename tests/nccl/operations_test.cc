@@ -10,8 +10,8 @@
 namespace nccl_test {
 namespace {
 
-constexpr std::size_t kMany = 300000;  // more elements than one segment of a socket holds, and not a multiple
-                                       // of it
+constexpr std::size_t kMany = 300000;  // more elements than one segment of a socket holds; not a multiple of
+                                       // that number
 
 class OperationsTest : public RanksTest {
  protected:
@@ -219,7 +219,7 @@ TEST_F(OperationsTest, ACallReturnsBeforeTheStreamReachesTheOperation) {
   ASSERT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(data.get(), data.get(), 4, ncclInt32, ncclSum, communicator_, stream_));
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuda().cuStreamQuery(stream_));
-  exchange();  // both ranks have called the operation; neither rank has begun
+  exchange();  // both ranks have called the operation, and neither rank has begun to execute the operation
   gate.open();
   sync();
 }

@@ -83,7 +83,7 @@ TEST_F(TypesTest, EachTypeIsReducedWithEachOperator) {
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator));
 }
 
-TEST_F(TypesTest, IntegersAreSignedAndWrap) {
+TEST_F(TypesTest, SignedIntegersAreReducedWithWraparound) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
   ASSERT_NE(nullptr, communicator);

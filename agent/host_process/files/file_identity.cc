@@ -25,7 +25,7 @@ constexpr std::size_t kMaxHandleBytes = 128;  // value of MAX_HANDLE_SZ
 constexpr std::int64_t kNanosOfSecond = 1'000'000'000;
 constexpr std::string_view kFuse = "fuse.";
 
-// The file systems whose inode numbers come from the server or the cluster.
+// The file systems whose inode numbers are assigned by the server or the cluster.
 constexpr std::array<std::string_view, 14> kNetworkTypes = {
     "nfs",    "nfs4", "cifs",  "smb3", "ceph",     "lustre", "gpfs",
     "beegfs", "afs",  "ocfs2", "gfs2", "orangefs", "9p",     "virtiofs"};
@@ -35,7 +35,7 @@ bool is_network(const std::string& type) {
          std::find(kNetworkTypes.begin(), kNetworkTypes.end(), type) != kNetworkTypes.end();
 }
 
-// Checks for a network file system in which each client assigns its own file numbers.
+// Checks whether the mount is a network file system in which each client assigns its own file numbers.
 bool has_handles_of_its_client(const std::string& network) {
   return network.starts_with(kFuse) || network.starts_with("virtiofs") || network.starts_with("9p");
 }

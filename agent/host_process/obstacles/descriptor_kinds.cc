@@ -74,8 +74,8 @@ bool is_known_kind(std::string_view kind) {
   return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
 }
 
-// Checks for a name of the kernel. Such a name is directly in the root folder, where programs keep no files
-// that they delete.
+// Checks whether the path is a name that the kernel assigns. Such a name is directly in the root folder,
+// where programs keep no files that they delete.
 bool is_name_of_kernel(pid_t pid, const std::string& path, const std::string& opened_as) {
   if (!path.ends_with(kDeletedEnd) || path.find('/', 1) < path.size() - kDeletedEnd.size()) return false;
   struct stat file {};

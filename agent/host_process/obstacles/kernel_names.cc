@@ -30,7 +30,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxObjectsText = 16u << 20;
 constexpr std::chrono::seconds kLongestLook{2};
-constexpr int kMaxSemaphores = 4096;  // the most semaphores of one set that are read
+constexpr int kMaxSemaphores = 4096;  // maximum number of semaphores that are read of one set
 
 struct ObjectTable {
   ObjectKind kind;

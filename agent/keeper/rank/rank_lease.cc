@@ -70,8 +70,8 @@ void RankLease::on_continued() {
   look_whether_stopped();
 }
 
-// Checks whether the job is stopped. Another process's SIGCONT may continue a process that is not a child of
-// this keeper. Therefore the stop is repeated as long as the job has no lease.
+// Checks whether the job is stopped. A SIGCONT of another process may continue a process that is not a child
+// of this keeper. Therefore the keeper repeats the stop as long as the job has no lease.
 void RankLease::look_whether_stopped() {
   const bool stopped = stand_still(parts_.process.members());
   if (!stopped) parts_.process.stop_all(false);

@@ -31,8 +31,8 @@ constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxHostState = engine::kMaxHostState;
 // The length that older movers accept. A longer file is announced only if necessary.
 constexpr std::uint64_t kUsualHostState = std::uint64_t{4} << 30;
-// The minimum that a dump reads of memory that was copied ahead. This memory was written since, or is read at
-// the end anyway.
+// The minimum number of bytes that a dump reads of memory that was copied ahead. The program has written
+// these bytes since, or the agent reads them at the end in any case.
 constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
 // The rates for pages that CRIU does not keep, in bytes per nanosecond. CRIU writes such pages to a
 // discarding file (0.12 s for 1 GiB), or leaves them out. In the second case, both CRIU and the agent still
@@ -102,7 +102,7 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
 namespace {
 
 // Returns the maximum size of the file. Unused length costs nothing. The size of a saved context is known
-// only after its save. A log contains pages twice that are written again.
+// only after its save. A log contains a page twice if the page was written again after its copy.
 std::uint64_t longest_state(std::uint64_t expected) {
   return std::max(kUsualHostState, expected + expected / 2 + kSpareBytes);
 }

@@ -75,7 +75,8 @@ Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs)
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {
     const ErrorCode code = restored.error().code();
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) break;
-    auto state = co_await context_.contexts.state(pid_);  // queries the next helper after it has started
+    auto state = co_await context_.contexts.state(pid_);  // queries the next helper once that helper has
+                                                          // started
     if (!state) continue;
     if (*state != context::ProcessState::kCheckpointed) {
       if (*state == context::ProcessState::kFailed) break;
@@ -90,7 +91,8 @@ Task<Result<void>> SavedContext::unlock() {
   if (state_ == context::ProcessState::kRunning) co_return ok();
   auto unlocked = co_await context_.contexts.unlock(pid_, kDriverTime);
   for (int attempt = 1; !unlocked && attempt < kAttempts; ++attempt) {
-    auto state = co_await context_.contexts.state(pid_);  // queries the next helper after it has started
+    auto state = co_await context_.contexts.state(pid_);  // queries the next helper once that helper has
+                                                          // started
     if (!state) continue;
     state_ = *state;
     if (state_ == context::ProcessState::kRunning) co_return ok();

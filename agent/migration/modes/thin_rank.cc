@@ -149,7 +149,7 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {
     auto mapped = co_await rank.map(gpu, memory);
-    // Going back tries both methods, because the rank can continue at no other place.
+    // A return to the source tries both methods, because the rank can continue at no other place.
     const bool may_make =
         rank.was_restored() && (context.remap.is_free() || memory.set == local::MemorySet::kExported);
     if (mapped || !may_make || mapped.error().code() == ErrorCode::kUnavailable) co_return mapped;

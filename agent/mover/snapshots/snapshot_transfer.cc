@@ -180,7 +180,7 @@ Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
-  // the memory was freed in the meantime
+  // The memory was freed in the meantime.
   if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;
   if (!dirty) return dirty.error();
   if (*dirty > kLittleDirtyBytes) return false;
@@ -342,7 +342,7 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
     next.store(chunks.size());
   };
   const auto work = [&] {
-    // The write has a low priority, because the job and its host threads come first.
+    // The write has a low priority, because the job and its host threads have precedence.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
     for (std::size_t i = next++; i < chunks.size(); i = next++) {
       const SnapshotMemory::Chunk& chunk = chunks[i];

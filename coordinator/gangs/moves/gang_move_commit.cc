@@ -153,8 +153,8 @@ void GangMoves::measure_skew(MigrationId move) {
                    "", lead->job, lead->id);
 }
 
-// Handles a message. A node may send messages only for its own parties, and of this move alone: another
-// incarnation of the gang, or another gang, has nothing to state about it.
+// Handles a message. A node may send messages only for its own parties, and only about this move. Messages
+// about another gang, or another incarnation of the gang, are refused.
 Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
   if (message.times) {
     on_times(node, message);

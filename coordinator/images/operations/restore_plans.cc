@@ -84,7 +84,8 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    // An image in a node's own checkpoint store is queried at that node, whichever node will read it.
+    // The node that stores an image in its own checkpoint store is queried about the image, even if another
+    // node will read it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;

@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The least time that a job stays parked. In this time the job that displaced it takes the memory.
+// The minimum time that a job stays parked. In this time the job that displaced it allocates the memory.
 constexpr std::int64_t kRestMs = 3'000;
 constexpr unsigned kMaxExponent = 6;
 

@@ -28,7 +28,7 @@ constexpr double kMinSevenBits = 6.75;
 // The way in which a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
-// The least gain that is worth the header and the work.
+// The minimum gain that is worth the header and the work.
 constexpr double kMinRatio = 1.02;
 // The factor by which words must beat halves. Pairs of half floats look as good as words: their exponents
 // fill two planes of four instead of one of two. That matters for plain planes only, because the difference

@@ -23,8 +23,8 @@ void LaneWaker::wake() noexcept {
 void LaneWaker::drain() noexcept {
   std::uint64_t written = 0;
   (void)!::read(event_.get(), &written, sizeof written);
-  woken_.exchange(false);  // cleared after the read: a thread that found it set before is served when this
-                           // returns
+  woken_.exchange(false);  // cleared after the read: a thread that found the flag set before has its wake-up
+                           // handled when this function returns
 }
 
 }  // namespace ckpt::transport

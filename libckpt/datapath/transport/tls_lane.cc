@@ -82,7 +82,7 @@ bool TlsLane::progress() {
   return true;
 }
 
-// Advances towards an open lane.
+// Continues the handshake that opens the lane.
 bool TlsLane::approach() {
   if (gate_ == nullptr) return greet();
   auto arrival = gate_->progress();
@@ -287,7 +287,7 @@ Result<bool> TlsLane::send_control(FrameKind kind) {
   return true;
 }
 
-// Returns whether data waits here, and not for the socket.
+// Returns whether data waits for this lane's next step instead of waiting for space in the socket.
 bool TlsLane::can_transmit() const noexcept {
   const bool waits = welcome_due_ || in_message_ || next_ != sends_.end() || count_.due();
   return waits && (stream_->events() & POLLOUT) == 0;

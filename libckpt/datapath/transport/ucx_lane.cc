@@ -17,7 +17,7 @@ constexpr std::size_t kMaxUnauthenticatedPeers = 4;
 // gets its turn.
 constexpr int kProgressRounds = 64;
 // The time for a shutdown. UCX soon completes outstanding requests at a forced close. After this time the
-// worker's destruction does it.
+// destruction of the worker completes them.
 constexpr Nanos kShutDownNanos = 200'000'000;
 
 }  // namespace

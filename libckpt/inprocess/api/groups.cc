@@ -186,8 +186,8 @@ std::vector<const Groups::Group*> Groups::snapshot() const {
   return all;
 }
 
-// Describes the groups. The first member that stays makes the ticket, or the first member if all move. Its
-// process exists until the new communicators are in use.
+// Describes the groups. The first member that stays creates the ticket. If all members move, the first member
+// creates it. That member's process exists until the new communicators are in use.
 Result<std::vector<local::GroupRecord>> Groups::describe(const Ask& ask) const {
   std::vector<local::GroupRecord> records;
   for (const Group* group : snapshot()) {

@@ -22,7 +22,7 @@ concept Batch = requires(const T& body) {
   body.records.size();
 };
 
-// A batch that belongs to a migration. The migration's number follows the head.
+// A batch that belongs to a migration. The migration's number follows the batch's head.
 template <class T>
 concept MigrationBatch = Batch<T> && requires(const T& body) {
   body.migration;

@@ -140,8 +140,8 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
     // The next client is accepted only after an idle connection has been closed or an answer has been sent.
     while (self->full() && acceptor.is_open()) {
       if (self->idle_.size() > 1)
-        self->idle_.front()->close();  // not closed if alone: the newest may be
-                                       // this connection
+        self->idle_.front()->close();  // a single idle connection stays open, because it may be the newest
+                                       // connection
       co_await self->room_.async_wait(kTuple);
     }
   }

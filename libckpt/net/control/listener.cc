@@ -39,8 +39,8 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
     auto [code, socket] = co_await self->acceptor_.async_accept(kTuple);
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
-      // The most likely cause is a lack of file descriptors. The pause lets some be closed before the next
-      // attempt.
+      // The most likely cause is a lack of file descriptors. During the pause some descriptors may be closed
+      // before the next attempt.
       self->say_refused(self->strangers_refused_, "a peer", "accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);

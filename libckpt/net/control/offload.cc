@@ -3,8 +3,8 @@
 
 namespace ckpt::control {
 
-#ifndef __clang_analyzer__  // clang 14 loses the coroutine's frame inside Asio and then reports Asio's own \
-                            // code
+// The analyzer of clang 14 loses the coroutine's frame inside Asio and then reports Asio's own code.
+#ifndef __clang_analyzer__
 
 Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject) {
   return asio::async_initiate<const asio::use_awaitable_t<>, void()>(

@@ -233,7 +233,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return keeps && enter(RecordKind::kKept, coordinator::Kept{});
   }
   // Aborts if a bystander is missing. A bystander that continues in the old epoch was never held. If
-  // communicators are made during the pause, all ranks would wait for a silent bystander until their
+  // communicators are created during the pause, all ranks would wait for a silent bystander until their
   // deadline.
   void give_up_where_one_is_missing() {
     if (s_.abort || judge().is_committed()) return;
@@ -278,8 +278,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     };
     return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
   }
-  // A target that gave up takes no lease again. Its instance had ended before, unless a coordinator ordered
-  // the target to give up. Only an earlier life, which may have lost its record since, can have done so.
+  // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and its
+  // instance had ended before. The exception is an order of a coordinator to give up. Only an earlier run of
+  // the coordinator, whose record may be lost, can have sent such an order.
   bool leases_are_over() const {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
@@ -439,7 +440,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
   bool on(const RecordFailed&) {
-    poll_again();  // the decision about what is due is then made again
+    poll_again();  // the coordinator then decides again which action is due
     return true;
   }
   bool on(const Restarted&) {

@@ -444,8 +444,8 @@ class Stepper {
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
     return true;
   }
-  // Handles a source that waits with BARRIER although nothing was granted (after an operator's journal
-  // restore). The abort lets the source continue.
+  // Handles a query of a source that has recorded BARRIER and waits, although nothing was granted. This
+  // happens after an operator has restored a journal. The abort lets the source continue.
   bool receive_begun(Role from, const wire::Query&) {
     if (from == Role::kSource) want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
     return true;
@@ -512,8 +512,8 @@ class Stepper {
     close_for_source();
     return true;
   }
-  // Handles RESUMED. An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED
-  // itself.
+  // Handles RESUMED. A source that owns the job has no BARRIER record and never writes one, or has received
+  // RELINQUISHED itself.
   bool receive_granted(Role from, Granted& g, const wire::Resumed& body) {
     if (from != Role::kSource) return false;
     g.source_waits = g.source_waits || !body.owner;

@@ -12,8 +12,8 @@ const Phase* in(const SourceState& state) {
   return std::get_if<Phase>(&state.phase);
 }
 
-// Returns the incarnation that the source's record lets it run as. Returns nullopt with BARRIER and after the
-// release.
+// Returns the incarnation that the source may run as according to its record. Returns nullopt if the source
+// waits at its barrier or has been released.
 std::optional<Incarnation> may_run_as(const SourceState& state) {
   if (const auto* leased = in<Leased>(state)) return leased->k;
   if (const auto* owner = in<Owner>(state)) return owner->k;

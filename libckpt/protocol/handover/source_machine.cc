@@ -127,7 +127,7 @@ class Stepper {
                         },
                         [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Barrier&) {
-                          // The query informs the coordinator that this side waits with BARRIER.
+                          // The query informs the coordinator that this side has recorded BARRIER and waits.
                           if (to == Role::kCoordinator) tell(to, wire::Query{});
                         },
                         [&](const Leased& p) {
@@ -206,7 +206,8 @@ class Stepper {
     if (before_barrier()) {
       leave(e.reason, true);
     } else if (auto* p = in<Barrier>()) {
-      // Only the target knows now whether it has all data. The target is requested to give up if it does not.
+      // Only the target knows now whether it has all data. This message requests that the target give up if
+      // data is missing.
       tell(Role::kCoordinator, wire::Failed(e.reason));
       give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));

@@ -77,8 +77,8 @@ class Stepper {
     s_.phase = Committed{k};
   }
 
-  // Makes the target the owner after RELEASED or CLOSED(target): no lease is needed any more. Also possible
-  // from VERIFIED, when the source's image was given up.
+  // Makes the target the owner after RELEASED or CLOSED(target). An owner needs no lease. The target also
+  // becomes the owner from VERIFIED if the source's image was given up.
   void become_owner(bool released_received) {
     Committed next{std::max(s_.offered, s_.info.base + 1), true};
     if (const auto* p = in<Committed>()) {
@@ -163,7 +163,7 @@ class Stepper {
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
   // Handles an instance that finished. SW-14 applies only to instances that died. A finished instance never
-  // runs again: RUNS remains stated, so that the source releases.
+  // runs again. The target keeps stating RUNS, so that the source releases its memory.
   bool on(const InstanceFinished& e) {
     auto* p = in<Committed>();
     if (!p || p->k != e.k || p->dead) return true;
@@ -383,7 +383,7 @@ class Stepper {
     return true;
   }
   bool receive(Role from, const wire::Lease& body) {
-    // The source lends for a committed incarnation only. A grant is the coordinator's (SW-6).
+    // The source lends a lease only for a committed incarnation. Only the coordinator grants a lease (SW-6).
     const bool grants = from == Role::kCoordinator;
     if (!grants && !window()) return true;
     if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;

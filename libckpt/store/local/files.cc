@@ -213,7 +213,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   }
   auto synced = files.sync_folder(folder);
   if (synced) return synced;
-  // Not kRefused, which would mean that no file exists.
+  // The error is not kRefused, which would mean that no file exists.
   return Error(ErrorCode::kIo, "It is unknown whether " + path + " is on the disk")
       .caused_by(std::move(synced).error());
 }

@@ -14,9 +14,9 @@ namespace {
 constexpr double kMinRatio = 1.1;
 constexpr int kZstdLevel = 1;
 constexpr std::size_t kSampleBytes = 4096;
-// The least size of a coder, which always fits blobs' chunks and lists.
+// The minimum size of a coder, which always fits blobs' chunks and lists.
 constexpr std::size_t kMinCoderBytes = 64 << 10;
-// The least size to pack. For smaller content, the headers of planes and the frames of zstd use up the
+// The minimum size to pack. For smaller content, the headers of planes and the frames of zstd use up the
 // savings.
 constexpr std::size_t kMinPackedBytes = 512;
 

@@ -85,7 +85,7 @@ void FileServer::accept_all() {
     if (socket) {
       take(*std::move(socket));
     } else if (socket.error().code() != ErrorCode::kTimedOut) {
-      std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some will be closed soon
+      std::this_thread::sleep_for(kLookForEnd);  // no descriptor is free; some will be closed soon
     }
   }
 }

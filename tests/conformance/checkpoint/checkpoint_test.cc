@@ -75,7 +75,7 @@ TEST_F(CheckpointTest, ALockThatTimesOutLeavesTheProgramRunning) {
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, TheRestoreThreadBelongsToTheProgram) {
+TEST_F(CheckpointTest, TheRestoreThreadIsAThreadOfTheProgram) {
   int thread = 0;
   ASSERT_OK(api().cuCheckpointProcessGetRestoreThreadId(job_->child.pid(), &thread));
   const std::string path =

@@ -187,7 +187,7 @@ TEST_F(CudasimCheckpointTest, ACheckpointWithImportedMemoryIsRefused) {
   EXPECT_OK(unlock());
 }
 
-TEST_F(CudasimCheckpointTest, UnknownPairsAndReservedFieldsAreRefused) {
+TEST_F(CudasimCheckpointTest, InvalidGpuPairsAndReservedFieldsAreRefused) {
   CUcheckpointLockArgs arguments{};
   arguments.reserved1[3] = 1;
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuCheckpointProcessLock(pid(), &arguments));

@@ -31,7 +31,7 @@ Answers& answers() {
 
 void note_answer(const char* function, CUresult result) {
   if (wanted() == nullptr || result == CUDA_ERROR_NOT_READY)
-    return;  // whether the query comes too early is chance
+    return;  // the result depends on chance, because the query may arrive too early
   const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
   const std::string where = test == nullptr ? "-" : std::string(test->test_suite_name()) + "." + test->name();
   const std::lock_guard lock(answers().mutex);

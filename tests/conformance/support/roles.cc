@@ -78,7 +78,7 @@ int call_uninitialized(int) {
   return api().cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 3;
 }
 
-// Stores to an illegal address. This ends the context permanently, and nothing else.
+// Stores to an illegal address. This ends the context permanently, but affects nothing else.
 int store_illegally(int) {
   if (!start_context()) return 1;
   const CUfunction store = kernel(load_kernels(), "store");

@@ -69,7 +69,7 @@ class DriverTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// A gate that holds up a stream until it is opened. Work queued behind the gate has certainly not run.
+// A gate that blocks a stream until the gate is opened. Work queued behind the gate has certainly not run.
 class Gate {
  public:
   explicit Gate(CUstream stream);

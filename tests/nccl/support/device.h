@@ -54,7 +54,7 @@ class Buffer {
   CUdeviceptr address_ = 0;
 };
 
-// A gate that holds up a stream until it is opened.
+// A gate that blocks a stream until the gate is opened.
 class Gate {
  public:
   explicit Gate(CUstream stream);

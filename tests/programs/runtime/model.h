@@ -49,7 +49,7 @@ class Model {
   cudaGraphExec_t graph_ = nullptr;
   // Device memory.
   std::uint64_t* weights_ = nullptr;
-  std::uint64_t* activation_ = nullptr;  // as large as the weights
+  std::uint64_t* activation_ = nullptr;  // has the same size as the weights
   std::uint64_t* sums_ = nullptr;        // one sum for each block
   std::uint64_t* field_ = nullptr;
   std::uint64_t* next_field_ = nullptr;

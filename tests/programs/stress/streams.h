@@ -37,7 +37,7 @@ class Streams {
   void synchronize() const {
     for (CUstream stream : streams_) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
-  // Makes later work on `later` wait for all work that is already on `earlier`.
+  // Orders two streams: later work on `later` waits for all work that is already on `earlier`.
   static void order(CUstream earlier, CUstream later) {
     CUevent event = nullptr;
     check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");

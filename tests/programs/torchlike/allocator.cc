@@ -173,7 +173,8 @@ CUdeviceptr PoolAllocator::allocate(std::uint64_t bytes, CUstream stream) {
   return at;
 }
 
-// Makes the stream that frees wait for the other stream.
+// Delays the free until the other stream has completed its work with the block. The free happens on the
+// block's own stream, which waits for an event of the other stream.
 void PoolAllocator::used_by(CUdeviceptr at, CUstream stream) {
   const CUevent event = event_on(stream);
   check(cuStreamWaitEvent(streams_.at(at), event, 0), "cuStreamWaitEvent");

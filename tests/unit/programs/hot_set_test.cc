@@ -90,7 +90,7 @@ TEST(HotSet, DriftReplacesItsShareOfPages) {
   EXPECT_NEAR(static_cast<double>(before.size() - kept), 0.1 * static_cast<double>(before.size()), 3);
 }
 
-TEST(HotSet, FlipRestoresEverySecondTime) {
+TEST(HotSet, EverySecondFlipRestoresTheOriginalVersion) {
   const HotSet set(options_of(Pattern::kFlip));
   EXPECT_EQ(set.version_of(1), 1u);
   EXPECT_EQ(set.version_of(2), 0u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bytes over the engine's lanes: active messages with the engine's size and the engine's number in
-// flight. Payloads to a near sink stay in a file of the source that the sink maps, as staged chunks do.
+// Measures a transfer of the same bytes over the engine's lanes. It uses active messages with the engine's
+// size and the engine's number in flight. Payloads to a sink on the same host stay in a file of the source,
+// as staged chunks do. The sink maps this file.
 #include <sys/mman.h>
 
 #include <latch>

@@ -35,7 +35,7 @@ Result<std::string> make_home() {
   return home;
 }
 
-// Parses "2026-01-01T00:00:00.000Z" into seconds since 1970. Returns 0 for other text.
+// Parses "2026-01-01T00:00:00.000Z" into seconds since 1970. Returns 0 for any other text.
 double seconds_of(const std::string& text) {
   std::tm time{};
   int milliseconds = 0;

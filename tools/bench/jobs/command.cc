@@ -16,7 +16,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kPiece = 65536;
-constexpr std::size_t kShownBytes = 2000;  // the most bytes of the command's messages in an error
+constexpr std::size_t kShownBytes = 2000;  // maximum number of bytes of the command's messages in an error
 
 std::vector<char*> pointers_of(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;

@@ -21,7 +21,7 @@ constexpr double kMinRate = 0.95;
 constexpr double kMiB = 1024.0 * 1024.0;
 
 struct Turn {
-  double rate = 0;      // steps per second under protection, relative to the rate without
+  double rate = 0;      // steps per second under protection, relative to the rate without protection
   double a_second = 0;  // images per second
   std::vector<double> written, pauses, dirty;
 };

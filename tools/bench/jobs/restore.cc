@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kSteps = 10;
 constexpr std::size_t kReadBytes = std::size_t{4} << 20;  // the read size of a restore
-constexpr unsigned kMaxThreads = 8;                       // the most threads of a restore
+constexpr unsigned kMaxThreads = 8;                       // maximum number of threads of a restore
 constexpr double kMinOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch, by a script in share/torch of the bundle (moves.py), a case each: moved unmodified and with the
-// package.
+// The items for PyTorch. Each item runs one case of the script moves.py in share/torch of the bundle: a
+// program is moved unmodified, or with the package.
 #include <unistd.h>
 
 #include <filesystem>

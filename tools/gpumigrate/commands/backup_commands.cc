@@ -32,7 +32,7 @@ struct BackupOptions {
   int (*action)(Context&, const BackupOptions&) = nullptr;
 };
 
-// Reports a refusal. Nothing was changed, whatever is wrong with the file.
+// Reports a refusal. A refused backup has changed nothing.
 int refuse_backup(Context& context, const Error& error) {
   return report(context, Error(ErrorCode::kRefused, error.to_string()));
 }

@@ -83,8 +83,8 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
                             static_cast<double>(measured_bytes_));
 }
 
-// Notes the time of a slice. Slices that had been launched before the handler was delayed ended meanwhile, at
-// an unknown time.
+// Records the time of a slice. If the handler was delayed, slices that had been launched before ended at an
+// unknown time. These slices are not measured.
 void FinalScan::measured(std::uint64_t bytes, Nanos time, bool held_up) noexcept {
   if (unmeasured_ == 0) {
     measured_bytes_ += bytes;

@@ -185,8 +185,8 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
   return ok();
 }
 
-// Removes regions from the piece that were dropped since. The other regions are held until the piece has been
-// scanned.
+// Removes from the piece the regions that were dropped in the meantime. The other regions are held until the
+// piece has been scanned.
 void RoundScan::drop_left_regions() {
   std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
   std::size_t kept = 0;

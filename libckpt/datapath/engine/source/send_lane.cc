@@ -278,7 +278,7 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
   for (std::uint32_t i = 0; i < message.count; ++i) message.chunks[i].region->leave();
   if (copied != CUDA_SUCCESS) return cuda_error(core_.device.api(), copied, "cuEventSynchronize");
   std::byte* from = slot.staging.memory().data();
-  std::byte* to = from;  // falls behind `from` once a chunk has turned out to be zero
+  std::byte* to = from;  // stays behind `from` once a chunk has turned out to be zero
   std::uint32_t marks = 0;
   for (std::uint32_t i = 0; i < message.count; ++i) {
     DirtyChunk& chunk = message.chunks[i];

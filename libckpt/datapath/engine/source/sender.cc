@@ -255,7 +255,7 @@ void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
 
 Result<RoundReport> Sender::final_round(bool with_host_state, const std::function<void()>& send_host_state) {
   core_->cut.store(false);
-  bool verifies = false;  // wait_verified() was cut short
+  bool verifies = false;  // true if the target still verifies, because wait_verified() was interrupted
   core_->update([&verifies, begun = verify_begun_ns_ != 0](SenderCore::Events& e) {
     verifies = begun && !e.scan_done;
   });
@@ -279,7 +279,8 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
 Result<void> Sender::resend_stale() {
   for (const ChunkId& stale : core_->take_stale()) {
     SourceRegion* region = core_->find_region(stale.region);
-    if (region == nullptr || region->get().generation != stale.generation) continue;  // dropped since
+    // The region was dropped in the meantime.
+    if (region == nullptr || region->get().generation != stale.generation) continue;
     core_->mismatch(stale);
     DirtyChunk dirty;
     dirty.region = region;

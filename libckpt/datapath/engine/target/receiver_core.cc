@@ -183,7 +183,7 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
   if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
     blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
-  // the host state was already verified
+  // The host state was already verified.
   if (header.type == LaneMessage::kHostState && !host_memory_) return {};
   blob.begun += bytes;
   std::byte* base = header.type == LaneMessage::kHostState ? host_memory_->memory() : blob.bytes.data();
@@ -270,7 +270,9 @@ Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::
     const TransferRegion& region = target->region;
     CKPT_TRYV(table_->add_region(id, region.generation, region.bytes));
     for (std::uint32_t chunk = 0; chunk < target->known.size(); ++chunk) {
-      if (target->known[chunk] == 0) continue;  // the chunk is yet to arrive and is fingerprinted then
+      if (target->known[chunk] == 0)
+        continue;  // the chunk has not arrived yet and is fingerprinted on
+                   // arrival
 #if CKPT_WITHOUT_RULE == 4
       const bool scan = false;
 #else

@@ -125,7 +125,7 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
   return synchronization;
 }
 
-// Returns a hint about the work: a call of the program that also waits for all or part of it.
+// Returns a hint that names a call of the program that also waits for all or part of the work.
 std::string waits_too() {
   const char* call = gate().waiting_call();
   return call == nullptr ? "" : std::string("; the program waits for it in ") + call;

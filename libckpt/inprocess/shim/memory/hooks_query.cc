@@ -20,7 +20,7 @@ constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 40;
 
 struct Facts {
   bool ours = false;
-  bool allocated = false;  // if false, a piece of the shim's memory that is free now
+  bool allocated = false;  // false: the address is in the shim's memory, but in a piece that is free now
   CUdeviceptr base = 0;
   Block block;
   CUmemoryPool pool = nullptr;

@@ -25,8 +25,8 @@ Identity identity_from(const local::GpuIdentity& gpu) {
 
 }  // namespace
 
-// Releases the memory, but only if the keeper's set is exactly this process's regions: the job then depends
-// on that set.
+// Releases the memory, but only if the keeper's set contains exactly this process's regions, because the job
+// then depends on that set.
 Result<void> RankSession::release(std::uint64_t request, const local::Release& held) {
   if (state_ != State::kPaused) return refuse(request, MessageType::kRelease, not_paused());
   std::uint64_t digest = 0;

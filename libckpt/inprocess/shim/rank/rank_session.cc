@@ -199,8 +199,8 @@ Result<void> RankSession::describe(std::uint64_t request) {
   return send(request, local::DescribeEnd{summary()});
 }
 
-// Drops the parts that the image of the process must not contain: the socket, the control page. The program's
-// threads wait at the gate. Threads that do not use the GPU run until they are stopped.
+// Drops the parts that the image of the process must not contain: the socket and the control page. The
+// program's threads wait at the gate. Threads that do not use the GPU run until they are stopped.
 Result<void> RankSession::leave_for_dump(std::uint64_t request) {
   if (state_ != State::kPaused) {
     return refuse(request, local::MessageType::kPrepareDump,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames, which a lane reads before anything else: {bytes of the payload u32, header}. Also addresses of
-// lanes, which come from the other node's agent. An accepted frame is inside its bytes. An accepted address
-// is written in the same form.
+// Frames, which a lane reads before anything else: {bytes of the payload u32, header}. The input may also be
+// an address of a lane, which the other node's agent sends. An accepted frame is inside its bytes. An
+// accepted address is written in the same form.
 #include "libckpt/datapath/transport/frames.h"
 #include "libckpt/datapath/transport/tls_socket.h"
 #include "libckpt/datapath/transport/ucx_context.h"

@@ -49,7 +49,7 @@ struct Kind {
   wire::FrameType type;
   void (*check)(Bytes);
 };
-// Returns the kinds of frames that the first two input bytes select: the commit frame, then those of
+// Returns the kinds of frames, of which the first two input bytes select one: the commit frame, then those of
 // ControlMessages.
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds{{wire::FrameType::kCommit, check_commit}};

@@ -30,8 +30,8 @@ class Checkpoint {
   void give_up();
 
   CUprocessState state_ = CU_PROCESS_STATE_RUNNING;
-  // A restore has failed halfway. As with the real driver the state stays, every further restore fails, and
-  // only the end of the process helps.
+  // A restore has failed halfway. As with the real driver, the state remains unchanged and every further
+  // restore fails until the process ends.
   bool broken_ = false;
 };
 

@@ -27,7 +27,7 @@
 namespace cudasim {
 namespace {
 
-// A stopped program takes no orders.
+// The time limit for the program's connection. A stopped program does not connect.
 constexpr auto kConnectTime = std::chrono::seconds(10);
 
 class Descriptor {

@@ -65,7 +65,7 @@ CUresult Process::initialize() {
 }
 
 // Closes the executors' connections and the cards in a forked child. NVIDIA's driver has no equivalent of
-// them. A child that retained them would prolong the life of an executor whose program has released it.
+// them. Otherwise the child would prolong the life of an executor that the program has already released.
 void Process::forget_in_child() {
   forked_ = true;
   gate().forget();

@@ -25,7 +25,7 @@ struct Config {
   bool blocking = true;
   std::string name;
 };
-// Checks the program's configuration as NCCL does; null leaves `out` as it is.
+// Checks the program's configuration as NCCL does. A null pointer leaves `out` unchanged.
 ncclResult_t read_config(const ncclConfig_t* given, Config* out);
 
 // Graphs that have captured operations of a communicator. They may outlive every other use of the

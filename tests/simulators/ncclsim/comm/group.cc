@@ -16,9 +16,9 @@ void discard(Communicator* communicator) {
   delete communicator;
 }
 
-// Ends a job, and gives the result to the program. A failed communicator is destroyed, unless it reports its
-// own error, or is being aborted, which frees it. `last`: this is the owner's last job; the owner may no
-// longer exist afterwards.
+// Ends a job, and gives the result to the program. A failed communicator is destroyed, except in two cases:
+// it reports its own error, or an abort is in progress and frees it. `last`: this is the owner's last job;
+// the owner may no longer exist afterwards.
 void hand_over(const Job& job, ncclResult_t result, bool last) {
   const std::shared_ptr<JobState> state = job.owner->job;
   const bool blocking = job.owner->config.blocking;

@@ -112,7 +112,7 @@ TEST_F(CoordinatorLinkTest, AgentFindsAMovedCoordinatorByTheApiFile) {
   EXPECT_EQ(coordinator_->hellos().front().token, "another");
 }
 
-TEST_F(CoordinatorLinkTest, ReportMadeWhileDisconnectedIsInTheNextHelloOnly) {
+TEST_F(CoordinatorLinkTest, DisconnectedAgentSendsItsReportsOnlyInTheNextHello) {
   connect();
   coordinator_->go_away();
   await_event(io_, "the agent finds its coordinator gone", [this] { return !link_->connected(); });

@@ -28,7 +28,7 @@ TEST(NvmlMemory, MemoryAllocatedBetweenTheReadsIsCountedForTheProcess) {
   EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes, gpu.total_bytes);
 }
 
-TEST(NvmlMemory, RereadsStopForAProcessThatKeepsGrowing) {
+TEST(NvmlMemory, RereadingStopsIfAProcessKeepsGrowing) {
   const GpuFacts gpu = read_while_it_grows(1000);
   ASSERT_EQ(gpu.processes.size(), 1U);
   EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes + 10, gpu.total_bytes);

@@ -81,7 +81,8 @@ TEST_F(GpuProbesTest, ProbeWithoutAResultIsReportedAsNotTried) {
 TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsReportedAsHungAndKilled) {
   start_script("echo $$ > " + folder_.path() + "/pid; exec sleep 1000", Milliseconds(50));
   EXPECT_EQ(ask().result, GpuProbe::kHung);
-  EXPECT_EQ(ask().result, GpuProbe::kHung);  // whether the first probe has ended by now or not
+  EXPECT_EQ(ask().result, GpuProbe::kHung);  // the result does not depend on whether the first probe has
+                                             // ended by now
   pid_t pid = 0;
   std::ifstream(folder_ / "pid") >> pid;
   if (pid > 0) run_until(io_, [&] { return ::kill(pid, 0) != 0; });

@@ -172,7 +172,7 @@ TEST_F(SwappedCardTest, EventsOfBothChannelsNameTheInstalledCard) {
   EXPECT_NE(after, before);
   seen_.clear();
   log("NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
-  nvml_says(nvml_watch::Kind::kXid, 79);  // a library that still means the old card reports
+  nvml_says(nvml_watch::Kind::kXid, 79);  // the library still reports events for the old card
   log("NVRM: GPU 0000:10:00.0: GPU has fallen off the bus.");
   ASSERT_EQ(seen_.size(), 2U);
   EXPECT_EQ(seen_[0].gpu, after);

@@ -109,7 +109,7 @@ TEST_F(CacheFilesTest, ExistingCacheFileIsKept) {
   EXPECT_EQ(content_of(kernel_), "of this node");
 }
 
-TEST_F(CacheFilesTest, TargetWithoutTheCacheFolderInItsSettingsRefuses) {
+TEST_F(CacheFilesTest, TargetRefusesACacheFolderThatIsNotInItsSettings) {
   save();
   remove_cache();
   const auto made = make_cache_files(images_, {"/tmp/torchinductor_"});

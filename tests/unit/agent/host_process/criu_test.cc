@@ -17,8 +17,8 @@ TEST_F(CriuTest, AProgramContinuesInACopyWhileTheOriginalStaysStopped) {
   const MemoryFolder images = make_memory_folder("a");
   const auto dumped = dump(source, images.path());
   ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
-  EXPECT_GT(dumped->bytes, 8u << 20);   // at least the program's memory,
-  EXPECT_LT(dumped->bytes, 16u << 20);  // and little more than the program's memory
+  EXPECT_GT(dumped->bytes, 8u << 20);   // at least the program's memory
+  EXPECT_LT(dumped->bytes, 16u << 20);  // only slightly more than the program's memory
   expect_all_stopped(source);
 
   auto packed = pack_folder(images.path());
@@ -293,7 +293,7 @@ TEST_F(CriuTest, ADamagedImageIsRefused) {
   const MemoryFolder images = make_memory_folder("d");
   ASSERT_TRUE(dump(source, images.path()).has_value());
   std::filesystem::resize_file(images.path() + "/core-2.img", 100);
-  const pid_t keeper = ::fork();  // the keeper's children are ended
+  const pid_t keeper = ::fork();  // a separate process, whose children end with it
   if (keeper == 0) ::_exit(restore(images.path()).has_value() ? 1 : 0);
   int status = -1;
   ASSERT_EQ(::waitpid(keeper, &status, 0), keeper);

@@ -421,7 +421,7 @@ TEST(FileList, ExitedProcessIsAccepted) {
 }
 
 // A program that starts other programs all the time opens pipe ends between two scans of its processes.
-TEST(TreePipes, PipeEndsOpenedOrClosedMeanwhileAreNotExternal) {
+TEST(TreePipes, PipeEndsOpenedOrClosedBetweenTwoScansAreNotExternal) {
   const Child child([] {
     int ends[2];
     (void)!::pipe(ends);

@@ -74,7 +74,7 @@ TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
 }
 
 // Pages that CRIU writes through the link are not copied, neither at the source nor at the target.
-TEST_F(ImagePackTest, PlacedPagesBecomeThePackWithoutACopy) {
+TEST_F(ImagePackTest, PagesWrittenThroughTheLinkArePackedWithoutACopy) {
   auto pages = place_pages(from_.path(), 1);
   ASSERT_TRUE(pages.has_value());
   const std::string content(3 << 20, 'p');

@@ -27,7 +27,7 @@ class MemoryFolderTest : public ::testing::Test {
 };
 
 TEST_F(MemoryFolderTest, ExistingEntriesOfOtherUsersDoNotPreventCreation) {
-  // The entries act as another user's folder: nothing that this user may use as its own.
+  // The entries simulate a folder of another user, which this user must not use as its own.
   fs::create_directory_symlink("/", place_ + "/gpumigrate-m1");
   std::ofstream(place_ + "/gpumigrate-m1~abcdef") << "a file";
   const MemoryFolder made = make("m1");

@@ -2,7 +2,7 @@
 // A program that is moved while it runs. It has memory, threads, a timer, signals, an open file, a working
 // directory and a child. It checks itself and prints the result:
 //   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer
-//   have gone on
+//   have continued
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1] is one of: "plain"; "connected PATH": with a connection to the Unix socket PATH; "listening": on a
 // TCP port of 127.0.0.1; "talking": with a TCP connection to itself; "untimed": without the timer;

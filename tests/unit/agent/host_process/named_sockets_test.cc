@@ -90,7 +90,7 @@ TEST_F(NamedSocketsTest, ExistingSocketFolderIsKept) {
   EXPECT_TRUE(made->empty());
 }
 
-TEST_F(NamedSocketsTest, MissingFolderOutsideAWorldWritableFolderIsRefusedByName) {
+TEST_F(NamedSocketsTest, MissingFolderIsRefusedByNameIfItsParentIsNotWorldWritable) {
   ASSERT_EQ(::chmod(place_.c_str(), 0755), 0);
   const NamedSockets sockets = found();
   write_image(sockets.folders);

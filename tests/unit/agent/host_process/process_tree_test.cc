@@ -17,7 +17,8 @@ namespace {
 
 enum Exit { kMayMove = 0, kRefusedIt = 1, kNoNamespace = 2 };
 
-// Scans a process from inside the namespace. The process leads a session of its own only with `own_session`.
+// Scans a process from inside the namespace. The process leads a session of its own only if `own_session` is
+// true.
 Exit look_from_inside(bool own_session) {
   int ends[2];
   if (::pipe(ends) != 0) return kNoNamespace;

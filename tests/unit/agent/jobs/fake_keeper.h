@@ -21,7 +21,7 @@ namespace ckpt::agent {
 // orders.
 class FakeKeeper {
  public:
-  // Starts the keeper. With `silent`, it listens and does nothing until answer_now().
+  // Starts the keeper. If `silent` is true, the keeper listens and does nothing until answer_now().
   FakeKeeper(
       const std::string& folder, local::Phase phase, std::function<void()> on_kill = [] {},
       bool silent = false)
@@ -39,7 +39,7 @@ class FakeKeeper {
   std::atomic<std::uint64_t> resumed_as = 0;
   std::atomic<std::uint32_t> session_pid = 0;
   std::atomic<std::uint64_t> state_bytes = 12345;
-  // The wait status with which the rank exits when it is told to end.
+  // The wait status with which the rank exits when the keeper is ordered to end the rank.
   std::atomic<std::int32_t> wait_status = 3 << 8;
   // Runs before the answer to each Describe, on the keeper's thread. Set it before an agent attaches.
   std::function<void()> on_describe = [] {};

@@ -78,7 +78,7 @@ TEST_F(JobTest, ARunningKeeperIsFoundByItsSocket) {
   run_until(io_, [&] { return !job->keeper(); });
 }
 
-TEST_F(JobTest, ConcurrentQueryReturnsALaterAnswer) {
+TEST_F(JobTest, QueryDuringAnotherQueryReturnsANewAnswer) {
   std::promise<void> asked;
   std::promise<void> goes_on;
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
@@ -167,7 +167,7 @@ TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
   run_until(io_, is_recorded);
 }
 
-TEST_F(JobTest, AKilledKeeperIsReportedWithItsRankKilled) {
+TEST_F(JobTest, RankOfAMissingKeeperIsReportedAsKilled) {
   leave_instance(1, 1);
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
@@ -295,7 +295,7 @@ TEST_F(JobTest, FailedKeeperStartLeavesNoProcessAndReportsTheReason) {
   EXPECT_TRUE(table.all().empty());
 }
 
-TEST_F(JobTest, ProgramThatExitedBeforeItsKeeperAnsweredCountsAsRun) {
+TEST_F(JobTest, ExitOfAProgramIsReportedEvenIfItsKeeperNeverAnswered) {
   const std::string keeper = home_ / "keeper";
   std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
   std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
@@ -343,8 +343,8 @@ TEST_F(JobTest, RecordWrittenAfterTheFolderIsRemovedIsDropped) {
   EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
-// If a coordinator receives a paused instance with a later incarnation than it knows, it takes that instance
-// for the job.
+// A coordinator that receives a report of a paused instance with a later incarnation than it knows treats
+// that instance as the job.
 TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   for (const bool ran : {false, true}) {
     JobRecord record = new_record();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A keeper on the test's own loop, which plays it step by step. What an agent asks at any time (Attach,
-// Describe, Stop, Kill, Shutdown) is answered at once. Every other order waits until the test takes it.
+// A keeper on the test's own loop, which plays it step by step. Requests that an agent may send at any time
+// (Attach, Describe, Stop, Kill, Shutdown) are answered at once. Every other order waits until the test takes
+// it.
 // Threads: the loop's. Ownership: closes its sockets with the object. Errors: an exception that names the
-// event that the test waited for, or what came in its place.
+// event that the test waited for, or what arrived instead.
 #pragma once
 
 #include <fcntl.h>

@@ -361,7 +361,7 @@ TEST_F(CrashTest, KeeperCrashWithAnOpenGateKillsTheRank) {
   EXPECT_TRUE(rank.ended());
 }
 
-TEST_F(CrashTest, RankCrashAsAReadyStandbyIsReported) {
+TEST_F(CrashTest, CrashOfAReadyStandbyIsReported) {
   arm("rank.j-1.standby.503");
   const std::string folder = start({"steps"}, "standby", "to");
   EXPECT_TRUE(Watch(keepers_.back()).ended());

@@ -81,7 +81,7 @@ TEST_F(MisbehavingClientTest, KeeperEndsIfItsProgramExitedBeforeTheHelloWasRead)
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithTheProgram) {
+TEST_F(MisbehavingClientTest, RemainingProcessesOfAProgramEndWithTheProgram) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
   ASSERT_EQ(launch(root_ + "/job", config), 0);
@@ -110,7 +110,7 @@ TEST_F(MisbehavingClientTest, IdleUnknownConnectionsAreLimited) {
   std::vector<local::Socket> strangers;
   for (int i = 0; i < 20; ++i)  // the remaining connections wait in the listener
     strangers.push_back(std::move(*local::Socket::connect(folder + "/keeper.sock")));
-  for (int i = 0; i < 3; ++i) status(agent);  // the keeper has completed its loop
+  for (int i = 0; i < 3; ++i) status(agent);  // waits until the keeper has completed its loop
   EXPECT_LE(descriptors(), before + 16);
   strangers.clear();
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting) << "and make room when they go";

@@ -54,7 +54,8 @@ int wait_for_ever() {
 }
 
 // Runs steps with a barrier each. `bytes` is the size of the host state, so that two programs of different
-// sizes do not match. With `keeps_on`, the program also continues where it could not take over.
+// sizes do not match. If `keeps_on` is true, the program continues even if it could not load the source's
+// state.
 int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   static char state[64];
   std::uint64_t step = 0;

@@ -20,7 +20,7 @@ TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
   keepers_.push_back(keeper_pid(root_ + "/job"));
   Agent agent(root_ + "/job");
   agent.wait_for_phase(Phase::kRunning);
-  // The loader complains about the missing files before this line.
+  // The loader reports the missing files before this line.
   EXPECT_NE(text_of(root_ + "/job/out.log").find("preload /no/such/shim.so:/other.so quota 4096\n"),
             std::string::npos);
 }
@@ -136,7 +136,7 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
   Agent agent(folder);
   EXPECT_EQ(agent.status().memory, MemoryState::kMapping);
   refusal_of(agent, local::Resume{2, 0, 0});
-  agent.ask<local::Released>(local::Release{});  // although not all of the memory is exported
+  agent.ask<local::Released>(local::Release{});  // succeeds although not all of the memory is exported
   const auto owned = local::Replace{1, 7, {{1, 1, kBytes, {}}}};
   agent.send(owned, file_with("late").get());
   EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has created"),
@@ -145,7 +145,7 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: own own new 3\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, FetchEndsAtTheEndOfTheSet) {
+TEST_F(TransparentTest, FetchEndsAfterTheLastMemoryOfTheSet) {
   Agent agent(start_transparent({"5"}));
   pause_and_release(agent);
   std::uint64_t from = 0;
@@ -164,7 +164,7 @@ TEST_F(TransparentTest, FreedRegionsAreWithdrawn) {
   EXPECT_EQ(status(agent).arrived_regions, 2u) << "of another generation";
 }
 
-TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHaveIsNotReleased) {
+TEST_F(TransparentTest, RankReleasesNoMemoryThatTheKeeperLacks) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   refusal_of(agent, local::Release{});  // the rank is not paused
@@ -176,7 +176,7 @@ TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHaveIsNotReleased) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-TEST_F(TransparentTest, FailedMapLeavesTheMemoryReleased) {
+TEST_F(TransparentTest, MemoryStaysReleasedAfterAFailedMap) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   EXPECT_NE(refusal_of(agent, local::Map{}).text.view().find("not all regions"), std::string_view::npos);
@@ -234,7 +234,7 @@ TEST_F(TransparentTest, DumpedRankReconnectsWhenCalled) {
 
 // The rank's last message must not be lost with the connection. Otherwise the keeper would treat the rank as
 // ended and would not reattach it.
-TEST_F(TransparentTest, RankThatDisconnectsWithAnUnreadMessageCountsAsDumped) {
+TEST_F(TransparentTest, RankIsReportedAsDumpedEvenIfItDisconnectsWithAnUnreadMessage) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -272,8 +272,8 @@ TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfContinued) {
   EXPECT_EQ(status_of(folder)["moved"], true);
 }
 
-// A stand-in for CRIU as a killed process notices it. The tracer holds the process and does not check whether
-// the process has ended.
+// Simulates a CRIU process that dumps a process while that process is killed. The tracer holds the traced
+// process and does not check whether it has ended.
 class DumpingTracer {
  public:
   explicit DumpingTracer(pid_t traced) {
@@ -322,8 +322,8 @@ TEST_F(TransparentTest, JobRunsAfterWithdrawnPauses) {
   }
 }
 
-// From this, the next agent decides whether an incarnation has run.
-TEST_F(TransparentTest, RankKilledDuringResumeCountsAsThePreviousIncarnation) {
+// The next agent decides from this status whether an incarnation has run.
+TEST_F(TransparentTest, DeathDuringResumeIsReportedForThePreviousIncarnation) {
   const std::string folder = start_transparent({"resumes-once"});
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -353,7 +353,7 @@ TEST_F(TransparentTest, CrashPointAfterADepositReplyKillsTheKeeper) {
   EXPECT_TRUE(rank.ended());
 }
 
-TEST_F(TransparentTest, CrashPointAfterTheRankLeavesForADumpKillsTheKeeper) {
+TEST_F(TransparentTest, CrashPointAfterTheDisconnectionForADumpKillsTheKeeper) {
   std::ofstream(root_ + "/keeper.j-1.fresh.506") << "kill";
   Agent agent(start_transparent());
   pause_and_release(agent);

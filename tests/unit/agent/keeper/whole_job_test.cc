@@ -99,7 +99,7 @@ TEST_P(WholeJobTest, EachProcessOfTheJobGetsASessionUnderAnyWrapper) {
   }
 }
 
-TEST_P(WholeJobTest, LeaseExpiryStopsProcessesOfOtherSessions) {
+TEST_P(WholeJobTest, LeaseExpiryStopsJobProcessesInOtherUnixSessions) {
   const std::string other = unique("other");
   const std::string paused = unique("paused");
   Agent agent(
@@ -133,7 +133,7 @@ TEST_P(WholeJobTest, StopGivesEachProcessItsGracePeriod) {
   EXPECT_EQ(text_of(root_ + "/saved"), "saved\n");
 }
 
-TEST_P(WholeJobTest, ProcessThatIgnoresSigtermInAnotherSessionIsKilled) {
+TEST_P(WholeJobTest, ProcessInAnotherUnixSessionIsKilledIfItIgnoresSigterm) {
   const std::string stubborn = unique("stubborn");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",
@@ -148,7 +148,7 @@ TEST_P(WholeJobTest, ProcessThatIgnoresSigtermInAnotherSessionIsKilled) {
   EXPECT_TRUE(other.ended());
 }
 
-TEST_P(WholeJobTest, ProcessesLeftInOtherSessionsEndWithTheProgram) {
+TEST_P(WholeJobTest, ProcessesInOtherUnixSessionsEndWithTheProgram) {
   const std::string left = unique("left");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",

@@ -62,7 +62,7 @@ TEST_F(PacketLinkTest, DescriptorsArriveWithTheirPacket) {
   EXPECT_EQ(seen, 'x');
 }
 
-TEST_F(PacketLinkTest, MorePacketsThanTheSocketBufferHoldsKeepTheirOrder) {
+TEST_F(PacketLinkTest, PacketsBeyondTheSocketBufferKeepTheirOrder) {
   constexpr int kCount = 2000;
   for (int i = 0; i < kCount; ++i) a_.link->send(packet_of(900, static_cast<std::byte>(i & 0xff)));
   run_until(io_, [&] { return b_.got.size() == kCount; });
@@ -182,7 +182,7 @@ class PeerLinksTest : public ::testing::Test {
   std::vector<wire::CommitMessage> heard_a_, heard_b_;
 };
 
-TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesMessagesInBothDirections) {
+TEST_F(PeerLinksTest, LinkCarriesMessagesInBothDirections) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   b->on_token("secret");

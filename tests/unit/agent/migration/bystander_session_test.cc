@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that stays while others of its gang move. The test plays its keeper, and whatever has the job
-// before.
+// A rank that stays while others of its gang move. The test plays the rank's keeper, and the operation that
+// used the job before.
 #include "agent/migration/gangs/bystander_session.h"
 
 #include <gmock/gmock.h>
@@ -192,7 +192,7 @@ TEST_F(BystanderSessionTest, OrderToContinueWithdrawsThePauseWithoutAFailure) {
   const auto pause = keeper_->take<local::Pause>("the order to pause");
   session_->go_on(false);
   answer_running(take_resume(0).request);
-  keeper_->answer(pause.request, local::Paused{});  // too late
+  keeper_->answer(pause.request, local::Paused{});  // the answer arrives too late
   settle();
   EXPECT_TRUE(seen_.empty());
 }
@@ -212,7 +212,7 @@ TEST_F(BystanderSessionTest, LastOrderToContinueApplies) {
   const auto first = take_resume(kNewEpoch);
   session_->go_on(false);
   keeper_->refuse(first.request, local::MessageType::kResume, Error(ErrorCode::kUnavailable, "not now"));
-  answer_running(take_resume(0).request);  // the second order is answered, not the first one again
+  answer_running(take_resume(0).request);  // this is the second order; the first order is not repeated
   settle();
   EXPECT_FALSE(keeper_->is_asked());
 }
@@ -223,7 +223,7 @@ TEST_F(BystanderSessionTest, EndOfTheProcessIsReported) {
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
 }
 
-TEST_F(BystanderSessionTest, ContinuedRankMayFinishButNotDie) {
+TEST_F(BystanderSessionTest, ExitOfAContinuedRankIsNotReportedAsADeath) {
   hold();
   session_->go_on(true);
   answer_running(take_resume(kNewEpoch).request);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The moves of ranks of a node that has none yet, with what they need.
-// Threads: the loop's. Ownership: the fixture's, which outlives it. Errors: an exception where a part cannot
-// be made.
+// The object GangMoves of a node that has no moves of ranks yet, and the parts that it needs.
 #pragma once
 
 #include <memory>

@@ -97,7 +97,7 @@ TEST_F(GangMovesTest, RankThatRunsAsAnotherIncarnationIsNotQueried) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-TEST_F(GangMovesTest, QueryForAnImpossibleRankIsRefused) {
+TEST_F(GangMovesTest, QueryForARankNumberOutOfRangeIsRefused) {
   auto request = question();
   request.moved = {local::kMaxRanks};
   ask(request);

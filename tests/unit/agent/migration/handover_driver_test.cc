@@ -160,7 +160,7 @@ TEST_F(HandoverDriverTest, TargetReportsRunsAfterTheCommitIsRecorded) {
   EXPECT_THAT(recorded(), ::testing::ElementsAre(migration::RecordKind::kCommitted));
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierForgetsTheMigration) {
+TEST_F(HandoverDriverTest, SourceForgetsTheMigrationIfItsAgentRestartsBeforeTheBarrier) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Role::kSource);
@@ -171,7 +171,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierForgetsTheMigration) 
   EXPECT_EQ(agent.driver->handovers().source(kMigration), nullptr);
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierQueriesBothSidesAndDoesNotRun) {
+TEST_F(HandoverDriverTest, SourceQueriesBothSidesIfItsAgentRestartsAtTheBarrier) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -186,7 +186,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierQueriesBothSidesAndDoesNo
   EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase));
 }
 
-TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesItsMemoryAgain) {
+TEST_F(HandoverDriverTest, SourceFreesItsMemoryAgainIfItsAgentRestartsAfterReleased) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -200,7 +200,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesItsMemoryAgain) {
   EXPECT_TRUE(agent.driver->handovers().may_run_freely(kJob, kBase + 2)) << "it came back from an image";
 }
 
-TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesPermanently) {
+TEST_F(HandoverDriverTest, TargetRefusesPermanentlyIfItsAgentRestartsBeforeCommitted) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Role::kTarget);
@@ -219,7 +219,7 @@ TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesPermanently) {
   EXPECT_FALSE(agent.notes.has("do prepare-standby"));
 }
 
-TEST_F(HandoverDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
+TEST_F(HandoverDriverTest, TargetWaitsForItsLeaseIfItsAgentRestartsAfterCommitted) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);

@@ -131,7 +131,7 @@ TEST_F(RankStopTest, PauseWithoutABarrierIsRefused) {
   EXPECT_THAT(rank_->barriers, IsEmpty());
 }
 
-TEST_F(RankStopTest, PausedRankReportsItsBarrierToARestartedCoordinatorAndAcceptsNoOther) {
+TEST_F(RankStopTest, PausedRankReportsItsBarrierAfterACoordinatorRestartAndRefusesAnotherBarrier) {
   stop_->want();
   ASSERT_TRUE(gather(GatherAct::kPauseAt, 9).result());
   auto ready = gather(GatherAct::kReady);
@@ -150,7 +150,7 @@ TEST_F(RankStopTest, RankPausedBeforeAnAgentRestartReportsItsBarrier) {
   EXPECT_THAT(rank_->barriers, IsEmpty()) << "it is paused already";
 }
 
-TEST_F(RankStopTest, ReportOfAHoldKeepsTheBarrierOfAPausedRank) {
+TEST_F(RankStopTest, PausedRankReportsItsBarrierAfterTheHold) {
   stop_->want();
   ASSERT_TRUE(gather(GatherAct::kPauseAt, 9).result());
   stop_->is_held();

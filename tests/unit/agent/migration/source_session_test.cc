@@ -209,14 +209,14 @@ TEST_F(SourceSessionTest, UndecodablePlanIsRefused) {
   EXPECT_FALSE(has_called("check"));
 }
 
-TEST_F(SourceSessionTest, FailedExportIsARefusal) {
+TEST_F(SourceSessionTest, FailedExportIsReportedAsARefusal) {
   begin_preparation();
   keeper_->refuse(export_, local::MessageType::kExport, Error(ErrorCode::kDevice, "cannot export"));
   await_one<migration::SourceRefused>("the refusal");
   EXPECT_EQ(events_.of_source.size(), 1U);
 }
 
-TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsARefusal) {
+TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsReportedAsARefusal) {
   begin_preparation();
   local::ExportBatch batch;
   batch.sequence = 1;
@@ -298,7 +298,8 @@ TEST_F(SourceSessionTest, ProgressOfTheMoverIsReported) {
   EXPECT_EQ(reports_.progresses.front().remaining_bytes, 300U);
 }
 
-// The transfer may have been dropped from the node's counts: a report would add all its bytes once more.
+// The transfer may have been dropped from the node's counts. A report would then add all its bytes a second
+// time.
 TEST_F(SourceSessionTest, ProgressAfterThePausedCopyWasStoppedIsNotReported) {
   prepare_and_pause();
   session_->perform(migration::StopCopy{});
@@ -385,7 +386,7 @@ TEST_F(SourceSessionTest, AcknowledgedDataIsReportedToTheMachine) {
   await_one<migration::FinalDataAcknowledged>("the acknowledgement");
 }
 
-TEST_F(SourceSessionTest, PauseThatIsNotReachedIsWithdrawnWithoutAFailure) {
+TEST_F(SourceSessionTest, UnreachedPauseIsWithdrawnWithoutAFailure) {
   prepare();
   session_->perform(migration::PauseJob{});
   const auto pause = keeper_->take<local::Pause>("the order to pause");
@@ -394,7 +395,7 @@ TEST_F(SourceSessionTest, PauseThatIsNotReachedIsWithdrawnWithoutAFailure) {
   EXPECT_EQ(resume.body.incarnation, info_.base);
   keeper_->answer(resume.request, local::Running{});
   end_copy();
-  keeper_->answer(pause.request, local::Paused{});  // too late
+  keeper_->answer(pause.request, local::Paused{});  // the answer arrives too late
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
   EXPECT_EQ(count<migration::JobPaused>(), 0);
@@ -462,7 +463,7 @@ TEST_F(SourceSessionTest, EndedJobDoesNotContinue) {
   EXPECT_THAT(script_.calls, IsEmpty());
 }
 
-TEST_F(SourceSessionTest, JobOwnedByTheTargetLeavesOnceAndIsNotReportedLost) {
+TEST_F(SourceSessionTest, JobOwnedByTheTargetIsRemovedOnceAndNotReportedAsLost) {
   session_->perform(migration::FreeSource{});
   session_->perform(migration::FreeSource{});
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });

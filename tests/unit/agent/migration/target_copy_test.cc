@@ -194,7 +194,7 @@ TEST_F(TargetCopyTest, PlanOfAnotherJobIsRefused) {
   EXPECT_THAT(script_.calls, IsEmpty());
 }
 
-TEST_F(TargetCopyTest, DeathOfTheMoverBeforeItListensIsARefusal) {
+TEST_F(TargetCopyTest, DeathOfTheMoverBeforeItListensIsReportedAsARefusal) {
   session_->perform(migration::PrepareStandby{});
   mover_->take<mover::OpenSession>("the mover's session is opened");
   mover_->take<mover::StartTarget>("the order to listen");
@@ -236,7 +236,7 @@ TEST_F(TargetCopyTest, VerifiedIsReportedOnceTheJobIsKnownToFit) {
   await_one<migration::FinalVerified>("the data is verified");
 }
 
-TEST_F(TargetCopyTest, JobThatDoesNotFitFailsAndIsNeverVerified) {
+TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheJobDoesNotFit) {
   script_.compare.outcome = Error(ErrorCode::kRefused, "a file differs");
   prepare();
   receive();
@@ -246,7 +246,7 @@ TEST_F(TargetCopyTest, JobThatDoesNotFitFailsAndIsNeverVerified) {
   EXPECT_EQ(count<migration::FinalVerified>(), 0);
 }
 
-TEST_F(TargetCopyTest, VerifiedIsReportedAfterAllEarlierMemory) {
+TEST_F(TargetCopyTest, VerifiedIsReportedAfterTheKeeperHasAllMemory) {
   script_.take.holds = true;
   prepare();
   receive();
@@ -276,7 +276,7 @@ TEST_F(TargetCopyTest, FreedRegionsAreReleasedBeforeTheMoverIsNotified) {
   EXPECT_EQ(mover_->take<mover::RegionsLetGo>("another is let go").regions, 3U);
 }
 
-TEST_F(TargetCopyTest, HostStateThatCannotBeStoredFailsAndIsNotVerified) {
+TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheHostStateCannotBeStored) {
   script_.kept = Error(ErrorCode::kRefused, "the disk is full");
   prepare();
   receive();
@@ -285,8 +285,9 @@ TEST_F(TargetCopyTest, HostStateThatCannotBeStoredFailsAndIsNotVerified) {
   EXPECT_EQ(count<migration::FinalVerified>(), 0);
 }
 
-// VERIFIED is the mover's word about its own memory, and the instance has not got all of it.
-TEST_F(TargetCopyTest, MemoryThatCannotBeTakenIsAFailureAndNeverVerified) {
+// VERIFIED refers only to the mover's own memory. The instance's keeper has not received all of that memory
+// yet.
+TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheKeeperCannotTakeTheMemory) {
   script_.take.outcome = Error(ErrorCode::kUnavailable, "the keeper is gone");
   script_.take.holds = true;
   prepare();

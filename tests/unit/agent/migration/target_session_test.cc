@@ -102,7 +102,7 @@ class TargetSessionTest : public WithContext<NodeOfJobs> {
   int freed_ = 0;
 };
 
-TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
+TEST_F(TargetSessionTest, InstanceRunsUnderARenewedLeaseIfItsStartOutlastsTheFirstLease) {
   FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
   JobTable jobs(*environment_);
   ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
@@ -123,7 +123,7 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
 }
 
 // A rank of a gang. It would run again if its end were reported as a death.
-TEST_F(TargetSessionTest, ProgramThatAnEarlierAgentLetRunIsReportedAsFinished) {
+TEST_F(TargetSessionTest, SuccessfulExitOfAProgramResumedByAnEarlierAgentIsReportedAsFinished) {
   FakeKeeper keeper(leave_instance(), local::Phase::kRunning);
   keeper.resumed_ns = 1;
   keeper.resumed_as = 2;

@@ -20,7 +20,7 @@ TEST(CopyOptions, SlowdownSetsTheDutyCycle) {
   EXPECT_DOUBLE_EQ(duty_of(0xffffffff), 1);
 }
 
-TEST(CopyOptions, RoundsBeforeThePauseUseAtMostAFifthAndNeverMoreThanTheDutyCycle) {
+TEST(CopyOptions, RoundsAfterTheDecisionUseAtMostAFifthOfTheTimeAndAtMostTheDutyCycle) {
   constexpr Nanos kRound = 1'000'000'000;
   for (const double duty : {1.0, 0.5, 0.25, 0.2, 0.1, 0.03, 0.001}) {
     const Nanos pause = fresh_pause(kRound, duty);

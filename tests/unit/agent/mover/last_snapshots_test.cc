@@ -23,7 +23,7 @@ class LastSnapshotsTest : public ::testing::Test {
   std::optional<Device> device_;
 };
 
-TEST_F(LastSnapshotsTest, SnapshotsOfManyJobsLeaveStreamsForTheNextSnapshot) {
+TEST_F(LastSnapshotsTest, ManyStoredSnapshotsDoNotExhaustTheStreams) {
   LastSnapshots shelf;
   for (int job = 0; job < 60; ++job) {
     auto last = LastSnapshot::create(*device_);

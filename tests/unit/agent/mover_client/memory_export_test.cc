@@ -57,7 +57,7 @@ class MemoryExportTest : public AgentWithMovers {
     stream_ = keeper_->take<local::Export>("the export is asked for").request;
     return runs;
   }
-  // Exports no memory, so that the export goes on to observe the rank.
+  // Exports no memory, so that the export proceeds to observing the rank.
   void follow() {
     auto runs = run();
     keeper_->answer(stream_, local::ExportEnd{});
@@ -210,7 +210,7 @@ TEST_F(MemoryExportTest, TensorNamedLaterIsSentImmediatelyAndCanBeDropped) {
   EXPECT_THAT(mover_->take<mover::DropTensors>("the dropped tensor").names, ElementsAre("tensor-0"));
 }
 
-TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
+TEST_F(MemoryExportTest, FailureDuringTheExportOfLaterChangesIsReportedOnce) {
   follow();
   keeper_->answer(stream_, local::DumpReady{});
   await_failure();
@@ -219,7 +219,7 @@ TEST_F(MemoryExportTest, FailureWhileFollowingTheRankIsReportedOnce) {
   EXPECT_EQ(failures_.size(), 1U);
 }
 
-TEST_F(MemoryExportTest, LossOfTheKeeperWhileFollowingTheRankIsReported) {
+TEST_F(MemoryExportTest, LossOfTheKeeperDuringTheExportOfLaterChangesIsReported) {
   follow();
   keeper_->go_away();
   await_failure();

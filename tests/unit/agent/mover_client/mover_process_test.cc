@@ -70,7 +70,7 @@ TEST_F(MoverProcessTest, ConcurrentCallersStartOneMover) {
   EXPECT_EQ(process_->starts(), 1U);
 }
 
-TEST_F(MoverProcessTest, MoverNotReadyInTimeIsAnErrorThatNamesItsLogAndServesLater) {
+TEST_F(MoverProcessTest, LateMoverCausesAnErrorThatNamesItsLogAndServesLater) {
   create();
   auto late = ready(Milliseconds(0));
   auto mover = started("the mover");
@@ -221,7 +221,7 @@ TEST_F(MoverProcessTest, StopEndsTheMoverPermanentlyAndFailsPendingCallers) {
   EXPECT_EQ(process_->starts(), 1U);
 }
 
-TEST_F(MoverProcessTest, MoverDetectsAClosedSocketAfterTheAgentReleasesTheMover) {
+TEST_F(MoverProcessTest, DestroyingTheMoverProcessObjectClosesTheSocketOfTheMover) {
   auto mover = serve();
   process_.reset();
   mover->await_agent_gone();

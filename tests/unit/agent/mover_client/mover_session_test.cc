@@ -138,7 +138,7 @@ TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions)
   ends.finish();
 }
 
-TEST_F(MoverSessionTest, DropCompletesAfterItsLastRegion) {
+TEST_F(MoverSessionTest, DropRequestCompletesOnceAllItsRegionsAreDropped) {
   open();
   auto drops = drop({1, 2});
   say_dropped({2});

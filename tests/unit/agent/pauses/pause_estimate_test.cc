@@ -253,7 +253,7 @@ TEST(PauseEstimate, TargetRatesApplyToTheTermsOfTheTarget) {
   EXPECT_LT(estimate.facts.ns[PauseTerm::kDump], 1000 * kMs);
 }
 
-TEST(PauseEstimate, CopyLongerThanTheConcurrentSaveCountsAsFinal) {
+TEST(PauseEstimate, ExcessOfTheCopyOverTheConcurrentSaveBelongsToTheFinalTerm) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
   const auto estimate = estimate_pause(process(kMiB), lines, lines, std::nullopt);
   EXPECT_EQ(estimate.beside,

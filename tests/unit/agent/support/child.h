@@ -13,8 +13,8 @@
 
 namespace ckpt::agent::host {
 
-// A child that has done `prepare` and waits. The child closes descriptors that the test itself was started
-// with, since they would interfere.
+// A child that has called `prepare` and waits. The child closes the descriptors that the test itself
+// inherited, since they would interfere.
 class Child {
  public:
   // Starts the child. `kept` is a descriptor of the test that the child also has, as its descriptor 4; -1

@@ -322,7 +322,8 @@ TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
   start_nodes();
   run_job("other");
   run_job();
-  a_->end_job(1, 0);  // before any job has ended, a full GPU is refused at once: RefusesImpossibleMoves
+  a_->end_job(1, 0);  // without a job that has just ended, a full GPU would be refused at once
+                      // (RefusesImpossibleMoves)
   EXPECT_EQ(cluster_.get("/v1/jobs/other/wait").json()["state"], "exited");
   expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
                5);

@@ -143,7 +143,7 @@ TEST_F(PlacingTest, PrioritiesAreStored) {
 }
 
 // Tests of a move that is requested while the target's agent is disconnected, or while its driver has not
-// answered. Then the obstacle ends.
+// answered. The move begins once this obstacle has ended.
 class MoveThatWaits : public PlacingTest {
  protected:
   std::future<HttpAnswer> move(const std::string& job, const std::string& to) {

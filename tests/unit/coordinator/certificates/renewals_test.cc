@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the renewal of nodes' certificates over real connections. The identity that a connection has
-// proven decides, not a node's claim.
+// Tests of the renewal of nodes' certificates over real connections. The coordinator relies on the identity
+// that a connection has proven, not on a node's claim.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,8 @@ TEST_F(RenewalsTest, RenewalDependsOnTheCertificateAndNotOnTheReportedExpiry) {
   cluster_.wait_for_event("certificate-renewed");
   EXPECT_EQ(given("liar").size(), 0U);
   EXPECT_EQ(given("honest").size(), 1U);
-  // Another node becomes due and is served. The first node had its turn again in the same check.
+  // Another node becomes due and gets a new certificate. The same check has also covered the first node
+  // again.
   auto later = agent("later", 5 * tls::kDay, 0);
   later->start();
   cluster_.wait_for_event("certificate-renewed", 2);

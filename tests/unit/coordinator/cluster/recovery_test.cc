@@ -198,8 +198,8 @@ TEST_F(RecoveryTest, RecoveredJobMovesOnlyByOrder) {
   b_->start();
   cluster_.wait_for_event("node-ready", 2);
   EXPECT_TRUE(job("train")["unconfirmed"].get<bool>());
-  // An invented finding, a drain, a balance and a job of a higher priority all leave the job in place, and
-  // report the reason.
+  // The recovered job stays in place despite an invented finding, a drain, a rebalance and a job of a higher
+  // priority. Each of these reports the reason.
   wire::HealthReport report;
   wire::HealthFinding& finding = report.findings.emplace_back();
   finding.number = 1;
@@ -323,8 +323,9 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
   EXPECT_TRUE(found().empty());
 }
 
-// The target has committed, and the source waits at its barrier. After the term the target is granted again.
-TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
+// The target has committed, and the source waits at its barrier. After the lease term the coordinator grants
+// the target again.
+TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByItsRecordsAfterALeaseTerm) {
   start();
   open_handover_at_both();
   std::atomic<bool> granted{false};
@@ -355,7 +356,7 @@ TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByTheirRecordsAfterATerm) {
   EXPECT_EQ(job("train")["incarnation"], 2);
 }
 
-// One record that ends the switch is enough, but only after the term.
+// One record that ends the switch is enough, but only after the lease term.
 TEST_F(RecoveryTest, HandoverAbandonedByItsTargetEndsAtTheSource) {
   start();
   open_handover_at_both();

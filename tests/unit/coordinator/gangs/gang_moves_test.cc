@@ -18,7 +18,7 @@ using nlohmann::json;
 
 class GangMovesTest : public NodesTest {
  protected:
-  // Starts two ranks on node-a and node-b, and two free nodes.
+  // Starts one rank on node-a and one on node-b. Two other nodes stay free.
   void start_ranks() {
     for (const char* name : {"node-a", "node-b", "node-c", "node-d"}) answer_groups(node(name));
     start();
@@ -81,7 +81,7 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
 
 // The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after
 // them.
-TEST_F(GangMovesTest, ADryRunOfADrainTellsThePlacesAndThePausesOfRanks) {
+TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   node("node-a").pause_between_nodes_ns = 9'500'000;
   start_ranks();
   const auto solo =
@@ -117,8 +117,8 @@ TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/wait?timeout_ms=30000").json()["state"], "exited");
 }
 
-// The first text that is given, for a test that waits for it on another thread. The text is empty if none is
-// given within a minute.
+// Stores the first text that it receives, for a test that waits for it on another thread. The text is empty if
+// none comes within a minute.
 class FirstText {
  public:
   void give(const std::string& text) {

@@ -187,8 +187,8 @@ TEST_F(EvacuationsTest, AMoveToAFailingGpuIsAborted) {
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
 
-// The finding arrives when the job is about to run there. It is too late to give the move up.
-TEST_F(EvacuationsTest, AJobThatArrivedOnAFailingGpuIsMovedAgain) {
+// The finding arrives when the job is about to run on the GPU. It is too late to abort the move.
+TEST_F(EvacuationsTest, AJobMovedToAFailingGpuIsMovedAgain) {
   FakeAgent& b = node("node-b");
   wire::CommitMessage held;
   std::promise<void> committed;
@@ -222,7 +222,7 @@ TEST_F(EvacuationsTest, AJobThatArrivedOnAFailingGpuIsMovedAgain) {
   EXPECT_EQ(cluster_.get("/v1/migrations/" + id).json()["result"], "done");
 }
 
-TEST_F(EvacuationsTest, AJobLeftInPlaceIsDecidedOnce) {
+TEST_F(EvacuationsTest, DecisionToLeaveAJobInPlaceIsMadeOnce) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});

@@ -186,7 +186,7 @@ TEST_F(CatalogTest, UnchangedListIsNotStored) {
   EXPECT_EQ(commits(), again) << "it is as it was stored";
 }
 
-TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainAfterAContradiction) {
+TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainAfterAnotherNodeReportedADifferentList) {
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100)}));
   const auto before = store_->database().commits();
@@ -343,7 +343,7 @@ TEST_F(CatalogTest, CatalogSurvivesARestartWithItsPauses) {
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->image_job_of(job_)), 1U);
 }
 
-TEST_F(CatalogTest, PauseOfAnImageIsKeptAfterTheNextList) {
+TEST_F(CatalogTest, NextListKeepsTheMeasuredPauseOfAnImage) {
   wire::SnapshotReport report;
   report.image_job = catalog_->image_job_of(job_);
   report.version = 1;

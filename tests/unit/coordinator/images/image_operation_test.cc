@@ -19,10 +19,11 @@ TEST(ImageOperation, SnapshotIsOrderedUntilItsImageExists) {
   EXPECT_EQ(next_step(before_event, view), OperationStep::kWait);
   view.source_connected = view.instance_alive = true;
   EXPECT_EQ(next_step(before_event, view), OperationStep::kTakeSnapshot);
-  view.image_newer = true;  // an image of an earlier order, which the job has survived
+  view.image_newer = true;  // an image that an earlier order requested; the job continued afterwards
   EXPECT_EQ(next_step(before_event, view), OperationStep::kTakeSnapshot);
   view.instance_alive = false;
-  EXPECT_EQ(next_step(before_event, view), OperationStep::kAskCheckpointStore);  // an old list proves nothing
+  // a list from before the end of the instance proves nothing
+  EXPECT_EQ(next_step(before_event, view), OperationStep::kAskCheckpointStore);
   view.checkpoint_store_known = true;
   EXPECT_EQ(next_step(before_event, view), OperationStep::kEnded);
   view.image_newer = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of snapshots, of suspends and of the further life of images.
+// Tests of snapshots and suspends, and of the later use and removal of images.
 #include "tests/unit/coordinator/images/images_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -267,7 +267,7 @@ TEST_F(ImagesTest, MigrateCancelsTheSnapshotOfASuspend) {
   EXPECT_EQ(finished(suspend)["exit_code"], 2);
 }
 
-TEST_F(ImagesTest, StopDuringASuspendContinuesAfterARestart) {
+TEST_F(ImagesTest, StopDuringASuspendContinuesAfterACoordinatorRestart) {
   a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -352,7 +352,7 @@ TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForADisconnectedNode) {
 
 // ---- which image is the newest, and which images are removed ----
 
-TEST_F(ImagesTest, NewestImageIsTheLastOrderedDespiteAFastClock) {
+TEST_F(ImagesTest, LastOrderedImageIsTheNewestDespiteAFastClock) {
   a_.checkpoint_store->age_ms = -60'000;
   order("snapshot");
   a_.checkpoint_store->age_ms = 0;
@@ -428,7 +428,7 @@ TEST_F(ImagesTest, NewestImageIsChosenFromReadableCheckpointStores) {
 
 // ---- the coordinator is killed at each record ----
 
-TEST_F(ImagesTest, SuspendContinuesAfterARestartDuringTheLastSnapshot) {
+TEST_F(ImagesTest, CoordinatorRestartDuringTheLastSnapshotDoesNotInterruptASuspend) {
   a_.checkpoint_store->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
@@ -439,7 +439,7 @@ TEST_F(ImagesTest, SuspendContinuesAfterARestartDuringTheLastSnapshot) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagesTest, SuspendContinuesAfterARestartFollowingTheLastSnapshot) {
+TEST_F(ImagesTest, CoordinatorRestartAfterTheLastSnapshotDoesNotInterruptASuspend) {
   a_.checkpoint_store->lose_answers = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);

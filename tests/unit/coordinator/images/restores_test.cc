@@ -340,7 +340,7 @@ TEST_F(ImagesTest, JobWithAFailedRestoreStaysParked) {
   EXPECT_EQ(alive(a_), Incarnations{3});
 }
 
-TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheOldInstanceEnds) {
+TEST_F(ImagesTest, CoordinatorRestartDuringTheEndOfTheOldInstanceDoesNotInterruptARestore) {
   order("snapshot", R"({"to":"/vault"})");
   a_.agent->post([this] { a_.agent->ignore_stops = true; });
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -354,7 +354,7 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheOldInstanceEnds) {
   EXPECT_EQ(alive(b_), Incarnations{2});
 }
 
-TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheNewInstanceStarts) {
+TEST_F(ImagesTest, CoordinatorRestartDuringTheStartOfTheNewInstanceDoesNotInterruptARestore) {
   order("snapshot", R"({"to":"/vault"})");
   b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
@@ -367,7 +367,7 @@ TEST_F(ImagesTest, RestoreContinuesAfterARestartWhileTheNewInstanceStarts) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, RestoreContinuesAfterARestartOnceTheNewInstanceRuns) {
+TEST_F(ImagesTest, CoordinatorRestartAfterTheStartOfTheNewInstanceDoesNotInterruptARestore) {
   order("snapshot", R"({"to":"/vault"})");
   b_.checkpoint_store->hold_restores = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);

@@ -126,7 +126,7 @@ TEST_F(JobMachineTest, TransitionMissingFromTheTableIsAnError) {
 
 // ---- stops ----
 
-TEST_F(JobMachineTest, StopPendingBehindAnOperationIsAppliedInTheSameWrite) {
+TEST_F(JobMachineTest, StopThatWaitsForAnOperationIsStoredTogetherWithTheEndOfTheOperation) {
   only() = with_operation(only(), OperationStage::kEnding, OperationGoal::kParked);
   only().operation->stops = only().stop_requested = true;
   ASSERT_TRUE(make(0, InstancesEnded()));
@@ -135,7 +135,7 @@ TEST_F(JobMachineTest, StopPendingBehindAnOperationIsAppliedInTheSameWrite) {
   EXPECT_THAT(logged(), ElementsAre("job-parked", "job-ended"));
 }
 
-TEST_F(JobMachineTest, ParkedRankWithAForgottenStopEnds) {
+TEST_F(JobMachineTest, ParkedRankEndsIfItsRequestedStopWasNotApplied) {
   only().state = JobState::kParked;
   only().stop_requested = true;
   std::vector<const Job*> ranks{&only()};
@@ -208,7 +208,7 @@ TEST_F(JobMachineTest, RankBeingParkedEndsInsteadIfAStopIsPending) {
   EXPECT_EQ(state_of(only()), RankState::kExited);
 }
 
-TEST_F(JobMachineTest, StopOfARankThatExitedForItsImageEndsTheRankAsStopped) {
+TEST_F(JobMachineTest, RankLeftForItsImageEndsAsStoppedIfAStopWasRequested) {
   only().stop_requested = true;
   ASSERT_TRUE(make(0, LeftBehind()));
   EXPECT_EQ(only().exit_code, kExitOfStopped);
@@ -217,7 +217,7 @@ TEST_F(JobMachineTest, StopOfARankThatExitedForItsImageEndsTheRankAsStopped) {
   EXPECT_EQ(state_of(only()), RankState::kLost);
 }
 
-TEST_F(JobMachineTest, ParkingOfALostJobIsStoppedToo) {
+TEST_F(JobMachineTest, StopEndsALostJobThatIsBeingParked) {
   only().state = JobState::kLost;
   only() = with_operation(only(), OperationStage::kEnding, OperationGoal::kParked);
   only().operation->instance_ended = true;
@@ -301,7 +301,7 @@ TEST_F(JobMachineTest, AbandonedStartLeavesItsNodeUnfenced) {
   EXPECT_EQ(performed<TaskEnded>().front().error->message(), "Another order replaced this one");
 }
 
-TEST_F(JobMachineTest, RestoredRankLostLaterIsNotReportedAsEndedOnRequest) {
+TEST_F(JobMachineTest, LossOfARestoredRankIsNotReportedAsAnEndOnRequest) {
   only().ended_on_request = true;
   only() = with_operation(only(), OperationStage::kStarting);
   ASSERT_TRUE(make(0, RunsFromImage()));
@@ -312,7 +312,7 @@ TEST_F(JobMachineTest, RestoredRankLostLaterIsNotReportedAsEndedOnRequest) {
 
 // ---- orders that are due ----
 
-TEST_F(JobMachineTest, InstanceBelowTheFenceMustEndImmediately) {
+TEST_F(JobMachineTest, InstanceUpToTheFencedIncarnationMustEndImmediately) {
   only().fenced = 3;
   wire::JobInstance stray = instance_of(only(), wire::JobPhase::kRunning);
   stray.incarnation = 3;
@@ -374,7 +374,7 @@ TEST_F(JobMachineTest, NodeWithALiveInstanceIsNotQueriedForProof) {
   EXPECT_EQ(std::get<ProofOrder>(due[0]).node, "b");
 }
 
-TEST_F(JobMachineTest, OperationHandlesItsOwnInstances) {
+TEST_F(JobMachineTest, NoOrderIsSentWhileAnOperationEndsItsInstances) {
   only() = with_operation(only(), OperationStage::kEnding);
   only().stop_requested = true;
   only().unfenced_nodes = {"b"};
@@ -383,7 +383,7 @@ TEST_F(JobMachineTest, OperationHandlesItsOwnInstances) {
 
 // ---- ranks ----
 
-TEST_F(JobMachineTest, RulesWaitWhileAFactIsNotStored) {
+TEST_F(JobMachineTest, DeferredRulesDoNotChangeTheOtherRanks) {
   jobs_ = {job_in(JobState::kRunning, 0), job_in(JobState::kRunning, 1)};
   std::vector<const Job*> ranks{&jobs_[0], &jobs_[1]};
   const RankEvent events[] = {{0, Reported{.phase = wire::JobPhase::kExited, .exit_code = 3}}};

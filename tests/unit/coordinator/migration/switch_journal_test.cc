@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the effect of the disk under the switch's journal. The coordinator's loop keeps running, and no
-// message is sent before its record is durable. The disk is slow_disk.h.
+// Tests of the effect of a slow or failing disk on the switch's journal. The coordinator's loop keeps
+// running, and no message is sent before its record is durable. slow_disk.h simulates the disk.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -257,8 +257,8 @@ TEST_F(HandoverJournalTest, MigrationWithAFailedGrantRecordReturnsToItsSource) {
   EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Aborted"}));
 }
 
-// The newest record of each migration is retained. They are too many for the size alone to decide about a
-// compaction.
+// A compaction retains the newest record of each migration. These records alone exceed the size of the first
+// compaction, so the next compaction waits until the size has doubled.
 TEST_F(HandoverJournalTest, JournalIsCompactedOffTheLoopEachTimeItsSizeDoubles) {
   start();
   start_nodes(kLargePlan);

@@ -116,7 +116,7 @@ TEST_F(OutputCopiesTest, CopyKeepsTheLastMebibyteFromALineStart) {
   EXPECT_EQ(copies_->bytes(), (extent->end - extent->begin + 16 + kBlock - 1) / kBlock * kBlock);
 }
 
-TEST_F(OutputCopiesTest, CopyUnchangedForTheLongestTimeIsRemovedBeyondTheLimit) {
+TEST_F(OutputCopiesTest, LeastRecentlyChangedCopyIsRemovedBeyondTheLimit) {
   open(2 * kBlock);
   append(1, 1, 0, "12345678\n");
   append(2, 1, 0, "12345\n");

@@ -25,7 +25,7 @@ class ConfigTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(ConfigTest, DefaultsAreUnixSockets) {
+TEST_F(ConfigTest, CoordinatorListensOnUnixSocketsByDefault) {
   const auto config = load_config("", "/h");
   ASSERT_TRUE(config);
   EXPECT_EQ(config.value().home, "/h");

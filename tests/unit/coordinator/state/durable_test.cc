@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the effect of the disk on a coordinator. Its loop never syncs, and its messages are durable. The
-// disk is slow_disk.h.
+// Tests of the effect of the disk on a coordinator. The coordinator's loop never syncs a file, and its
+// messages are durable before they are sent. slow_disk.h simulates the disk.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -54,7 +54,7 @@ class DurableTest : public ::testing::Test {
   std::future<HttpAnswer> cordon_later(std::uint32_t gpu) { return post_later("/v1/cordon", cordon_of(gpu)); }
   // Returns the number of syncs on the loop's thread since the coordinator was started.
   int syncs_on_loop() { return disk().syncs_of(loop_) - at_start_; }
-  // Checks whether the coordinator answers within a time in which a blocked loop does not.
+  // Checks whether the coordinator answers within a time limit that a blocked loop would exceed.
   bool answers() {
     const UniqueFd asked = begin_request(cluster_.api_address(), cluster_.token(), "/v1/status");
     timeval limit{kAnswerTime.count(), 0};

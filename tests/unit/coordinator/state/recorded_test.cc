@@ -96,7 +96,7 @@ TEST(Recorded, CompleteJobDocumentIsReadAndWrittenAgainWithFieldNames) {
   EXPECT_FALSE(document.contains("id"));
 }
 
-TEST(Recorded, StopOwedByOneNodeIsConvertedToAnUnfencedNode) {
+TEST(Recorded, FormerStopOwedFieldIsConvertedToAnUnfencedNode) {
   auto document = record::parse_object(recorded("job.json"));
   document.erase("may_live_on");
   document["stop_owed"] = true;

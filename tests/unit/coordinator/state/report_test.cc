@@ -120,7 +120,7 @@ TEST(Pause, AProcessPauseIsSplitByTheTermsOfTheEstimate) {
   EXPECT_NEAR(breakdown_of(*pause).host, d->host, 1e-3);
 }
 
-TEST(Pause, ASwapPauseIncludesTheFullSaveEvenDuringTheCopy) {
+TEST(Pause, ASwapPauseIncludesTheFullContextSaveEvenIfTheSaveOverlapsTheCopy) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
   s.context_saved_ns = 1008 * kMs;  // saved before the last acknowledgement

@@ -41,34 +41,37 @@ class FakeAgent {
   bool refuse_starts = false;
   std::uint8_t refused_program_status = 0;  // if not 0, starts are refused with this status because the
                                             // program cannot be started
-  bool slow_start = false;                  // whether a started job stays kStarting until run_jobs()
-  bool refuse_prepare = false;              // whether it refuses Prepare as a target
-  bool silent_prepare = false;              // whether it never answers Prepare, at either side
-  bool pauses = false;  // whether it waits as a source at its barrier from the start of the copy until
-                        // run_jobs()
-  unsigned reads_until_freed = 0;  // as a source: its instance ends after this many reads at its log's end
-  wire::Reason leaves;        // as a source: the reason why it leaves instead of copying; only in Resumed
-  wire::Reason relinquishes;  // as a target: the reason why it relinquishes instead of committing
+  bool slow_start = false;                  // true if a started job stays kStarting until run_jobs()
+  bool refuse_prepare = false;              // true if this agent refuses Prepare as a target
+  bool silent_prepare = false;              // true if this agent never answers Prepare, at either side
+  bool pauses = false;  // true if this agent, as a source, waits at its barrier from the start of the copy
+                        // until run_jobs()
+  unsigned reads_until_freed = 0;  // for a source: the instance ends after this many reads at the end of its
+                                   // log
+  wire::Reason leaves;             // for a source: the reason in Resumed, which this agent sends instead of
+                                   // copying; empty: it copies
+  wire::Reason relinquishes;  // for a target: the reason in Relinquished, which this agent sends instead of
+                              // committing; empty: it commits
   std::string log = "one\ntwo\n";
-  std::atomic<bool> has_lost_logs{false};  // whether its logs are lost, as on a node with a new disk
+  std::atomic<bool> has_lost_logs{false};  // true if the logs are lost, as on a node with a new disk
   // The expected pauses that an instance reports from its next change on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  bool ignore_stops = false;  // whether stops have no effect except for the answer
-  bool silent_stops = false;  // whether stops wait for answer_stops()
+  bool ignore_stops = false;  // true if this agent answers stops without stopping an instance
+  bool silent_stops = false;  // true if this agent answers stops only in answer_stops()
   std::atomic<unsigned> stops{0};
-  bool refuse_moves = false;    // whether moves that are only checked are refused
-  bool refuse_leaving = false;  // whether checked moves to another node are refused
-  // Whether checks of a move are refused, or not answered, at the target of the move.
+  bool refuse_moves = false;    // true if this agent refuses every CheckMove
+  bool refuse_leaving = false;  // true if this agent refuses a CheckMove to another node
+  // Whether this agent, as the target of a move, refuses the check of the move, or does not answer the check.
   bool refuse_arrivals = false;
   bool silent_arrivals = false;
   std::atomic<unsigned> arrivals_asked{0};
-  // Handlers for a stand-in of another part of an agent: after the hello, and for frames that this agent does
-  // not know. They run on the agent's thread.
+  // Handlers that stand in for other parts of an agent: one after the hello, and one for frames that this
+  // agent does not know. They run on the agent's thread.
   std::function<void()> on_hello;
   std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
-  // A handler that plays a side of a migration differently. It returns true if it has handled the message. It
-  // runs on the agent's thread.
+  // A handler that replaces this agent's answers for one side of a migration. It returns true if it has
+  // handled the message. It runs on the agent's thread.
   std::function<bool(const wire::CommitMessage&)> instead;
   // A handler for the messages of moves of ranks, which this agent does not answer. It runs on the agent's
   // thread.

@@ -34,7 +34,7 @@ TEST(PrivateText, TruncatedPartExtendsToTheEnd) {
   EXPECT_EQ(show_private(whole.substr(0, whole.size() - 8), kNothing), "x (shown to the role admin)");
 }
 
-TEST(PrivateText, OutputQuotedByEarlierVersionsIsHidden) {
+TEST(PrivateText, UnmarkedOutputInTextsOfEarlierVersionsIsHidden) {
   const std::string text = "The standby ended; its last output: \"secret\" (/a/log)";
   EXPECT_FALSE(is_public(text));
   EXPECT_EQ(show_private(text, kCommands), "The standby ended; its last output: (shown to the role admin)");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions of decide() on more than one fact: the order of the inputs, several Xids, the victim, silence and
-// loss.
+// Tests decisions of decide() that depend on more than one fact: the order of the inputs, several Xids, the
+// victim, silence and loss.
 #include "libckpt/health/decide.h"
 
 #include <gmock/gmock.h>
@@ -93,7 +93,7 @@ TEST(Decide, TheStrongerRecoveryActionOfFieldAndLogIsUsed) {
   EXPECT_EQ(decide(table(), evidence).recovery, 1U);
 }
 
-TEST(Decide, AnUnknownRecoveryActionCordonsAndLeavesTheOutcomeToTheTable) {
+TEST(Decide, AnUnknownRecoveryActionCordonsTheGpuAndTheTableDecidesTheOutcome) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.recovery = 77;
   const Decision decision = decide(table(), evidence);
@@ -131,7 +131,7 @@ TEST(Decide, ALostGpuRestoresAllProcesses) {
   EXPECT_TRUE(decide(table(), evidence).leave_node);
 }
 
-TEST(Decide, SilenceAloneCordonsAndRestoresDeadProcesses) {
+TEST(Decide, SilentGpuIsCordonedAndOnlyItsDeadProcessesAreRestored) {
   Evidence evidence = with({}, {process(1, Probe::kAlive), process(2, Probe::kDead), process(3)});
   evidence.gpu.silent = true;
   const Decision decision = decide(table(), evidence);
@@ -256,7 +256,7 @@ TEST(Probe, GpuXidOverridesTheProbe) {
   EXPECT_EQ(restored.outcome, Outcome::kRestore);
 }
 
-TEST(Probe, HungProbeOfASilentGpuRestores) {
+TEST(Probe, HungProbeOfASilentGpuCausesARestore) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), probed(evidence, GpuProbe::kHung)).outcome, Outcome::kRestore);
@@ -284,7 +284,7 @@ TEST(Probe, ProbeIsRequestedOnUndecidedEvidence) {
   EXPECT_FALSE(wanted(probed(silent, GpuProbe::kPassed)));
 }
 
-TEST(Counters, NewUncorrectedErrorsMoveJobsLaterUnlessAnXidDecides) {
+TEST(Counters, NewUncorrectedErrorsCauseANonurgentMoveUnlessAnXidDecides) {
   Evidence evidence = with({}, {process(1), process(2, Probe::kDead)});
   evidence.gpu.uncorrected = 2;
   const Decision decision = decide(table(), evidence);

@@ -26,7 +26,7 @@ TEST(RemoteMessagesTest, MigrationWithTheMostMessagesYieldsToAnotherMigration) {
   EXPECT_EQ(remote.in_all(), 4U);
 }
 
-TEST(RemoteMessagesTest, NoMessageIsDroppedForAMigrationWithEquallyMany) {
+TEST(RemoteMessagesTest, AMigrationDisplacesNoMessageOfAMigrationWithEquallyManyMessages) {
   RemoteMessages remote({3, 4});
   for (const wire::MigrationId id : {7U, 7U, 8U, 8U}) EXPECT_TRUE(remote.add(id).is_accepted);
   EXPECT_FALSE(remote.add(7).is_accepted);
@@ -35,7 +35,7 @@ TEST(RemoteMessagesTest, NoMessageIsDroppedForAMigrationWithEquallyMany) {
   EXPECT_TRUE(remote.add(9).is_accepted);
 }
 
-TEST(RemoteMessagesTest, AllPlacesAreFreeAfterAllMessagesAreHandled) {
+TEST(RemoteMessagesTest, AllQueuePlacesAreFreeAfterAllMessagesAreHandled) {
   RemoteMessages remote({32, 512});
   for (int turn = 0; turn < 1000; ++turn)
     for (wire::MigrationId id = 100; id < 200; ++id) remote.add(id);

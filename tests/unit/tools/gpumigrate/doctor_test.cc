@@ -158,7 +158,7 @@ TEST(Doctor, ASilentMoverDoesNotHideOtherFindings) {
   EXPECT_EQ(ability(diagnosis, "host memory").answer, Answer::kYes);
 }
 
-TEST(Doctor, AnOlderDriverCannotChangeTheGpu) {
+TEST(Doctor, AnOlderDriverCannotRestoreOnAnotherGpu) {
   Json facts = full();
   facts["driver"]["version"] = 12080;
   facts["driver"]["change_gpu"] = false;

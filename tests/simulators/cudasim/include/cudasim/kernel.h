@@ -99,7 +99,7 @@ CUDASIM_DEVICE uint32_t cudasim_atomic_or(uint32_t* p, uint32_t v) {
   return atomicOr(p, v);
 }
 
-#else  // with g++
+#else  // compiled with g++
 
 #include <stddef.h>
 

@@ -127,8 +127,8 @@ TEST_P(EarlyPagesTest, ProgramContinuesWithMemoryCopiedEarly) {
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
-// Checks that a copy that differs from the process is detected at the latest when all pages are compared, and
-// that nothing is lost.
+// Checks that the comparison of all pages detects a copy that differs from the process, and that the job then
+// loses no data.
 TEST_P(EarlyPagesTest, MoveFailsIfAnEarlyCopyDiffersFromTheProcess) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
@@ -177,7 +177,7 @@ TEST_P(EarlyPagesTest, PagemapMatchesAFullCriuDump) {
   }
 }
 
-TEST_P(EarlyPagesTest, DiscardedPagesOfAnotherProcessAreReadFromThatProcess) {
+TEST_P(EarlyPagesTest, EarlyPagesOfTheWrongProcessAreDiscardedAndReadAgain) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);

@@ -354,7 +354,7 @@ TEST_F(MemoryWatchTest, StopSignalDuringTheCallTakesEffect) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramContinuedDuringTheCallKeepsRunning) {
+TEST_F(MemoryWatchTest, ContinueSignalDuringTheCallTakesEffect) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] {
@@ -365,7 +365,7 @@ TEST_F(MemoryWatchTest, ProgramContinuedDuringTheCallKeepsRunning) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsAwaitedAndSurvives) {
+TEST_F(MemoryWatchTest, CallThatTimesOutLeavesTheProgramRunning) {
   const Program program([](char) {});
   TraceOptions options;
   options.most_inside = std::chrono::milliseconds(0);
@@ -401,7 +401,7 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsReported) {
   const MemoryRange whole = range_of(0, kPages);
   ASSERT_TRUE(read_memory(program.pid(), {whole}, log->reserve(whole.bytes())->data(), false));
   log->append(whole.bytes());
-  // The ranges are out of order, as pages are that were read again.
+  // The ranges are out of order, like the ranges of pages that were read a second time.
   const std::vector<IndexedRange> held{{whole.begin, 100 * kMemoryPage, 0},
                                        {range_of(100, 1).begin, 500 * kMemoryPage, 100 * kMemoryPage}};
   std::mt19937_64 random(7);

@@ -21,8 +21,8 @@ class FileLocks : public ::testing::Test {
  protected:
   FileLocks() { std::ofstream(path_) << "AAAA"; }
 
-  // Returns the target's answer while a child holds the lock that `lock` takes on the open file. With
-  // `elsewhere`, the target has its own file at that path.
+  // Returns the target's answer while a child holds the lock that `lock` takes on the open file. If
+  // `elsewhere` is true, the target has its own file at that path.
   std::string answer(const std::function<void(int)>& lock, bool elsewhere = false) {
     const Child child([&] { lock(::open(path_.c_str(), O_RDWR)); });
     auto collected = collect_files(child.pid(), FileRules());

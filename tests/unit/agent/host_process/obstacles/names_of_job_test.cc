@@ -102,7 +102,7 @@ TEST_F(NamesAloneTest, NameOfTheOnlyJobIsTransferred) {
   EXPECT_FALSE(travels(NameOwner())) << "not asked for";
 }
 
-TEST_F(NamesAloneTest, MarkIdentifiesTheOwner) {
+TEST_F(NamesAloneTest, MarkIdentifiesTheOwnerOfAFile) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   const SmallJob other([] { return true; });
   ASSERT_TRUE(job.is_there() && other.is_there());
@@ -151,12 +151,12 @@ TEST_F(NamesAloneTest, NamesOfOtherOwnersAreNotTransferred) {
   EXPECT_FALSE(travels(owner)) << "open in another process";
 }
 
-TEST_F(NamesAloneTest, FolderIsAnObstacle) {
+TEST_F(NamesAloneTest, NamedFolderIsReportedAsAnObstacle) {
   const SmallJob job([this] { return ::mkdir(path_.c_str(), 0700) == 0; });
   EXPECT_NE(problem(owner_of(job)).find("is not a file"), std::string::npos);
 }
 
-TEST_F(NamesAloneTest, FileIsCreatedAtTheTargetAndRemovedAtTheSource) {
+TEST_F(NamesAloneTest, NamedFileIsCreatedAtTheTargetAndRemovedAtTheSource) {
   auto images = MemoryFolder::create("/dev/shm", "names-" + std::to_string(::getpid()), 0);
   ASSERT_TRUE(images.has_value());
   const std::string folder = images->path();

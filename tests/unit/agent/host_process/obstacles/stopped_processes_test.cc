@@ -53,7 +53,7 @@ TEST(StoppedProcesses, JobStoppedFromOutsideHasNoStoppedProcesses) {
   EXPECT_TRUE(stopped_in(folder.path()).empty());
 }
 
-TEST(StoppedProcesses, ProcessIdsAreKeptForALaterAgentOnce) {
+TEST(StoppedProcesses, StoredProcessIdsAreReadOnlyOnce) {
   const TemporaryFolder folder;
   keep_stopped(folder.path(), {});
   EXPECT_TRUE(take_stopped(folder.path()).empty());

@@ -102,7 +102,7 @@ class DrainPolicy : public ::testing::Test {
   DrainNews news_;
 };
 
-TEST_F(DrainPolicy, AddsTheJobsAtThePlaceAndTheJobsMovingToIt) {
+TEST_F(DrainPolicy, AddsTheJobsAtThePlaceAndTheJobsMovingToThePlace) {
   view_.add(1, Place("a", 0));
   view_.add(2, Place("b", 0));
   view_.add(3, Place("a", 1)).state = JobState::kParked;
@@ -146,7 +146,7 @@ TEST_F(DrainPolicy, AFailedMoveIsRetriedUpToTheMaximum) {
   }
 }
 
-TEST_F(DrainPolicy, AnAbortedMoveLeavesItsJobAndAMoveEndedByTheDeadlineIsNoFailure) {
+TEST_F(DrainPolicy, AbortedAndExpiredMovesAreNotCountedAsFailures) {
   view_.add(1, Place("a", 0));
   view_.add(2, Place("a", 1));
   view_.move(1, 1, Place("a", 0), Place("b", 0));
@@ -191,7 +191,7 @@ TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndPreparedMovesComeFirst) {
   EXPECT_EQ(after(4, plan_to(places), true), DrainStep::kBegin) << "its nodes are asked as it is prepared";
 }
 
-TEST_F(DrainPolicy, AnUnconfirmedJobStaysAndIsNotInAnyGroup) {
+TEST_F(DrainPolicy, AnUnconfirmedJobIsBlockedAndBelongsToNoGroup) {
   view_.add(1, Place("a", 0)).unconfirmed = true;
   (void)look();
   EXPECT_TRUE(order().empty());
@@ -199,7 +199,7 @@ TEST_F(DrainPolicy, AnUnconfirmedJobStaysAndIsNotInAnyGroup) {
   EXPECT_FALSE(entry(1).reason.empty());
 }
 
-TEST_F(DrainPolicy, AJobWithoutATurnWaitsUnlessItCannotMoveAnyway) {
+TEST_F(DrainPolicy, AMovableJobWaitsForItsTurn) {
   view_.add(1, Place("a", 0));
   (void)look();
   GroupNow now;
@@ -209,7 +209,7 @@ TEST_F(DrainPolicy, AJobWithoutATurnWaitsUnlessItCannotMoveAnyway) {
   EXPECT_TRUE(tries_.is_due(group(1), now, news_));
 }
 
-TEST_F(DrainPolicy, RanksWithoutATurnWaitForItUnlessTheyAreBlocked) {
+TEST_F(DrainPolicy, RanksWaitForTheirTurnUnlessTheRanksAreBlocked) {
   view_.add(1, Place("a", 0)).spec.gang.id = 1;
   (void)look();
   entry(1).reason = "the move of its ranks is being prepared";  // by a coordinator that has been restarted
@@ -221,7 +221,7 @@ TEST_F(DrainPolicy, RanksWithoutATurnWaitForItUnlessTheyAreBlocked) {
   EXPECT_EQ(entry(1).reason, "another model");
 }
 
-TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeAndNotWhileItIsPrepared) {
+TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeButNotDuringItsPreparation) {
   view_.add(1, Place("a", 0));
   (void)look();
   GroupNow preparing = with_turn();
@@ -322,7 +322,7 @@ TEST_F(DrainPolicy, StuckJobsAreRestoredOnceUpToTheLimit) {
   EXPECT_EQ(begin_restores(drain_, view_, 0, true), std::vector<JobId>{4}) << "it waits past the deadline";
 }
 
-TEST_F(DrainPolicy, AMoveHasTheRemainingTimeWithinBounds) {
+TEST_F(DrainPolicy, TimeLimitOfAMoveIsTheRemainingTimeOfTheDrainWithinBounds) {
   EXPECT_EQ(move_time_ms(drain_, 40'000), 60'000);
   EXPECT_EQ(move_time_ms(drain_, 99'999), kShortestMoveMs);
   drain_.deadline_ms = 10'000'000;

@@ -71,7 +71,7 @@ TEST_F(EvacuationPolicy, AJobThatDiedOfTheFaultIsRestored) {
   EXPECT_EQ(begin().kind, Kind::kImage);
 }
 
-TEST_F(EvacuationPolicy, AnOpenMoveIsJoinedIfMemoryIsReadableAndOtherwiseAborted) {
+TEST_F(EvacuationPolicy, AnOpenMoveIsUsedIfTheMemoryIsReadableAndAbortedOtherwise) {
   Migration open;
   open.id = 7;
   open.to = Place("b", 0);
@@ -89,7 +89,7 @@ TEST_F(EvacuationPolicy, AnOpenMoveIsJoinedIfMemoryIsReadableAndOtherwiseAborted
   EXPECT_EQ(begin().migration, 0U) << "it is being aborted already";
 }
 
-TEST_F(EvacuationPolicy, APausedPolicyAndAnUnconfirmedJobWait) {
+TEST_F(EvacuationPolicy, EvacuationWaitsForAPausedPolicyAndForAnUnconfirmedJob) {
   view_.is_paused = true;
   EXPECT_EQ(begin().note, "the policy of a is paused");
   job_.unconfirmed = true;
@@ -113,7 +113,7 @@ TEST_F(EvacuationPolicy, TheBreakerOpensBeforeTheLimitIsExceeded) {
   EXPECT_EQ(begin().kind, Kind::kWait);
 }
 
-TEST_F(EvacuationPolicy, AnEvacuationThatWasCountedIsNotDelayedByTheCount) {
+TEST_F(EvacuationPolicy, TheBreakerDoesNotDelayAnEvacuationThatIsAlreadyCounted) {
   e_.started_ms = {view_.now_ms - 1};
   limits_.breaker_count = 1;
   EXPECT_EQ(begin().kind, Kind::kLive);

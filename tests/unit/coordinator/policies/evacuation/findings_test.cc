@@ -59,7 +59,7 @@ TEST_F(FindingRules, AFindingWithoutACordonExpiresAndTheNewestApplies) {
   EXPECT_TRUE(standing(all, false, 3 + kSuspicionMs).empty());
 }
 
-TEST_F(FindingRules, AFindingThatIsUndecidedOrWasPausedDoesNotApply) {
+TEST_F(FindingRules, UndecidedAndPausedFindingsDoNotApply) {
   std::vector<Finding> all{finding(1, true, HealthOutcome::kLive), finding(1, true, HealthOutcome::kLive)};
   all[0].acted = false;
   all[1].paused = true;
@@ -68,7 +68,7 @@ TEST_F(FindingRules, AFindingThatIsUndecidedOrWasPausedDoesNotApply) {
   EXPECT_TRUE(all[0].is_suspicion());
 }
 
-TEST_F(FindingRules, AVerdictAppliesToItsInstanceAndOtherOutcomesToTheGpu) {
+TEST_F(FindingRules, AVerdictAboutAnInstanceOverridesTheOutcomeOfTheGpuForThatInstance) {
   Finding found = finding(1, true, HealthOutcome::kLive);
   found.reported.jobs = {verdict(3, HealthOutcome::kRestore)};
   EXPECT_EQ(outcome_for(found.reported, job_), HealthOutcome::kRestore) << "as it was started";
@@ -96,7 +96,7 @@ TEST_F(FindingRules, AJobThatEndedIsEvacuatedOnlyIfItDiedOfTheFault) {
   EXPECT_FALSE(evacuation_for(job_, found, 5));
 }
 
-TEST_F(FindingRules, AJobElsewhereOrParkedIsNotConcerned) {
+TEST_F(FindingRules, AFindingDoesNotEvacuateParkedJobsOrJobsOnOtherGpus) {
   const Finding found = finding(1, true, HealthOutcome::kLive);
   job_.state = JobState::kParked;
   EXPECT_FALSE(evacuation_for(job_, found, 5));
@@ -105,7 +105,7 @@ TEST_F(FindingRules, AJobElsewhereOrParkedIsNotConcerned) {
   EXPECT_FALSE(evacuation_for(job_, found, 5));
 }
 
-TEST_F(FindingRules, AnArrivalIsEvacuatedUnlessItsInstanceWasDecidedOn) {
+TEST_F(FindingRules, AJobMovedToAFaultyGpuIsEvacuatedUnlessItsInstanceWasAlreadyDecided) {
   const Finding found = finding(1, true, HealthOutcome::kLive);
   auto arrived = arrival_of(job_, found, 5);
   ASSERT_TRUE(arrived);
@@ -118,7 +118,7 @@ TEST_F(FindingRules, AnArrivalIsEvacuatedUnlessItsInstanceWasDecidedOn) {
   EXPECT_FALSE(arrival_of(job_, found, 5)) << "it is on its way out";
 }
 
-TEST_F(FindingRules, ImagesAreDoubtedOnce) {
+TEST_F(FindingRules, ImagesAreMarkedSuspectOncePerFinding) {
   const Finding found = finding(1, false, HealthOutcome::kRestore);
   job_.protection.emplace();
   const auto changed = doubted(job_, found);

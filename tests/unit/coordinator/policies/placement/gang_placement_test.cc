@@ -113,7 +113,7 @@ TEST(GangPlacement, SeveralMovingRanksGoToTheRackOfTheRemainingRanks) {
   EXPECT_THAT(shares_text(plan_beside(gpus, 3, {Place("e", 0)}).places), "c 2 ranks, d 1 rank");
 }
 
-TEST(GangPlacement, ReasonOmitsUnsuitableGpusOfANodeWithoutUnsuitableGpus) {
+TEST(GangPlacement, ReasonMentionsNoUnsuitableGpusIfThereAreNone) {
   EXPECT_EQ(plan_of({gang_gpu("a", 0)}, 2).reason, "No node has 2 GPUs that can each take a rank: a has 1");
 }
 

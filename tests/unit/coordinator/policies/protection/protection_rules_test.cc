@@ -25,7 +25,7 @@ TEST(ProtectionRules, ASetIsDueAfterItsInterval) {
   EXPECT_TRUE(is_set_due(protection, 1'500));
 }
 
-TEST(ProtectionRules, OnlyJobsWithThinCheckpointsCanBePausedTooOften) {
+TEST(ProtectionRules, OnlyTransparentJobsHaveAMinimumProtectionInterval) {
   Job job;
   job.spec.mode = MigrationMode::kTransparent;
   EXPECT_TRUE(is_too_often(job, 299'999));

@@ -41,7 +41,7 @@ TEST(ResumeBackoff, SuccessResetsTheFailures) {
   EXPECT_TRUE(backoff.is_ready(parked_at(0), 10'000, 0));
 }
 
-TEST(ResumeBackoff, AJobThatIsNoLongerParkedIsNotGivenUp) {
+TEST(ResumeBackoff, FailuresAreNotCountedForAJobThatIsNoLongerParked) {
   ResumeBackoff backoff;
   for (unsigned i = 0; i < 2 * ResumeBackoff::kMaxFailures; ++i)
     EXPECT_FALSE(backoff.note_failure(1, false, 0));

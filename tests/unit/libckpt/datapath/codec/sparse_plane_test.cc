@@ -21,7 +21,7 @@ TEST(SparsePlaneTest, PlanesWithFewExceptionsAreUnpackedUnchanged) {
        {1UL, 7UL, 8UL, 9UL, 255UL, 256UL, 257UL, 511UL, 4096UL, 16384UL, 100001UL}) {
     for (std::size_t exceptions = 0; exceptions < 6; ++exceptions) {
       Bytes plane(bytes, std::byte{0x7e});
-      // The ends and the positions around a skip come first, then random positions.
+      // The first positions are the ends and the positions around a skip. Random positions follow.
       const std::size_t places[] = {0, bytes - 1, 254, 255, random(), random()};
       for (std::size_t i = 0; i < exceptions; ++i)
         plane[places[i] % bytes] = static_cast<std::byte>(random());

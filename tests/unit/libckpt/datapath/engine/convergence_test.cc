@@ -64,14 +64,14 @@ TEST(Convergence, ASampleWithFewDirtyBytesAvoidsASecondRound) {
   EXPECT_EQ(much.observe(first), Advice::kContinue) << "sending binds: another round shortens it";
 }
 
-TEST(Convergence, OtherTermsOverTheLimitAbortAfterTheFirstRound) {
+TEST(Convergence, MoveAbortsAfterTheFirstRoundIfTheOtherPauseTermsExceedTheLimit) {
   Convergence c(
       {.max_downtime = 30 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
   EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kGiveUp);
   EXPECT_EQ(c.estimate(), 160 * kMs);
 }
 
-TEST(Convergence, ALimitLoweredDuringTheRoundsAborts) {
+TEST(Convergence, MoveAbortsIfTheLimitIsLoweredBelowTheOtherPauseTerms) {
   Convergence c(
       {.max_downtime = 200 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
   EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kContinue);
@@ -79,14 +79,14 @@ TEST(Convergence, ALimitLoweredDuringTheRoundsAborts) {
   EXPECT_EQ(c.observe(round(200'000'000, 5 * kMs, 200 * kMs)), Advice::kGiveUp);
 }
 
-TEST(Convergence, CopyIsHiddenByConcurrentWork) {
+TEST(Convergence, CopyShorterThanTheConcurrentWorkDoesNotExtendTheEstimate) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
   EXPECT_EQ(c.estimate(), 65 * kMs);
 }
 
-TEST(Convergence, OtherTermsOverTheLimitBeginTheHandoverWithoutAFurtherRoundIfAllowed) {
+TEST(Convergence, HandoverBeginsAfterOneRoundIfAllowedWhenTheOtherTermsExceedTheLimit) {
   RoundObservation first = round(2 * kGiB, 5 * kMs, 2200 * kMs);
   first.sampled_dirty_bytes = 40'000'000;
   Convergence c({.max_downtime = 30 * kMs, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
@@ -133,7 +133,7 @@ TEST(Convergence, RoundsThatStopShrinkingBeginTheHandoverOrAbortBySetting) {
   }
 }
 
-TEST(Convergence, WaitsForARoundAsGoodAsTheBest) {
+TEST(Convergence, RoundsContinueUntilARoundIsAsGoodAsTheBestRound) {
   Convergence c({.max_downtime = 1 * kMs}, 1e9);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs));
   c.observe(round(100 * kMiB, kMs, 500 * kMs));
@@ -171,7 +171,7 @@ TEST(Convergence, LimitMayChangeBetweenRounds) {
   EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kSwitch);
 }
 
-TEST(Convergence, ARoundTooShortToMeasureKeepsTheLastRate) {
+TEST(Convergence, LastRateIsKeptAfterARoundTooShortToMeasure) {
   Convergence c({}, 5e8);
   c.observe(round(2 * kGiB, kMs, 2000 * kMs, 2e9));
   c.observe(round(1000, kMs, 2 * kMs, 0));

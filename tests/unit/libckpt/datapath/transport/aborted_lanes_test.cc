@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves are aborted, or lose the other mover, while another move continues. Lanes end under full load, at
-// random moments, again and again. All movers are child processes of this test, so that the test notices a
-// mover that UCX ends with signal 6. The lane of the continuing move must not be affected.
+// Moves are aborted, or lose the other mover, while another move continues. Lanes end repeatedly under full
+// load at random moments. All movers are child processes of this test, so that the test detects a mover that
+// UCX ends with signal 6. The lane of the continuing move must not be affected.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -105,8 +105,8 @@ Result<std::unique_ptr<Lane>> make_lane(Transport& transport, End& end, int line
   return transport.connect(*address, kToken, end);
 }
 
-// Runs a move that is aborted again and again. Both ends derive from the seed which end aborts, after how
-// many messages, and after which delay.
+// Runs a move that is aborted repeatedly. Both ends derive from the seed which end aborts, after how many
+// messages, and after which delay.
 std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kAborts; ++i) {

@@ -117,7 +117,8 @@ struct MappedFile {
 
 TEST_P(TransportTest, PayloadIsDeliveredIntoTheOfferedFile) {
   const std::string transport = GetParam();
-  const bool offered = is_same_host() || transport == "loopback";  // otherwise as between machines
+  const bool offered = is_same_host() || transport == "loopback";  // other transports are tested as between
+                                                                   // machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
   for (const bool taken : {true, false}) {
     MappedFile file(2 * kLargest);
@@ -280,7 +281,7 @@ TEST_P(TransportTest, MessagesOverTheLimitsAreRefused) {
 }
 
 TEST_P(TransportTest, TheSendWindowIsBounded) {
-  // The test drives this lane itself: without progress() no message is reported as sent.
+  // The test drives this lane itself. The lane reports no message as sent before progress() is called.
   class Quiet final : public LaneHandler {
    public:
     std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }

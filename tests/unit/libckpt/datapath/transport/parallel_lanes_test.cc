@@ -66,7 +66,7 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(end_of(child_), "");
   }
 
-  // Runs the source's side of one move again and again. Returns the failure, or an empty text.
+  // Runs the source's side of one move repeatedly. Returns the failure, or an empty text.
   std::string move_on(int fd) {
     for (int round = 0; round < kRounds; ++round) {
       std::array<Peer, kLanes> lanes;

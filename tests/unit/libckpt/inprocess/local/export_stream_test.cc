@@ -42,7 +42,7 @@ TEST(ExportStream, EmptyExportEndsImmediately) {
   EXPECT_TRUE(stream.take_initial_end());
 }
 
-TEST(ExportStream, FreesOfUnsentRegionsAreNotReported) {
+TEST(ExportStream, FreeingOfAnUnsentRegionIsNotReported) {
   ExportStream stream;
   stream.start(7, ids(70));
   const auto batch = stream.next_batch();

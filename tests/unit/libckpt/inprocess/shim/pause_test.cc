@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests everything that a pause can wait for in vain. The pause gives up in time and names the cause, and the
-// program runs on as if no pause had been requested. Once the cause has ended, the next pause succeeds.
+// Tests each cause that can make a pause wait without an end. The pause ends at its time limit and names the
+// cause, and the program continues as if no pause had been requested. Once the cause has ended, the next
+// pause succeeds.
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -139,7 +139,7 @@ TEST_F(StreamEndsTest, ThreadExitEndsTheCaptureOfItsStream) {
   expect_pauses();
 }
 
-TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureIfTheDriverEndedTheCapture) {
+TEST_F(StreamEndsTest, CaptureEndsAfterAFailedEndCaptureCallIfTheDriverEndedTheCapture) {
   // Another stream took over work and did not rejoin: the capture has ended.
   CUstream origin = captured();
   CUstream other = stream();

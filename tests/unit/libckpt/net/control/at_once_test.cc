@@ -46,7 +46,7 @@ TEST(AtOnce, TasksRunConcurrently) {
   EXPECT_EQ(gate.passed, 4U);
 }
 
-TEST(AtOnce, ReturnsIfATaskThrowsOrWithoutTasks) {
+TEST(AtOnce, ReturnsIfATaskThrowsOrIfThereAreNoTasks) {
   asio::io_context io(1);
   std::vector<Task<>> tasks;
   tasks.push_back(fail());

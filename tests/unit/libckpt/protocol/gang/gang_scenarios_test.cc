@@ -62,7 +62,7 @@ TEST(GangScenario, CommunicatorsAreCreatedWhileAllRanksAreHeld) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-TEST(GangScenario, FailedCommunicatorsInThePauseEndTheMove) {
+TEST(GangScenario, MoveEndsIfTheCreationOfCommunicatorsFails) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
     options.overlaps = overlaps;
@@ -79,7 +79,7 @@ TEST(GangScenario, FailedCommunicatorsInThePauseEndTheMove) {
   }
 }
 
-TEST(GangScenario, BystanderWithAnAgentThatForgotTheMoveEndsTheMove) {
+TEST(GangScenario, MoveEndsIfTheAgentOfABystanderForgetsTheMove) {
   for (const bool overlaps : {true, false}) {
     World::Options options = with();
     options.overlaps = overlaps;
@@ -254,8 +254,8 @@ TEST(GangScenario, CoordinatorWithALostJournalCompletesAReturn) {
   EXPECT_FALSE(world.is_restored());
 }
 
-// A single bystander has received the return, and cannot be reached. The node of a source is lost, so that
-// the other ranks would go forward.
+// Only one bystander has received the return, and cannot be reached. The node of a source is lost, so without
+// this bystander the other ranks would continue in the new epoch.
 TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
   World::Options options = with();
   options.staying = 2;
@@ -345,12 +345,12 @@ std::string lease_is_forgotten(Mutant mutant) {
   return world.first_violation();
 }
 
-TEST(GangScenario, HeldBystanderRefusesGoAfterARestart) {
+TEST(GangScenario, HeldBystanderRefusesARepeatedGoAfterItsRestart) {
   EXPECT_EQ(still_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(still_is_forgotten(Mutant::kStillNotDurable), "");
 }
 
-TEST(GangScenario, CoordinatorThatGrantedTheReturnLeasesToNoTargetAfterARestart) {
+TEST(GangScenario, RestartedCoordinatorLeasesToNoTargetAfterGrantingTheReturn) {
   EXPECT_EQ(return_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(return_is_forgotten(Mutant::kReturnNotDurable), "");
 }

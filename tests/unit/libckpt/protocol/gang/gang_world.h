@@ -31,7 +31,7 @@ enum class Mutant {
   kStillNotDurable,     // a restarted bystander does not know its HELD_STILL
   kReturnNotDurable,    // a restarted coordinator does not know that it granted n+2
   kNoFence,             // the keeper does not stop a target at the end of its lease
-  kGoEarly,             // a target counts as in its gate as soon as it has promised
+  kGoEarly,             // a target is treated as inside its gate as soon as it has promised
   kSwapAtCommitted,     // a bystander treats COMMITTED as GO
   kReleaseAtGo,         // a source frees its memory when its target has passed its gate
   kRelinquishedIsVeto,  // applies SW-14 rank by rank: any target that dies lets the sources continue
@@ -39,7 +39,7 @@ enum class Mutant {
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
   kNotMadeYet,          // communicators count as created as soon as creation has begun
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had granted
-  kFinishedIsDead,      // a program that ended is taken for an instance that died
+  kFinishedIsDead,      // a finished program is treated as an instance that died
   kEndsLate,            // an instance that is given up runs on until its lease ends
 };
 
@@ -71,7 +71,7 @@ class World {
   void lose(const Party& party);  // permanently removes the party's node, with its journal and its instance
   void prove_lost(const Party& party);     // informs the coordinator of the loss
   void kill_instance(const Party& party);  // kills the instance of a target
-  void finish(const Party& party);         // the program of a target that has passed its gate
+  void finish(const Party& party);         // ends the program of a target that has passed its gate
   void cut(const Party& a, const Party& b, bool is_cut);
   void cut_off(const Party& party, bool is_cut);  // disconnects the party from all other parties
   void fail_record(const Party& party) { failing_.insert(party); }
@@ -159,7 +159,7 @@ class World {
   void answer_in_one_piece(const Party& party);
   void resume_rank(const Party& party);
   void end_instance(const Party& party, bool by_fault);
-  TargetEvent end_of(const Party& party);  // once its program has ended
+  TargetEvent end_of(const Party& party);  // returns the event of a target whose program has ended
   void join(const Party& party);
   void make_communicators();
   void give_up_communicators(const Party& party);

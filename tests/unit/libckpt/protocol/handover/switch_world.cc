@@ -157,7 +157,7 @@ void World::restart(int node) {
     const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
                        (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
     const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
-    // Discards findings without a decision in the journal. Each finding is then made again, or not.
+    // Discards findings whose decision is not in the journal. A finding that still applies is made again.
     std::erase_if(forgotten_, [this](const auto& entry) {
       const auto& journal = journals_[kCoordinatorNode];
       return std::none_of(journal.begin() + static_cast<std::ptrdiff_t>(entry.second), journal.end(),
@@ -201,7 +201,7 @@ void World::notify_coordinator(int node, bool connected) {
   for (const auto& [id, place] : places_)
     for (const Side side : {Side::kSource, Side::kTarget}) {
       if ((side == Side::kSource ? place.source : place.target) != node) continue;
-      // the coordinator may crash in between
+      // The coordinator may crash in between.
       if (!up(kCoordinatorNode) || coordinator_->find(id) == nullptr) continue;
       execute(kCoordinatorNode, connected ? coordinator_->on_event(id, AgentConnected(side), now_)
                                           : coordinator_->on_event(id, AgentDisconnected(side), now_));

@@ -30,7 +30,7 @@ bool World::goal() const {
   if (places_.empty()) return images() == 0;
   const auto [id, place] = *places_.rbegin();
   if (instance_died_ && ran_target_.contains(id))
-    return true;  // the instance ran and died on the target, and its RUNS came late
+    return true;  // the instance ran and died on the target, and its RUNS arrived late
   bool usable = false;
   if (up(place.source)) {
     const auto* s = agents_[place.source]->source(id);

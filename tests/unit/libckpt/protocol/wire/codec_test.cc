@@ -299,7 +299,7 @@ TEST(Codec, InvalidHandoverMessagesAreRefused) {
   EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // lower than the migration's base
   EXPECT_TRUE(refused({1, 2, 3, static_cast<Role>(0), t, Commit(4)}));
   EXPECT_TRUE(refused({1, 2, 3, c, Role::kBystander, Query()}));
-  EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // a gang's
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Withdraw()}));  // only gangs use Withdraw
   const auto changed = [&](const auto& change) {
     CommitMessage m(1, 2, 3, c, t, Commit(4));
     change(m);
@@ -334,7 +334,7 @@ TEST(Codec, UnknownBodiesAreRefused) {
   EXPECT_TRUE(refused(200));
 }
 
-TEST(Frames, FormerFramesOfTheCommitsAreUnknown) {
+TEST(Frames, RetiredFrameNumbersOfTheCommitsAreUnknown) {
   for (const std::uint16_t former : {1, 2}) EXPECT_FALSE(is_known(static_cast<FrameType>(former)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ckpt-image: what it prints of a checkpoint store, and its exit codes.
+// Tests ckpt-image: its output about a checkpoint store, and its exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint store that is written and read over a link: what is there afterwards, and what a client cannot
-// do.
+// Tests a checkpoint store that is written and read over a link: its content afterwards, and the operations
+// that are refused to a client.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 

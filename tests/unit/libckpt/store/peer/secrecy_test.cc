@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Others on the way see no content of a checkpoint store and change none unnoticed; strangers do not keep
-// others out.
+// Tests that a relay on the link reads no content of a checkpoint store and changes no content undetected.
+// Also tests that unknown connections do not block clients.
 #include <poll.h>
 
 #include <algorithm>

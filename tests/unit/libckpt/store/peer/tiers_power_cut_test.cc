@@ -194,7 +194,7 @@ std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   });
 }
 
-// Cuts the power while a lasting version settles. The job has other versions in memory.
+// Cuts the power while a durable version is written over versions of the job that are only in memory.
 std::string cut_while_it_settles(const std::set<std::string>& left_out) {
   const auto in_memory_first = [](PowerCutFiles& files, Told& told) {
     must(Writer(files, told, in_memory(kAllPacks)).run(2, false));

@@ -109,7 +109,7 @@ TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseTheMemory) {
   EXPECT_EQ(target.content, all[1]);
 }
 
-TEST_F(Tiered, UsesListContainsThePacksOfAVersion) {
+TEST_F(Tiered, EachVersionListsThePacksThatItUses) {
   Content first = some_content(1);
   first.regions.erase(2);
   first.blobs.clear();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA program that does not know gpumigrate. It writes, copies and checks buffers of many sizes, step by
-// step, and allocates and frees memory, until the file in argv[1] exists. With "stuck" the GPU first waits
-// for a host function that waits for the file in argv[2]. With argv[2] "asks" the program only initializes
-// the driver; with "beside" such a process runs next to the program. Exit codes: 0 success, 3 a byte was
-// wrong, 4 the driver refused a call.
+// step, and allocates and frees memory, until the file in argv[1] exists. If argv[2] is "asks", the program
+// only initializes the driver. If argv[2] is "beside", the program starts such a process next to itself. Any
+// other argv[2] is a file: the GPU first waits for a host function that waits for this file. Exit codes: 0
+// success, 3 a byte was wrong, 4 the driver refused a call.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <poll.h>

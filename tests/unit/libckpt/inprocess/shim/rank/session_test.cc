@@ -225,7 +225,7 @@ TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapSucceeds) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
+TEST_F(ShimRankTest, RankReleasesNoMemoryThatTheKeeperLacks) {
   const std::string folder = start_program();
   Agent agent(folder);
   wait_until_ready(agent);
