@@ -126,7 +126,8 @@ class Program {
 
   const Options& options_;
   std::ostream& out_;
-  std::unique_ptr<checkpoint_store::Files> files_;  // the files of checkpoint_store_, which is destroyed first
+  std::unique_ptr<checkpoint_store::Files>
+      files_;  // the files of checkpoint_store_, which is destroyed first
   std::unique_ptr<checkpoint_store::CheckpointStore> checkpoint_store_;
 };
 
