@@ -46,13 +46,13 @@ bool GangSection::takes(const HttpRequest& request) const {
   if (job != nullptr)
     return job->spec.gang.id != 0 && request.path.size() == 4 &&
            (request.path[3] == "restore" || request.path[3] == "migrate");
-  return deps_.jobs.find_gang(request.path[2]).has_value();
+  return deps_.jobs.find_whole(request.path[2]).has_value();
 }
 
 control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   const Job* rank = deps_.jobs.find(request.path[2]);
   auto gang =
-      rank == nullptr ? find_gang(deps_.jobs, request.path[2]) : find_gang(deps_.jobs, rank->spec.gang.id);
+      rank == nullptr ? find_whole(deps_.jobs, request.path[2]) : find_whole(deps_.jobs, rank->spec.gang.id);
   if (!gang) co_return deps_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
   if (request.path.size() == 3 && is_get(request))
@@ -83,7 +83,7 @@ control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId 
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
-    const auto gang = find_gang(deps_.jobs, id);
+    const auto gang = find_whole(deps_.jobs, id);
     if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     if (is_ended(state_of(*gang)) || steady_clock::now() >= deadline)
       co_return to_response(200, record::to_answer(gang_view(*gang, deps_.states)));
@@ -91,7 +91,7 @@ control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId 
   }
 }
 
-control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang gang) {
+control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, WholeJob gang) {
   CKPT_CO_TRY(wanted, query_number(request, "rank", 0, kMaxRank));
   const auto rank = std::find_if(gang.ranks.begin(), gang.ranks.end(), [wanted](const Job* known) {
     return known->rank_number() == static_cast<std::uint32_t>(wanted);
@@ -154,7 +154,7 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
   api::RestorePlan view = restore_plan_view(plan);
   view.verb = verb;
   view.job = job_text(id);
-  if (const auto gang = find_gang(deps_.jobs, id)) view.job_name = gang->name;
+  if (const auto gang = find_whole(deps_.jobs, id)) view.job_name = gang->name;
   co_return to_response(200, record::to_answer(view));
 }
 
@@ -174,19 +174,19 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
   if (rank) wanted.ranks.push_back(*rank);
   if (!dry_run) {
     CKPT_CO_TRY(begun, co_await deps_.moves.begin(id, std::move(wanted)));
-    if (const auto moved = find_gang(deps_.jobs, id))
+    if (const auto moved = find_whole(deps_.jobs, id))
       for (const Job* known : moved->ranks) deps_.service.confirm_by_move(known->id);
     co_return to_response(202, migration_json(*begun));
   }
   wire::MigrateOptions options = wanted.options;
   CKPT_CO_TRY(plan, co_await deps_.moves.dry_run(id, std::move(wanted)));
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   options.communicators = plan.communicators;
   co_return to_response(200, record::to_answer(move_plan_view(*gang, plan, options)));
 }
 
-GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {
+GangSection::Answer GangSection::stop(const HttpRequest& request, const WholeJob& gang) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxStopGraceMs).value_or(kStopGraceMs);
   CKPT_TRYV(body.finish());
@@ -194,7 +194,7 @@ GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& ga
   return to_response(202, record::to_answer(gang_view(gang, deps_.states)));
 }
 
-GangSection::Answer GangSection::remove(const Gang& gang) {
+GangSection::Answer GangSection::remove(const WholeJob& gang) {
   if (!is_ended(state_of(gang)))
     return Error(
         ErrorCode::kRefused,

@@ -40,15 +40,15 @@ class GangSection : public ApiSection {
 
   control::Task<Answer> wait(HttpRequest request, JobId id);
   // Returns the output of one rank: the query parameter `rank`, by default 0.
-  control::Task<Answer> logs(HttpRequest request, Gang gang);
+  control::Task<Answer> logs(HttpRequest request, WholeJob gang);
   control::Task<Answer> store(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);
   control::Task<Answer> protect(HttpRequest request, JobId id);
   // Begins a migration of the gang. If `rank` is set, only the rank that the request names is moved.
   control::Task<Answer> migrate(HttpRequest request, JobId id, std::optional<std::uint32_t> rank);
   Answer show_task(TaskId id);
-  Answer stop(const HttpRequest& request, const Gang& gang);
-  Answer remove(const Gang& gang);
+  Answer stop(const HttpRequest& request, const WholeJob& gang);
+  Answer remove(const WholeJob& gang);
 
   Dependencies deps_;
 };

@@ -27,7 +27,7 @@ bool ImageApi::takes(const HttpRequest& request) const {
   if (what == "images" || what == "tasks") return true;
   if (request.path.size() == 4) {
     const Job* job = deps_.jobs.find(request.path[2]);
-    const bool is_of_gang = job == nullptr ? deps_.jobs.find_gang(request.path[2]).has_value()
+    const bool is_of_gang = job == nullptr ? deps_.jobs.find_whole(request.path[2]).has_value()
                                            : job->spec.gang.id != 0 && request.path[3] == "restore";
     if (is_of_gang) return false;
   }

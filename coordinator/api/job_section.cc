@@ -70,7 +70,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
     const JobId gang = at->second.spec.gang.id;
     if (gang != 0 && gang == shown) continue;
     if (gang != 0) shown = gang;
-    out.push_back(gang != 0 ? record::to_answer(gang_view(*find_gang(deps_.jobs, gang), deps_.states))
+    out.push_back(gang != 0 ? record::to_answer(gang_view(*find_whole(deps_.jobs, gang), deps_.states))
                             : record::to_answer(job_view(at->second, deps_.states)));
   }
   while (at != all.end() && at->second.spec.gang.id != 0 && at->second.spec.gang.id == shown) ++at;
@@ -91,7 +91,7 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   }
   if (is_gang) {
     CKPT_CO_TRY(started, co_await deps_.service.submit_gang(std::move(wanted)));
-    const auto gang = find_gang(deps_.jobs, started.job->spec.gang.id);
+    const auto gang = find_whole(deps_.jobs, started.job->spec.gang.id);
     co_return to_response(201, record::to_answer(api::StartedJob{gang_view(*gang, deps_.states), {}}));
   }
   CKPT_CO_TRY(submitted, co_await deps_.service.submit(std::move(wanted)));

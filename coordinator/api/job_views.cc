@@ -121,7 +121,7 @@ api::JobRank rank_of_gang_view(const Job& rank, const JobStates& states) {
 }
 
 // Returns the state of the gang's worst rank, for example a rank that is disconnected, starting or stopping.
-std::string state_of_gang(const Gang& gang, const JobStates& states) {
+std::string state_of_gang(const WholeJob& gang, const JobStates& states) {
   const JobState state = state_of(gang);
   if (is_ended(state)) return std::string(to_string(state));
   for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "suspending", "restoring",
@@ -134,7 +134,7 @@ std::string state_of_gang(const Gang& gang, const JobStates& states) {
 
 // Returns why the gang does not stop, why it ended, or why it cannot move. `stays` is the first rank that
 // cannot move, or null.
-std::string reason_of_gang(const Gang& gang, const JobStates& states, const Job* stays) {
+std::string reason_of_gang(const WholeJob& gang, const JobStates& states, const Job* stays) {
   for (const Job* rank : gang.ranks) {
     if (is_ended(rank->state)) continue;
     if (std::string reason = states.why_not_stopped(*rank); !reason.empty()) return reason;
@@ -196,7 +196,7 @@ api::JobDetail job_detail_view(const Job& job, const JobStates& states, const No
   return view;
 }
 
-api::Job gang_view(const Gang& gang, const JobStates& states) {
+api::Job gang_view(const WholeJob& gang, const JobStates& states) {
   const Job& first = *gang.ranks.front();
   const bool ended = is_ended(state_of(gang));
   api::Job view = job_view(first, states);
@@ -234,7 +234,7 @@ api::Job gang_view(const Gang& gang, const JobStates& states) {
   return view;
 }
 
-api::GangDetail gang_detail_view(const Gang& gang, const JobStates& states, const Migration* open) {
+api::GangDetail gang_detail_view(const WholeJob& gang, const JobStates& states, const Migration* open) {
   const Job& first = *gang.ranks.front();
   api::GangDetail view;
   view.job = gang_view(gang, states);

@@ -109,7 +109,7 @@ api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan, const wire
   return view;
 }
 
-api::MovePlan move_plan_view(const Gang& gang, const GangMovePlan& plan,
+api::MovePlan move_plan_view(const WholeJob& gang, const GangMovePlan& plan,
                              const wire::MigrateOptions& options) {
   api::MovePlan view;
   view.job = job_text(gang.id);

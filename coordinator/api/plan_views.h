@@ -26,7 +26,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::RunPlan run_plan_view(const SubmitRequest& request, const GangPlan& plan);
 [[nodiscard]] api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan,
                                            const wire::MigrateOptions& options, const NodeTable& nodes);
-[[nodiscard]] api::MovePlan move_plan_view(const Gang& gang, const GangMovePlan& plan,
+[[nodiscard]] api::MovePlan move_plan_view(const WholeJob& gang, const GangMovePlan& plan,
                                            const wire::MigrateOptions& options);
 [[nodiscard]] api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found);
 

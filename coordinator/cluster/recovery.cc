@@ -321,7 +321,7 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   std::vector<const Job*> meant;
   if (const Job* job = deps_.jobs.find(request.path[2])) {
     meant.push_back(job);
-  } else if (const auto gang = find_gang(deps_.jobs, request.path[2])) {
+  } else if (const auto gang = find_whole(deps_.jobs, request.path[2])) {
     meant.assign(gang->ranks.begin(), gang->ranks.end());
   }
   if (meant.empty()) return deps_.jobs.not_found(request.path[2]);

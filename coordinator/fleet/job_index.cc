@@ -5,10 +5,8 @@ namespace ckpt::coordinator {
 
 void JobIndex::put(Job& job) {
   const bool ended = is_ended(job.state);
-  if (const wire::GangSpec& gang = job.spec.gang; gang.id != 0) {
-    gangs_[gang.id].insert(job.id);
-    gang_names_[gang.name].insert(gang.id);
-  }
+  wholes_[job.whole()].insert(job.id);
+  whole_names_[job.whole_name()].insert(job.whole());
   if (job.unfenced_nodes.empty() && !job.unfenced)
     given_up_.erase(job.id);
   else
@@ -36,20 +34,20 @@ void JobIndex::remove(const Job& job) {
   live_.erase(job.id);
   ended_.erase(job.id);
   given_up_.erase(job.id);
-  remove_from_gang(job);
+  remove_from_whole(job);
 }
 
-// Removes a rank from its gang. A gang exists for as long as one of its ranks.
-void JobIndex::remove_from_gang(const Job& job) {
-  const auto gang = gangs_.find(job.spec.gang.id);
-  if (gang == gangs_.end()) return;
-  gang->second.erase(job.id);
-  if (!gang->second.empty()) return;
-  gangs_.erase(gang);
-  const auto name = gang_names_.find(job.spec.gang.name);
-  if (name == gang_names_.end()) return;
-  name->second.erase(job.spec.gang.id);
-  if (name->second.empty()) gang_names_.erase(name);
+// Removes a rank from its whole job, which exists for as long as one of its ranks.
+void JobIndex::remove_from_whole(const Job& job) {
+  const auto whole = wholes_.find(job.whole());
+  if (whole == wholes_.end()) return;
+  whole->second.erase(job.id);
+  if (!whole->second.empty()) return;
+  wholes_.erase(whole);
+  const auto name = whole_names_.find(job.whole_name());
+  if (name == whole_names_.end()) return;
+  name->second.erase(job.whole());
+  if (name->second.empty()) whole_names_.erase(name);
 }
 
 void JobIndex::remove_ended_name(const Job& job) {
@@ -69,15 +67,16 @@ std::optional<JobId> JobIndex::ended_named(std::string_view name) const {
   return at == ended_names_.end() ? std::nullopt : std::optional(*at->second.rbegin());
 }
 
-const std::set<JobId>& JobIndex::ranks_of(JobId gang) const {
+const std::set<JobId>& JobIndex::ranks_of(JobId whole) const {
   static const std::set<JobId> kNone;
-  const auto at = gangs_.find(gang);
-  return at == gangs_.end() ? kNone : at->second;
+  const auto at = wholes_.find(whole);
+  return at == wholes_.end() ? kNone : at->second;
 }
 
-std::optional<JobId> JobIndex::gang_named(std::string_view name) const {
-  const auto at = gang_names_.find(name);
-  return at == gang_names_.end() ? std::nullopt : std::optional(*at->second.rbegin());
+const std::set<JobId>& JobIndex::wholes_named(std::string_view name) const {
+  static const std::set<JobId> kNone;
+  const auto at = whole_names_.find(name);
+  return at == whole_names_.end() ? kNone : at->second;
 }
 
 }  // namespace ckpt::coordinator

@@ -30,14 +30,14 @@ class JobIndex {
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
   // Returns the ended job with that name; the newest of several.
   [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
-  // Returns the jobs that are the gang's ranks. An empty set means that no such gang exists.
-  [[nodiscard]] const std::set<JobId>& ranks_of(JobId gang) const;
-  [[nodiscard]] const std::map<JobId, std::set<JobId>>& gangs() const { return gangs_; }
-  // Returns the newest gang with that name.
-  [[nodiscard]] std::optional<JobId> gang_named(std::string_view name) const;
+  // Returns the ranks of the whole job (Job::whole()). An empty set means that no such job exists.
+  [[nodiscard]] const std::set<JobId>& ranks_of(JobId whole) const;
+  [[nodiscard]] const std::map<JobId, std::set<JobId>>& wholes() const { return wholes_; }
+  // Returns the whole jobs with that name, the newest at the end.
+  [[nodiscard]] const std::set<JobId>& wholes_named(std::string_view name) const;
 
  private:
-  void remove_from_gang(const Job& job);
+  void remove_from_whole(const Job& job);
   void remove_ended_name(const Job& job);
 
   std::map<JobId, Job*> live_;
@@ -45,8 +45,8 @@ class JobIndex {
   std::set<JobId> ended_;
   std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
   std::set<JobId> given_up_;
-  std::map<JobId, std::set<JobId>> gangs_;
-  std::map<std::string, std::set<JobId>, std::less<>> gang_names_;
+  std::map<JobId, std::set<JobId>> wholes_;
+  std::map<std::string, std::set<JobId>, std::less<>> whole_names_;
 };
 
 }  // namespace ckpt::coordinator

@@ -29,8 +29,7 @@ std::optional<FaultPoint> fault_behind(RankState from, RankState to) {
 }  // namespace
 
 std::vector<const Job*> JobRunner::ranks_with(const Job& job) const {
-  if (job.spec.gang.id == 0) return {&job};
-  const std::vector<Job*> ranks = jobs_.ranks_of(job.spec.gang.id);
+  const std::vector<Job*> ranks = jobs_.ranks_of(job.whole());
   return {ranks.begin(), ranks.end()};
 }
 

@@ -149,27 +149,35 @@ Job* JobTable::find(std::string_view id_or_name) {
   return ended ? find(*ended) : nullptr;
 }
 
-std::vector<Job*> JobTable::ranks_of(JobId gang) {
+std::vector<Job*> JobTable::ranks_of(JobId whole) {
   std::vector<Job*> found;
-  for (const JobId id : index_.ranks_of(gang)) found.push_back(&jobs_.at(id));
+  for (const JobId id : index_.ranks_of(whole)) found.push_back(&jobs_.at(id));
   std::sort(found.begin(), found.end(),
             [](const Job* a, const Job* b) { return a->rank_number() < b->rank_number(); });
   return found;
 }
 
-std::optional<JobId> JobTable::find_gang(std::string_view id_or_name) const {
+std::optional<JobId> JobTable::find_whole(std::string_view id_or_name) const {
   if (const auto id = parse_job_id(id_or_name)) {
-    const auto& gangs = index_.gangs();
-    if (const auto at = wire::find_meant(gangs, *id); at != gangs.end()) return at->first;
+    const auto& wholes = index_.wholes();
+    if (const auto at = wire::find_meant(wholes, *id); at != wholes.end()) return at->first;
   }
-  return index_.gang_named(id_or_name);
+  const std::set<JobId>& named = index_.wholes_named(id_or_name);
+  if (named.empty()) return std::nullopt;
+  const auto live = std::ranges::find_if(named, [this](JobId whole) { return has_live_rank(whole); });
+  return live == named.end() ? *named.rbegin() : *live;
+}
+
+bool JobTable::has_live_rank(JobId whole) const {
+  return std::ranges::any_of(index_.ranks_of(whole),
+                             [this](JobId id) { return !is_ended(jobs_.at(id).state); });
 }
 
 Error JobTable::not_found(std::string_view id_or_name) const {
-  if (const auto gang = find_gang(id_or_name))
+  if (const auto whole = find_whole(id_or_name))
     return {ErrorCode::kNotSupported,
             fmt::format("{} is a job of {} ranks, and this operation does not support such jobs yet",
-                        id_or_name, index_.ranks_of(*gang).size())};
+                        id_or_name, index_.ranks_of(*whole).size())};
   std::string same;
   const JobId given = parse_job_id(id_or_name).value_or(0);
   for (const auto& [id, job] : jobs_) {
@@ -182,11 +190,9 @@ Error JobTable::not_found(std::string_view id_or_name) const {
 bool JobTable::is_name_taken(const std::string& name, JobId except) const {
   const auto live = index_.live_named(name);
   if (live && *live != except) return true;
-  const auto gang = index_.gang_named(name);
-  if (!gang) return false;
-  const std::set<JobId>& ranks = index_.ranks_of(*gang);
-  return !ranks.contains(except) &&
-         std::any_of(ranks.begin(), ranks.end(), [this](JobId id) { return !is_ended(jobs_.at(id).state); });
+  return std::ranges::any_of(index_.wholes_named(name), [this, except](JobId whole) {
+    return !index_.ranks_of(whole).contains(except) && has_live_rank(whole);
+  });
 }
 
 std::vector<std::reference_wrapper<Job>> JobTable::live() const {

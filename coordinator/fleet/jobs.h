@@ -67,13 +67,15 @@ class JobTable {
   // Returns the error for a find() without a result.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
-  // Returns the jobs that are the gang's ranks, by rank. An empty list means that no such gang exists.
-  [[nodiscard]] std::vector<Job*> ranks_of(JobId gang);
-  // Finds a gang by id or name; the newest of several with the name.
-  [[nodiscard]] std::optional<JobId> find_gang(std::string_view id_or_name) const;
+  // Returns the ranks of the whole job (Job::whole()), by rank number. An empty list means that no such job
+  // exists.
+  [[nodiscard]] std::vector<Job*> ranks_of(JobId whole);
+  // Finds a whole job by id or name. Of several with the name, the one that has not ended is returned,
+  // otherwise the newest.
+  [[nodiscard]] std::optional<JobId> find_whole(std::string_view id_or_name) const;
   [[nodiscard]] bool contains(JobId id) const { return jobs_.contains(id); }
-  // Checks whether a job other than `except` has the name and has not ended. A gang with such a rank counts
-  // as well.
+  // Checks whether a job other than `except` has the name and has not ended. A whole job with such a rank
+  // counts as well.
   [[nodiscard]] bool is_name_taken(const std::string& name, JobId except = 0) const;
   // Returns all jobs, for listings. visited() counts the jobs that this function and live() return.
   [[nodiscard]] std::map<JobId, Job>& all() {
@@ -97,6 +99,7 @@ class JobTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
+  [[nodiscard]] bool has_live_rank(JobId whole) const;
   void index(Job& job);
   void put_in_place(Job changed);
   void stored_now(JobId id);

@@ -19,11 +19,11 @@ constexpr std::chrono::minutes kLongestEnd{10};
 constexpr std::chrono::seconds kRemoving{30};
 constexpr std::chrono::seconds kReleasing{30};
 
-std::string name_and_id(const Gang& gang) {
+std::string name_and_id(const WholeJob& gang) {
   return gang.name + " (" + job_text(gang.id) + ")";
 }
 
-bool is_resting(const Gang& gang) {
+bool is_resting(const WholeJob& gang) {
   return std::all_of(gang.ranks.begin(), gang.ranks.end(),
                      [](const Job* rank) { return rank->state == JobState::kParked && !rank->operation; });
 }
@@ -50,7 +50,7 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
                  job_text(report.job), told.error().to_string());
 }
 
-std::string GangImages::why_none(const Gang& gang) const {
+std::string GangImages::why_none(const WholeJob& gang) const {
   if (gang.ranks.size() != gang.size)
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
@@ -66,8 +66,8 @@ std::string GangImages::why_none(const Gang& gang) const {
 
 // Waits until all ranks are free. Starting, and pauses for another reason, are states that pass.
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) co_return gang_was_removed(id);
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) co_return job_was_removed(id);
   std::vector<JobId> ranks;  // ids only, because a job may be removed while the loop waits for another job
   for (const Job* rank : gang->ranks) {
     if (rank->spec.mode != MigrationMode::kCooperative) break;  // why_none() below returns the reason
@@ -76,18 +76,18 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   for (const JobId rank : ranks) {
     CKPT_CO_TRYV(co_await deps_.snapshots.wait_until_free(rank));
   }
-  const auto now = find_gang(deps_.jobs, id);
-  if (!now) co_return gang_was_removed(id);
+  const auto now = find_whole(deps_.jobs, id);
+  if (!now) co_return job_was_removed(id);
   const std::string reason = why_none(*now);
   if (reason.empty()) co_return ok();
   co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + reason);
 }
 
 control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
-  Result<Taken> last = gang_was_removed(id);
+  Result<Taken> last = job_was_removed(id);
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const auto gang = find_gang(deps_.jobs, id);
-    if (!gang) co_return gang_was_removed(id);
+    const auto gang = find_whole(deps_.jobs, id);
+    if (!gang) co_return job_was_removed(id);
     if (const std::string reason = why_none(*gang); !reason.empty())
       co_return Error(ErrorCode::kRefused, "No images of job " + gang->name + " can be taken: " + reason);
     GangSnapshot::Wish wish;
@@ -124,7 +124,7 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   wire::SnapshotReport sum;
   for (const GangSnapshot::Member& member : taken.members()) {
     const Job* job = deps_.jobs.find(member.job);
-    if (job == nullptr) return gang_was_removed(member.job);
+    if (job == nullptr) return job_was_removed(member.job);
     Job& now = changed.emplace_back(*job);
     now.snapshot = deps_.reports.facts_of(*job, member.owner, to.folder);
     const SnapshotFacts& facts = *now.snapshot;
@@ -140,7 +140,7 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   }
   // The set is stored as the checkpoint stores list it. A later continuation compares its images with those
   // lists.
-  const auto gang = find_gang(deps_.jobs, changed.front().spec.gang.id);
+  const auto gang = find_whole(deps_.jobs, changed.front().spec.gang.id);
   const auto listed = gang ? set_with(deps_.catalog, *gang, set.images.front()) : std::nullopt;
   if (!listed || listed->number != number)
     return Error(ErrorCode::kProtocol,
@@ -159,7 +159,7 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
 // Removes the images of a failed set, from which nothing can continue. Other sets that seem incomplete are
 // kept, because their remaining images may be on a disconnected node.
 control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   const std::vector<Image> left = gang ? leftovers_of(deps_.catalog, *gang) : std::vector<Image>();
   for (const Image& image : left) {
     const Job* job = deps_.jobs.find(image.job);
@@ -186,12 +186,12 @@ control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, 
 
 control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string to) {
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) co_return gang_was_removed(id);
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) co_return job_was_removed(id);
   if (const auto& protection = gang->ranks.front()->protection; to.empty() && protection)
     destination = kept_at(*protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));
-  const std::string name = find_gang(deps_.jobs, id)->name;
+  const std::string name = find_whole(deps_.jobs, id)->name;
   const TaskId task = deps_.tasks.begin("snapshot", id, name, "copying").id;
   control::spawn(deps_.executor, "images of " + job_text(id), run_snapshot(id, std::move(destination), task));
   co_return task;
@@ -200,7 +200,7 @@ control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string t
 control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) {
   const auto taken = co_await snapshot(id, std::move(to), task);
   if (!taken) co_return fail(id, task, "snapshot", taken.error());
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   deps_.events.add("snapshot-taken",
                    fmt::format("images of all {} ranks of job {} were taken at one step",
                                taken->images.size(), gang ? name_and_id(*gang) : job_text(id)),
@@ -209,7 +209,7 @@ control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) 
 }
 
 void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Error& error) {
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   deps_.events.add(
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
@@ -227,8 +227,8 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
 // ---- Suspensions ----
 
 control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to) {
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) co_return gang_was_removed(id);
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) co_return job_was_removed(id);
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (is_resting(*gang)) {
     const TaskId done = deps_.tasks.begin("suspend", id, gang->name, "").id;
@@ -236,7 +236,7 @@ control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to
     co_return done;
   }
   CKPT_CO_TRYV(co_await wait_until_free(id));
-  const std::string name = find_gang(deps_.jobs, id)->name;
+  const std::string name = find_whole(deps_.jobs, id)->name;
   const TaskId task = deps_.tasks.begin("suspend", id, name, "copying").id;
   control::spawn(deps_.executor, "suspending " + job_text(id), run_suspend(id, std::move(destination), task));
   co_return task;
@@ -276,8 +276,8 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
 control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
   const auto deadline = steady_clock::now() + kLongestEnd;
   while (true) {
-    const auto gang = find_gang(deps_.jobs, id);
-    if (!gang) co_return gang_was_removed(id);
+    const auto gang = find_whole(deps_.jobs, id);
+    if (!gang) co_return job_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
     if (is_over && is_resting(*gang)) co_return ok();

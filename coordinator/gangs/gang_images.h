@@ -47,7 +47,7 @@ class GangImages {
   // clients that watch the snapshot; 0: none.
   control::Task<Result<GangSet>> snapshot(JobId gang, Destination to, TaskId task);
   // Returns why no images of the gang can be taken now; empty: they can be taken.
-  [[nodiscard]] std::string why_none(const Gang& gang) const;
+  [[nodiscard]] std::string why_none(const WholeJob& gang) const;
 
  private:
   using Taken = std::pair<std::shared_ptr<GangSnapshot>, GangSet>;

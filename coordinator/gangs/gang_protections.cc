@@ -29,7 +29,7 @@ void GangProtections::check() {
     if (is_set_due(*protection, wall_clock_ms())) due.insert(job.spec.gang.id);
   }
   for (const JobId id : due) {
-    const auto gang = find_gang(deps_.jobs, id);
+    const auto gang = find_whole(deps_.jobs, id);
     if (!gang || !deps_.images.why_none(*gang).empty()) continue;
     taking_.insert(id);
     control::spawn(deps_.executor, "protecting " + job_text(id), take(id));
@@ -37,7 +37,7 @@ void GangProtections::check() {
 }
 
 control::Task<> GangProtections::take(JobId id) {
-  const auto before = find_gang(deps_.jobs, id);
+  const auto before = find_whole(deps_.jobs, id);
   if (!before || !before->ranks.front()->protection) {  // the gang was removed, or is no longer protected
     taking_.erase(id);
     co_return;
@@ -46,7 +46,7 @@ control::Task<> GangProtections::take(JobId id) {
   protection.begun_ms = wall_clock_ms();
   const auto taken = co_await deps_.images.snapshot(id, kept_at(protection), 0);
   taking_.erase(id);
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   if (!gang || !gang->ranks.front()->protection) co_return;
   const Result<void> outcome = taken ? Result<void>(ok()) : Result<void>(taken.error());
   Protection now = after_snapshot(*gang->ranks.front()->protection, outcome);
@@ -61,7 +61,7 @@ control::Task<> GangProtections::take(JobId id) {
                    "", id);
 }
 
-Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& wish) const {
+Result<Protected> GangProtections::plan(const WholeJob& gang, const ProtectRequest& wish) const {
   if (is_ended(state_of(gang)))
     return Error(ErrorCode::kRefused, "Job " + gang.name + " is " + std::string(to_string(state_of(gang))));
   for (const Job* rank : gang.ranks) {
@@ -82,8 +82,8 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
 }
 
 control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectRequest wish) {
-  const auto before = find_gang(deps_.jobs, id);
-  if (!before) co_return gang_was_removed(id);
+  const auto before = find_whole(deps_.jobs, id);
+  if (!before) co_return job_was_removed(id);
   CKPT_CO_TRY(planned, plan(*before, wish));
   std::vector<JobId> ranks;
   for (const Job* rank : before->ranks) ranks.push_back(rank->id);
@@ -95,8 +95,8 @@ control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectReque
                           " can be written to the requested place: " + works.error().to_string());
   }
   if (wish.dry_run) co_return planned;
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) co_return gang_was_removed(id);
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) co_return job_was_removed(id);
   CKPT_CO_TRY(answer, plan(*gang, wish));
   CKPT_CO_TRYV(store(*gang, answer.protection));
   deps_.events.add(
@@ -106,8 +106,8 @@ control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectReque
 }
 
 Result<void> GangProtections::unprotect(JobId id) {
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) return gang_was_removed(id);
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) return job_was_removed(id);
   if (!gang->ranks.front()->protection)
     return Error(ErrorCode::kRefused, "Job " + gang->name + " is not protected");
   CKPT_TRYV(store(*gang, std::nullopt));
@@ -116,7 +116,7 @@ Result<void> GangProtections::unprotect(JobId id) {
   return ok();
 }
 
-Result<void> GangProtections::store(const Gang& gang, const std::optional<Protection>& protection) {
+Result<void> GangProtections::store(const WholeJob& gang, const std::optional<Protection>& protection) {
   std::vector<Job> changed;
   for (const Job* rank : gang.ranks) changed.emplace_back(*rank).protection = protection;
   return deps_.jobs.replace_all(std::move(changed));

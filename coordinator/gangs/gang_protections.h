@@ -34,9 +34,9 @@ class GangProtections {
   control::Task<> run();
   void check();
   control::Task<> take(JobId gang);
-  [[nodiscard]] Result<Protected> plan(const Gang& gang, const ProtectRequest& wish) const;
+  [[nodiscard]] Result<Protected> plan(const WholeJob& gang, const ProtectRequest& wish) const;
   // Stores the protection of all ranks, in one transaction.
-  Result<void> store(const Gang& gang, const std::optional<Protection>& protection);
+  Result<void> store(const WholeJob& gang, const std::optional<Protection>& protection);
 
   Dependencies deps_;
   std::set<JobId> taking_;

@@ -20,7 +20,7 @@ constexpr std::chrono::minutes kLongestRise{60};
 
 // Returns the most work that any rank has done since its own image. Each rank is compared with its own image,
 // because node clocks and the moments of one barrier differ.
-std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
+std::int64_t lost_ms(const WholeJob& gang, const GangSet& set) {
   std::int64_t lost = 0;
   for (std::size_t at = 0; at < gang.ranks.size(); ++at)
     lost = std::max(lost, gang.ranks[at]->last_work_ms() - set.images[at].barrier_ms);
@@ -29,7 +29,7 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
 
 // Returns the reasons of the ranks that could not start, without those of ranks that are parked only because
 // the others are.
-std::string why_resting(const Gang& gang) {
+std::string why_resting(const WholeJob& gang) {
   std::string reason;
   for (const Job* rank : gang.ranks) {
     if (rank->reason.find(lifecycle::kRestsWithOthers) != std::string::npos) continue;
@@ -40,9 +40,9 @@ std::string why_resting(const Gang& gang) {
 
 }  // namespace
 
-Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
-  auto gang = find_gang(deps_.jobs, id);
-  if (!gang) return gang_was_removed(id);
+Result<WholeJob> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
+  auto gang = find_whole(deps_.jobs, id);
+  if (!gang) return job_was_removed(id);
   const auto refused = [&gang](const std::string& reason) {
     return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be continued from images: " + reason);
   };
@@ -59,7 +59,7 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
   return *std::move(gang);
 }
 
-Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish& wish) const {
+Result<GangSet> GangRestores::choose_set(const WholeJob& gang, const GangRestoreWish& wish) const {
   std::optional<GangSet> set;
   if (wish.image) {
     set = set_with(deps_.catalog, gang, *wish.image);
@@ -108,7 +108,7 @@ control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::ve
   co_return ok();
 }
 
-Result<std::vector<Place>> GangRestores::choose_places(const Gang& gang, const GangSet& set,
+Result<std::vector<Place>> GangRestores::choose_places(const WholeJob& gang, const GangSet& set,
                                                        const GangRestoreWish& wish) const {
   PlacementRequest wanted;
   for (std::size_t at = 0; at < gang.ranks.size(); ++at) {
@@ -186,7 +186,7 @@ control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId numb
   }
   ImageTask* task = deps_.tasks.find(number);
   if (task == nullptr) co_return;
-  const auto gang = find_gang(deps_.jobs, id);
+  const auto gang = find_whole(deps_.jobs, id);
   Restored restored;
   restored.image = plan.set.images.front();
   restored.place = plan.places.front();
@@ -202,8 +202,8 @@ control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId numb
 control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
   const auto deadline = steady_clock::now() + kLongestRise;
   while (true) {
-    const auto gang = find_gang(deps_.jobs, id);
-    if (!gang) co_return gang_was_removed(id);
+    const auto gang = find_whole(deps_.jobs, id);
+    if (!gang) co_return job_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
     const auto rests = [](const Job* rank) { return rank->state == JobState::kParked; };

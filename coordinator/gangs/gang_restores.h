@@ -54,10 +54,10 @@ class GangRestores {
   control::Task<Result<TaskId>> begin(JobId gang, GangRestoreWish wish);
 
  private:
-  [[nodiscard]] Result<Gang> find(JobId gang, const GangRestoreWish& wish) const;
-  [[nodiscard]] Result<GangSet> choose_set(const Gang& gang, const GangRestoreWish& wish) const;
+  [[nodiscard]] Result<WholeJob> find(JobId gang, const GangRestoreWish& wish) const;
+  [[nodiscard]] Result<GangSet> choose_set(const WholeJob& gang, const GangRestoreWish& wish) const;
   control::Task<Result<void>> check_is_readable(GangSet set, std::vector<Place> places);
-  [[nodiscard]] Result<std::vector<Place>> choose_places(const Gang& gang, const GangSet& set,
+  [[nodiscard]] Result<std::vector<Place>> choose_places(const WholeJob& gang, const GangSet& set,
                                                          const GangRestoreWish& wish) const;
   control::Task<> follow(JobId gang, GangRestorePlan plan, TaskId task);
   control::Task<Result<void>> wait_until_runs(JobId gang);

@@ -10,7 +10,7 @@ namespace {
 // The images by set number, then by rank.
 using ImagesOfSets = std::map<std::uint64_t, std::map<std::uint32_t, Image>>;
 
-ImagesOfSets images_by_set(const ImageCatalog& catalog, const Gang& gang) {
+ImagesOfSets images_by_set(const ImageCatalog& catalog, const WholeJob& gang) {
   ImagesOfSets sets;
   for (const Job* rank : gang.ranks) {
     for (const ListedImage& listed : catalog.list(rank->id)) {
@@ -29,7 +29,7 @@ std::string GangSet::suspect() const {
   return {};
 }
 
-std::vector<GangSet> sets_of(const ImageCatalog& catalog, const Gang& gang) {
+std::vector<GangSet> sets_of(const ImageCatalog& catalog, const WholeJob& gang) {
   std::vector<GangSet> sets;
   for (auto& [number, images] : images_by_set(catalog, gang)) {
     if (images.size() != gang.size) continue;
@@ -45,7 +45,7 @@ std::vector<GangSet> sets_of(const ImageCatalog& catalog, const Gang& gang) {
   return sets;
 }
 
-std::vector<Image> leftovers_of(const ImageCatalog& catalog, const Gang& gang) {
+std::vector<Image> leftovers_of(const ImageCatalog& catalog, const WholeJob& gang) {
   std::vector<Image> left;
   for (auto& [number, images] : images_by_set(catalog, gang)) {
     if (images.size() == gang.size) continue;
@@ -54,7 +54,7 @@ std::vector<Image> leftovers_of(const ImageCatalog& catalog, const Gang& gang) {
   return left;
 }
 
-std::optional<GangSet> set_with(const ImageCatalog& catalog, const Gang& gang, const Image& image) {
+std::optional<GangSet> set_with(const ImageCatalog& catalog, const WholeJob& gang, const Image& image) {
   for (GangSet& set : sets_of(catalog, gang)) {
     const bool has_it = std::any_of(set.images.begin(), set.images.end(), [&image](const Image& own) {
       return image_text(own) == image_text(image);

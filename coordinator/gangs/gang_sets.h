@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "coordinator/gangs/gang.h"
+#include "coordinator/fleet/whole_job.h"
 #include "coordinator/images/image_catalog.h"
 
 namespace ckpt::coordinator {
@@ -22,11 +22,11 @@ struct GangSet {
 };
 
 // Returns the whole sets, newest first.
-[[nodiscard]] std::vector<GangSet> sets_of(const ImageCatalog& catalog, const Gang& gang);
+[[nodiscard]] std::vector<GangSet> sets_of(const ImageCatalog& catalog, const WholeJob& gang);
 // Returns the images of sets that lack a rank. Nothing can continue from such images.
-[[nodiscard]] std::vector<Image> leftovers_of(const ImageCatalog& catalog, const Gang& gang);
+[[nodiscard]] std::vector<Image> leftovers_of(const ImageCatalog& catalog, const WholeJob& gang);
 // Returns the set that contains the image, if the set is whole.
-[[nodiscard]] std::optional<GangSet> set_with(const ImageCatalog& catalog, const Gang& gang,
+[[nodiscard]] std::optional<GangSet> set_with(const ImageCatalog& catalog, const WholeJob& gang,
                                               const Image& image);
 
 }  // namespace ckpt::coordinator

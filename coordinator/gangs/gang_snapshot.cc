@@ -27,7 +27,7 @@ constexpr std::uint32_t kKeptAtLeast = 2;
 
 }  // namespace
 
-std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Gang& gang, Wish wish) {
+std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const WholeJob& gang, Wish wish) {
   std::shared_ptr<GangSnapshot> snapshot(new GangSnapshot(std::move(deps), std::move(wish)));
   for (const Job* rank : gang.ranks) {
     Member& member = snapshot->members_.emplace_back();
@@ -110,7 +110,7 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
 
 // Returns how many images of the rank belong to failed sets. These images must not displace usable ones.
 std::uint32_t GangSnapshot::leftovers_of_rank(const Job& rank) const {
-  const auto gang = find_gang(deps_.jobs, rank.spec.gang.id);
+  const auto gang = find_whole(deps_.jobs, rank.spec.gang.id);
   if (!gang) return 0;
   const std::vector<Image> left = leftovers_of(deps_.catalog, *gang);
   return static_cast<std::uint32_t>(

@@ -47,7 +47,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
     bool holds = false;  // true if ranks stay paused once their images are durable
     bool full = false;   // true if no data is reused from older images
   };
-  static std::shared_ptr<GangSnapshot> create(Dependencies deps, const Gang& gang, Wish wish);
+  static std::shared_ptr<GangSnapshot> create(Dependencies deps, const WholeJob& gang, Wish wish);
 
   // Takes the set. Call this once. Returns when no node works on the set any more.
   control::Task<Result<void>> run();

@@ -223,7 +223,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   using Group = std::vector<Prospect*>;
   std::vector<std::pair<JobId, Group>> groups;  // in the order of the first rank of each group
   for (Prospect& prospect : prospects) {
-    const JobId whole = whole_of(*deps_.jobs.find(prospect.job.job));
+    const JobId whole = deps_.jobs.find(prospect.job.job)->whole();
     const auto known =
         std::find_if(groups.begin(), groups.end(), [whole](const auto& at) { return at.first == whole; });
     auto& ranks = known != groups.end() ? known->second : groups.emplace_back(whole, Group()).second;

@@ -39,10 +39,6 @@ struct JobMovePlan {
 [[nodiscard]] inline bool needs_preparation(const Job& rank) {
   return rank.spec.gang.id != 0;
 }
-// Returns the job to which this rank belongs: the gang, or the job itself if it has one rank.
-[[nodiscard]] inline JobId whole_of(const Job& rank) {
-  return needs_preparation(rank) ? rank.spec.gang.id : rank.id;
-}
 
 // Returns how the migration ended, with its error: "m3 failed: the link is gone".
 [[nodiscard]] inline std::string outcome_text(const Migration& migration) {

@@ -142,6 +142,12 @@ struct Job {
   MemoryHistory memory;                     // the memory on the job's GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  // Returns the id and the name of the whole job, of which this record is one rank. A job of one rank is its
+  // own whole.
+  [[nodiscard]] JobId whole() const { return spec.gang.id != 0 ? spec.gang.id : id; }
+  [[nodiscard]] const std::string& whole_name() const {
+    return spec.gang.id != 0 ? spec.gang.name : spec.name;
+  }
   // Returns the job's number among the ranks that were started together; 0: it is the only rank.
   [[nodiscard]] std::uint32_t rank_number() const { return ranks.front().rank; }
   // Returns why only an order of a user may move or park the job; empty: automatic moves are permitted.

@@ -128,7 +128,7 @@ void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
 void GangMoves::measure_skew(MigrationId move) {
   Migration* lead = deps_.table.find(move);
   const Job* rank = lead == nullptr ? nullptr : deps_.jobs.find(lead->job);
-  const auto gang = rank == nullptr ? std::nullopt : find_gang(deps_.jobs, rank->spec.gang.id);
+  const auto gang = rank == nullptr ? std::nullopt : find_whole(deps_.jobs, rank->spec.gang.id);
   if (!gang || lead->result != MigrationResult::kDone || lead->skew_ms) return;
   std::vector<double> times;
   double longest_pause = 0;
@@ -235,7 +235,7 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
 // Reports that the gang is lost: every instance has ended, or its node has failed. The ranks' jobs end as a
 // result. The user decides whether work may be lost.
 void GangMoves::restore(const gang::GangInfo& info) {
-  const auto gang = find_gang(deps_.jobs, info.gang);
+  const auto gang = find_whole(deps_.jobs, info.gang);
   const std::string name = gang ? gang->name : job_text(info.gang);
   deps_.events.add("gang-lost",
                    "neither the ranks of " + name +
@@ -291,7 +291,7 @@ void GangMoves::on_event_done(MigrationId id) {
   if (!gang::is_settled(*state) || std::exchange(shown_[id].is_settled, true)) return;
   for (Migration* row : rows_of(state->info)) deps_.table.mark_settled(row->id);
   // Listeners that wait for the end of the move, such as a stop of all ranks, are notified.
-  const auto gang = find_gang(deps_.jobs, state->info.gang);
+  const auto gang = find_whole(deps_.jobs, state->info.gang);
   control::spawn(deps_.executor, "end of a move of ranks", forget_once_stored(id));
   if (gang)
     for (const Job* rank : gang->ranks) deps_.table.moved().notify(rank->id);

@@ -52,7 +52,7 @@ std::uint32_t communicators_limit_ms(const MigrateRequest& request) {
 
 // Returns the ranks to move. Without explicit numbers all ranks move, except those that are already on a
 // named node.
-Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateRequest& request) {
+Result<std::vector<std::uint32_t>> chosen_ranks(const WholeJob& gang, const MigrateRequest& request) {
   std::vector<std::uint32_t> moved = request.ranks;
   const std::vector<std::string> named = places_in(request.to);
   if (moved.empty()) {
@@ -76,7 +76,7 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateR
 
 }  // namespace
 
-std::string GangMoves::why_not_movable(const Gang& gang) const {
+std::string GangMoves::why_not_movable(const WholeJob& gang) const {
   if (gang.ranks.size() != gang.size)
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
@@ -96,7 +96,7 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
   return is_unsettled(gang.id) ? "not all nodes know yet how its last move ended" : "";
 }
 
-const Migration* GangMoves::open_of(const Gang& gang) const {
+const Migration* GangMoves::open_of(const WholeJob& gang) const {
   for (const Job* rank : gang.ranks) {
     const Migration* open = deps_.table.open_of(rank->id);
     const Migration* lead = open == nullptr ? nullptr : deps_.table.find(open->gang_move);
@@ -111,14 +111,14 @@ bool GangMoves::is_unsettled(JobId id) const {
   });
 }
 
-control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateRequest request) {
+control::Task<Result<WholeJob>> GangMoves::wait_until_movable(JobId id, MigrateRequest request) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::milliseconds(std::min(request.timeout_ms, kAdmissionWaitMs));
   give_up_removed_nodes(id);
   while (true) {
     auto gang = find_movable(id, request);
     if (gang || gang.error().code() != ErrorCode::kRefused) co_return gang;
-    const auto known = find_gang(deps_.jobs, id);
+    const auto known = find_whole(deps_.jobs, id);
     const bool passes =
         known &&
         (is_unsettled(id) || std::any_of(known->ranks.begin(), known->ranks.end(), [this](const Job* rank) {
@@ -132,9 +132,9 @@ control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateReque
   }
 }
 
-Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) const {
-  const auto gang = find_gang(deps_.jobs, id);
-  if (!gang) return gang_was_removed(id);
+Result<WholeJob> GangMoves::find_movable(JobId id, const MigrateRequest& request) const {
+  const auto gang = find_whole(deps_.jobs, id);
+  if (!gang) return job_was_removed(id);
   if (!request.options.new_argv.empty())
     return Error(ErrorCode::kNotSupported,
                  "The ranks of a job must continue as the same program: --exec is only for jobs of one rank");
@@ -174,7 +174,7 @@ control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Cl
 
 // Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not.
 // Until the switch both instances of a rank exist.
-Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest& request,
+Result<GangMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequest& request,
                                          const Closed& closed) const {
   GangMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
@@ -233,7 +233,8 @@ control::Task<> GangMoves::ask_rank(std::shared_ptr<std::vector<AskedRank>> rank
 
 // Queries the ranks for the groups that get other communicators, and for the tickets with which ranks find
 // each other.
-control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
+control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(WholeJob gang,
+                                                               std::vector<std::uint32_t> moved,
                                                                std::int64_t timeout_ms) {
   Groups groups;
   CKPT_CO_TRY(epoch, deps_.numbers.next());
@@ -279,7 +280,7 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
   co_return std::move(groups);
 }
 
-std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
+std::optional<double> GangMoves::last_communicators_ms(const WholeJob& gang) const {
   const auto is_of_it = [&gang](const Migration& m) {
     return std::any_of(gang.ranks.begin(), gang.ranks.end(),
                        [&m](const Job* rank) { return rank->id == m.job; });
@@ -301,7 +302,7 @@ std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
 
 // Checks that communicators made in the pause fit into the downtime limit. The limit is binding only if the
 // user prefers an abort over a longer pause.
-Result<void> GangMoves::check_communicators(const Gang& gang, const GangMovePlan& plan,
+Result<void> GangMoves::check_communicators(const WholeJob& gang, const GangMovePlan& plan,
                                             const MigrateRequest& request) const {
   const auto& options = request.options;
   if (plan.communicators == wire::Communicators::kOverlap) return ok();
@@ -315,7 +316,8 @@ Result<void> GangMoves::check_communicators(const Gang& gang, const GangMovePlan
                   gang.name, last, limit));
 }
 
-control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan plan, MigrateRequest request) {
+control::Task<Result<void>> GangMoves::check_networks(WholeJob gang, GangMovePlan plan,
+                                                      MigrateRequest request) {
   const auto checks = std::make_shared<std::vector<NetworkCheck>>();
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
@@ -398,7 +400,7 @@ Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const
 
 // Records the move. On an error nothing has begun. Rows that were created then have no state machine and are
 // refused here. Otherwise they would stay open forever.
-Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
+Result<Migration*> GangMoves::record(const WholeJob& gang, const GangMovePlan& plan,
                                      const MigrateRequest& request, Groups groups) {
   std::vector<MigrationId> made;
   auto recorded = record_rows(gang, plan, request, std::move(groups), made);
@@ -412,7 +414,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   return recorded;
 }
 
-Result<Migration*> GangMoves::record_rows(const Gang& gang, const GangMovePlan& plan,
+Result<Migration*> GangMoves::record_rows(const WholeJob& gang, const GangMovePlan& plan,
                                           const MigrateRequest& request, Groups groups,
                                           std::vector<MigrationId>& made) {
   gang::GangInfo info;

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/gangs/gang.h"
+#include "coordinator/fleet/whole_job.h"
 #include "coordinator/gangs/moves/gang_commit_driver.h"
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/migration/migration_outcomes.h"
@@ -82,10 +82,10 @@ class GangMoves : private GangHandoverEffects {
   void begin_soon(JobId gang, MigrateRequest request, Closed closed,
                   std::function<void(const Error&)> failed);
   // Returns the open migration of the first rank that moves, or null.
-  [[nodiscard]] const Migration* open_of(const Gang& gang) const;
+  [[nodiscard]] const Migration* open_of(const WholeJob& gang) const;
   [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
   // Returns why no rank can be moved now; empty: ranks can be moved.
-  [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
+  [[nodiscard]] std::string why_not_movable(const WholeJob& gang) const;
 
  private:
   [[nodiscard]] bool is_unsettled(JobId gang) const;
@@ -109,11 +109,11 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const gang::ArmTimer& timer) const override;
 
-  Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
+  Result<WholeJob> find_movable(JobId gang, const MigrateRequest& request) const;
   // Waits briefly for obstacles that pass: a move that is not over on all nodes, or a rank that is starting
   // or paused.
-  control::Task<Result<Gang>> wait_until_movable(JobId gang, MigrateRequest request);
-  [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request,
+  control::Task<Result<WholeJob>> wait_until_movable(JobId gang, MigrateRequest request);
+  [[nodiscard]] Result<GangMovePlan> plan_for(const WholeJob& gang, const MigrateRequest& request,
                                               const Closed& closed) const;
   control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                  std::function<void(const Error&)> failed);
@@ -132,19 +132,20 @@ class GangMoves : private GangHandoverEffects {
     Result<void> answer = ok();
   };
   control::Task<> check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at);
-  control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
+  control::Task<Result<Groups>> ask_groups(WholeJob gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
   // Returns the longest time that communicators took in the last move of these ranks that made any; nullopt:
   // not known.
-  [[nodiscard]] std::optional<double> last_communicators_ms(const Gang& gang) const;
-  [[nodiscard]] Result<void> check_communicators(const Gang& gang, const GangMovePlan& plan,
+  [[nodiscard]] std::optional<double> last_communicators_ms(const WholeJob& gang) const;
+  [[nodiscard]] Result<void> check_communicators(const WholeJob& gang, const GangMovePlan& plan,
                                                  const MigrateRequest& request) const;
-  control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
-  Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
+  control::Task<Result<void>> check_networks(WholeJob gang, GangMovePlan plan, MigrateRequest request);
+  Result<Migration*> record(const WholeJob& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);
   // Records the rows of a move. `made` receives the created rows, even on an error.
-  Result<Migration*> record_rows(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
-                                 Groups groups, std::vector<MigrationId>& made);
+  Result<Migration*> record_rows(const WholeJob& gang, const GangMovePlan& plan,
+                                 const MigrateRequest& request, Groups groups,
+                                 std::vector<MigrationId>& made);
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);

@@ -43,7 +43,7 @@ std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view) {
   std::vector<DrainGroup> groups;
   for (DrainJob* entry : ready) {
     const Job& job = *view.job(entry->job);
-    const JobId whole = whole_of(job);
+    const JobId whole = job.whole();
     const auto known = std::find_if(groups.begin(), groups.end(),
                                     [&](const DrainGroup& group) { return group.job == whole; });
     DrainGroup& group = known != groups.end() ? *known : groups.emplace_back();

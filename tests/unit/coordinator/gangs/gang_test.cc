@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of a job of several ranks in the table of jobs, also after a restart.
-#include "coordinator/gangs/gang.h"
+#include "coordinator/fleet/whole_job.h"
 
 #include <gmock/gmock.h>
 
@@ -20,11 +20,11 @@ class GangTest : public JobTableFixture {
     made.argv = {"/bin/train"};
     return made;
   }
-  Gang create(const std::string& name, std::uint32_t ranks) {
+  WholeJob create(const std::string& name, std::uint32_t ranks) {
     std::vector<Place> places;
     for (std::uint32_t i = 0; i < ranks; ++i) places.emplace_back("a", i);
     EXPECT_TRUE(admission_->create_gang(spec(name), places, "").has_value());
-    return find_gang(*jobs_, name).value();
+    return find_whole(*jobs_, name).value();
   }
   void end(Job& rank, JobState state, int exit_code, std::int64_t ended_ms) {
     rank.state = state;
@@ -35,13 +35,13 @@ class GangTest : public JobTableFixture {
 };
 
 TEST_F(GangTest, RanksAreJobsFoundByTheirGang) {
-  const Gang gang = create("train", 2);
+  const WholeJob gang = create("train", 2);
   ASSERT_EQ(gang.ranks.size(), 2U);
   EXPECT_EQ(gang.ranks[1]->spec.name, "train.1");
   EXPECT_EQ(gang.ranks[1]->ranks.front().place, Place("a", 1));
   EXPECT_THAT(gang.ranks[1]->spec.env, Contains("RANK=1"));
   EXPECT_THAT(gang.ranks[1]->spec.env, Contains("WORLD_SIZE=2"));
-  EXPECT_EQ(find_gang(*jobs_, job_text(gang.id))->id, gang.id);
+  EXPECT_EQ(find_whole(*jobs_, job_text(gang.id))->id, gang.id);
   EXPECT_EQ(jobs_->find("train"), nullptr);
   EXPECT_EQ(jobs_->find("train.1")->id, gang.ranks[1]->id);
   EXPECT_EQ(jobs_->not_found("train").code(), ErrorCode::kNotSupported);
@@ -50,14 +50,14 @@ TEST_F(GangTest, RanksAreJobsFoundByTheirGang) {
 TEST_F(GangTest, RanksAreFoundAfterARestart) {
   const JobId id = create("train", 3).id;
   reopen();
-  const auto gang = find_gang(*jobs_, "train");
+  const auto gang = find_whole(*jobs_, "train");
   ASSERT_TRUE(gang.has_value());
   EXPECT_EQ(gang->id, id);
   EXPECT_EQ(gang->ranks.size(), 3U);
 }
 
 TEST_F(GangTest, RankEndedOnRequestIsNotReportedAsTheFailedRank) {
-  const Gang gang = create("train", 3);
+  const WholeJob gang = create("train", 3);
   gang.ranks[2]->ended_on_request = true;
   end(*gang.ranks[2], JobState::kExited, 137, 1000);
   EXPECT_THAT(reason_of(gang), HasSubstr("rank 2 "));
@@ -65,11 +65,11 @@ TEST_F(GangTest, RankEndedOnRequestIsNotReportedAsTheFailedRank) {
   EXPECT_THAT(reason_of(gang), HasSubstr("rank 0 "));
   EXPECT_EQ(exit_code_of(gang), 134);
   reopen();
-  EXPECT_THAT(reason_of(find_gang(*jobs_, "train").value()), HasSubstr("rank 0 "));
+  EXPECT_THAT(reason_of(find_whole(*jobs_, "train").value()), HasSubstr("rank 0 "));
 }
 
 TEST_F(GangTest, NameOfALiveGangIsRefusedForJobsAndGangs) {
-  const Gang gang = create("train", 2);
+  const WholeJob gang = create("train", 2);
   wire::JobSpec one = spec("train");
   one.ranks.resize(1);
   EXPECT_FALSE(admission_->create(one, Place("a", 0), "").has_value());
@@ -85,12 +85,12 @@ TEST_F(GangTest, GangWithANameInUseLeavesNoRank) {
   one.ranks.resize(1);
   ASSERT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
   EXPECT_FALSE(admission_->create_gang(spec("train"), {Place("a", 0), Place("a", 1)}, "").has_value());
-  EXPECT_FALSE(find_gang(*jobs_, "train").has_value());
+  EXPECT_FALSE(find_whole(*jobs_, "train").has_value());
   EXPECT_EQ(jobs_->find("train.0"), nullptr);
 }
 
 TEST_F(GangTest, GangEndsAfterAllRanksAndReportsTheFirstFailedRank) {
-  const Gang gang = create("train", 3);
+  const WholeJob gang = create("train", 3);
   EXPECT_EQ(state_of(gang), JobState::kStarting);
   for (const Job* rank : gang.ranks) job_runner_->fact(rank->id, lifecycle::StartAnswered());
   EXPECT_EQ(state_of(gang), JobState::kRunning);
@@ -105,7 +105,7 @@ TEST_F(GangTest, GangEndsAfterAllRanksAndReportsTheFirstFailedRank) {
 }
 
 TEST_F(GangTest, GangExitsSuccessfullyIfAllRanksExitSuccessfully) {
-  const Gang gang = create("train", 2);
+  const WholeJob gang = create("train", 2);
   for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
   EXPECT_EQ(state_of(gang), JobState::kExited);
   EXPECT_EQ(exit_code_of(gang), 0);
@@ -113,12 +113,12 @@ TEST_F(GangTest, GangExitsSuccessfullyIfAllRanksExitSuccessfully) {
 }
 
 TEST_F(GangTest, GangIsRemovedWithItsLastRank) {
-  const Gang gang = create("train", 2);
+  const WholeJob gang = create("train", 2);
   for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
   ASSERT_TRUE(jobs_->remove(gang.ranks[0]->id));
-  EXPECT_EQ(find_gang(*jobs_, "train")->ranks.size(), 1U);
-  ASSERT_TRUE(jobs_->remove(find_gang(*jobs_, "train")->ranks[0]->id));
-  EXPECT_FALSE(find_gang(*jobs_, "train").has_value());
+  EXPECT_EQ(find_whole(*jobs_, "train")->ranks.size(), 1U);
+  ASSERT_TRUE(jobs_->remove(find_whole(*jobs_, "train")->ranks[0]->id));
+  EXPECT_FALSE(find_whole(*jobs_, "train").has_value());
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/whole_job.h"
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+namespace {
+
+std::vector<const Job*> const_ranks(const WholeJob& job) {
+  return {job.ranks.begin(), job.ranks.end()};
+}
+
+}  // namespace
+
+std::optional<WholeJob> find_whole(JobTable& jobs, JobId id) {
+  WholeJob whole;
+  whole.id = id;
+  whole.ranks = jobs.ranks_of(id);
+  if (whole.ranks.empty()) return std::nullopt;
+  const Job& first = *whole.ranks.front();
+  whole.name = first.whole_name();
+  whole.size = std::max<std::size_t>(1, first.spec.gang.ranks);
+  return whole;
+}
+
+std::optional<WholeJob> find_whole(JobTable& jobs, std::string_view id_or_name) {
+  const auto id = jobs.find_whole(id_or_name);
+  return id ? find_whole(jobs, *id) : std::nullopt;
+}
+
+Error job_was_removed(JobId id) {
+  return {ErrorCode::kNotFound, "Job " + job_text(id) + " was removed"};
+}
+
+const Job* first_failed(const WholeJob& job) {
+  return lifecycle::first_failed(const_ranks(job));
+}
+
+JobState state_of(const WholeJob& job) {
+  return lifecycle::state_of(const_ranks(job));
+}
+
+int exit_code_of(const WholeJob& job) {
+  const Job* failed = first_failed(job);
+  return failed == nullptr ? 0 : failed->exit_code;
+}
+
+std::string reason_of(const WholeJob& job) {
+  return lifecycle::reason_of(const_ranks(job));
+}
+
+}  // namespace ckpt::coordinator
