@@ -167,7 +167,7 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
   CKPT_TRY(kept, table_.add(std::move(job)));
   events_.add("job-taken-in",
               fmt::format("job {} was found on {}: this coordinator's store had no record of it",
-                          label(*kept), to_text(kept->ranks.front().place)),
+                          label(*kept), to_text(kept->place())),
               node.row.name, kept->id);
   job_runner_.on_instance(node, instance);
   return kept;

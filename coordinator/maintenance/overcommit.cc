@@ -47,7 +47,7 @@ std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
     Occupant& occupant = found.emplace_back();
     occupant.id = job.id;
     occupant.name = job.spec.name;
-    occupant.place = job.ranks.front().place;
+    occupant.place = job.place();
     occupant.priority = job.spec.priority;
     occupant.bytes = job.expected_bytes();
     occupant.started_ms = job.started_ms;

@@ -37,7 +37,7 @@ PackProblem Rebalancer::problem() const {
     const Migration* open = deps_.migrations.open_of(job.id);
     const auto target = open == nullptr ? std::nullopt : index_of(problem, open->to);
     if (target) problem.gpus[*target].pinned = true;
-    const auto at = index_of(problem, job.ranks.front().place);
+    const auto at = index_of(problem, job.place());
     if (!at) continue;  // the job's node has not connected since the coordinator started
     PackJob& pack = problem.jobs.emplace_back();
     pack.id = job.id;

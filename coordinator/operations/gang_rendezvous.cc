@@ -42,7 +42,7 @@ std::uint32_t port_in(std::string_view text) {
 // Returns the place where the rank runs, or is about to run.
 Place place_of(const Job& rank) {
   const bool comes = rank.operation && rank.operation->goal == OperationGoal::kRunning;
-  return comes ? Place(rank.operation->to_node, rank.operation->to_gpu) : rank.ranks.front().place;
+  return comes ? Place(rank.operation->to_node, rank.operation->to_gpu) : rank.place();
 }
 
 }  // namespace

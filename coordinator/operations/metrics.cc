@@ -207,7 +207,7 @@ void Metrics::observe_gpus() {
        [this](const Node& node, const wire::GpuInfo& gpu) {
          std::uint64_t bytes = 0;
          for (const Job& job : tables_.jobs.live()) {
-           if (holds_gpu(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
+           if (holds_gpu(job.state) && job.place() == Place(node.row.name, gpu.index))
              bytes += job.state_bytes();
          }
          return bytes;

@@ -114,7 +114,7 @@ std::uint64_t Planner::promised_on(const Place& place) const {
     if (!holds_gpu(job.state) && !job.operation) continue;
     const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
     const bool started = !comes || job.operation->stage == OperationStage::kStarting;
-    if (comes || job.ranks.front().place == place)
+    if (comes || job.place() == place)
       promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
     const Migration* open = deps_.migrations.open_of(job.id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
@@ -170,7 +170,7 @@ Result<GangPlan> Planner::plan_gang(PlacementRequest wanted, const std::vector<s
 
 PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>& views) const {
   PlacementRequest wanted;
-  const Place from = job.ranks.front().place;
+  const Place from = job.place();
   wanted.not_here = from;
   wanted.near = {from};
   if (const Node* source = deps_.nodes.find(from.node)) wanted.networks = source->networks;
@@ -252,7 +252,7 @@ Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, co
   }
   std::vector<GpuView> views = gpu_views(hints);
   for (GpuView& view : views) {
-    if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
+    if (!holds_gpu(job.state) || view.place != job.place()) continue;
     view.free_bytes = std::min(view.total_bytes, view.free_bytes + shown_bytes(job));
     view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - shown_bytes(job));
     view.jobs -= std::min(view.jobs, 1U);
