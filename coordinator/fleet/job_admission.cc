@@ -34,8 +34,12 @@ std::string made_up_name(const wire::JobSpec& spec, JobId id,
   return taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
 }
 
-std::string rank_name(const std::string& gang, std::uint32_t rank) {
-  return gang + "." + std::to_string(rank);
+Error name_is_taken(const std::string& name) {
+  return {ErrorCode::kRefused, "A job that has not ended has the name \"" + name + "\" already"};
+}
+
+std::string rank_name(const std::string& job, std::uint32_t rank) {
+  return job + "." + std::to_string(rank);
 }
 
 // Returns the variables that torchrun sets, as if each rank had its own node with one GPU. A rank sees no
@@ -73,8 +77,7 @@ Incarnation reported_incarnation(const wire::JobInstance& instance) {
 // Creates a job with an id, and with a name if the spec has none.
 Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::string placed) const {
   CKPT_TRYV(check_spec_size(spec));
-  if (!spec.name.empty() && table_.is_name_taken(spec.name))
-    return Error(ErrorCode::kRefused, "A job that has not ended has the name \"" + spec.name + "\" already");
+  if (!spec.name.empty() && table_.is_name_taken(spec.name)) return name_is_taken(spec.name);
   Job job;
   CKPT_TRY(id, table_.next_id());
   job.id = id;
@@ -95,41 +98,47 @@ Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::stri
   return job;
 }
 
-Result<Job*> JobAdmission::create(wire::JobSpec spec, const Place& place, std::string placed) {
-  CKPT_TRY(job, make(std::move(spec), place, std::move(placed)));
-  CKPT_TRY(kept, table_.add(std::move(job)));
-  table_.changed().notify();
-  return kept;
-}
-
-Result<std::vector<Job*>> JobAdmission::create_gang(wire::JobSpec spec, const std::vector<Place>& places,
-                                                    const std::string& placed) {
+// Returns the specification of each rank. The ranks of a job of several have their own names and numbers, and
+// name the whole job.
+Result<std::vector<wire::JobSpec>> JobAdmission::specs_of(wire::JobSpec spec,
+                                                          const std::vector<Placing>& placings) const {
   const auto taken = [this](const std::string& name) { return table_.is_name_taken(name); };
-  if (!spec.name.empty() && taken(spec.name))
-    return Error(ErrorCode::kRefused, "A job that has not ended has the name \"" + spec.name + "\" already");
-  CKPT_TRY(id, table_.next_id());
-  spec.gang.id = id;
-  spec.gang.name = spec.name.empty() ? made_up_name(spec, id, taken) : spec.name;
-  spec.gang.ranks = static_cast<std::uint32_t>(places.size());
-  std::vector<Job> ranks;
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  const bool is_several = placings.size() > 1;
+  if (is_several) {
+    if (!spec.name.empty() && taken(spec.name)) return name_is_taken(spec.name);
+    CKPT_TRY(id, table_.next_id());
+    spec.gang.id = id;
+    spec.gang.name = spec.name.empty() ? made_up_name(spec, id, taken) : spec.name;
+    spec.gang.ranks = static_cast<std::uint32_t>(placings.size());
+  }
+  std::vector<wire::JobSpec> specs;
+  for (const Placing& placing : placings) {
     wire::RankSpec rank;
-    rank.rank = static_cast<std::uint32_t>(i);
-    rank.gpu_index = places[i].gpu;
-    wire::JobSpec own = spec;
+    rank.rank = static_cast<std::uint32_t>(specs.size());
+    rank.gpu_index = placing.place.gpu;
+    wire::JobSpec& own = specs.emplace_back(spec);
     own.ranks = {rank};
+    if (!is_several) continue;
     own.name = rank_name(spec.gang.name, rank.rank);
     if (!valid_job_name(own.name))
       return Error(ErrorCode::kInvalidArgument,
                    "\"" + spec.gang.name + "\" is too long for the name of a job of several ranks");
     for (std::string& variable : rank_environment(rank.rank, spec.gang.ranks))
       own.env.push_back(std::move(variable));
-    CKPT_TRY(job, make(std::move(own), places[i], placed));
+  }
+  return specs;
+}
+
+Result<WholeJob> JobAdmission::create(wire::JobSpec spec, const std::vector<Placing>& placings) {
+  CKPT_TRY(specs, specs_of(std::move(spec), placings));
+  std::vector<Job> ranks;
+  for (std::size_t i = 0; i < placings.size(); ++i) {
+    CKPT_TRY(job, make(std::move(specs[i]), placings[i].place, placings[i].reason));
     ranks.push_back(std::move(job));
   }
   CKPT_TRY(kept, table_.add_all(std::move(ranks)));
   table_.changed().notify();
-  return kept;
+  return find_whole(table_, kept.front()->whole()).value();
 }
 
 Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const std::string& image,

@@ -6,24 +6,27 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "coordinator/fleet/job_runner.h"
+#include "coordinator/fleet/whole_job.h"
 
 namespace ckpt::coordinator {
+
+// The GPU of a new rank, and why it was chosen.
+struct Placing {
+  Place place;
+  std::string reason;
+};
 
 class JobAdmission {
  public:
   JobAdmission(JobTable& table, JobRunner& job_runner, EventLog& events)
       : table_(table), job_runner_(job_runner), events_(events) {}
 
-  // Creates a job on `place`, stored as starting. An empty name is replaced by a generated name. Returns
-  // kRefused if a live job has the name.
-  Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
-  // Creates the ranks of a new gang, each on its place. All are stored as starting, or none is. `spec.name`
-  // names the gang; an empty name is replaced by a generated name. Returns kRefused if a live job has the
-  // name.
-  Result<std::vector<Job*>> create_gang(wire::JobSpec spec, const std::vector<Place>& places,
-                                        const std::string& placed);
+  // Creates a job with a rank per placing. All ranks are stored as starting, or none is. `spec.name` names the
+  // job; an empty name is replaced by a generated name. Returns kRefused if a live job has the name.
+  Result<WholeJob> create(wire::JobSpec spec, const std::vector<Placing>& placings);
   // Revives a removed job from the description in its image. The result is a new job without instances,
   // parked as of `as_of_ms`. Returns kRefused under the same conditions as create().
   Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
@@ -37,6 +40,7 @@ class JobAdmission {
   void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool known_elsewhere);
 
  private:
+  Result<std::vector<wire::JobSpec>> specs_of(wire::JobSpec spec, const std::vector<Placing>& placings) const;
   Result<Job> make(wire::JobSpec spec, const Place& place, std::string placed) const;
   void make_name_free(wire::JobSpec& spec, JobId id) const;
 

@@ -170,14 +170,19 @@ void JobRunner::take_in(Job& job, const wire::JobInstance& instance) {
     jobs_.changed().notify();
 }
 
-Result<void> JobRunner::forget(const Job& job) {
-  CKPT_TRYV(lifecycle::check_removable(job, view_));
-  const JobId id = job.id;
-  const std::string text = "job " + label(job) + " was removed; its images stay";
-  const std::string node = job.node();
-  CKPT_TRYV(jobs_.remove(id));
-  warned_.erase(id);
-  events_.add("job-removed", text, node, id);
+Result<void> JobRunner::forget(const std::vector<Job*>& ranks) {
+  std::vector<JobId> ids;
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const Job* rank : ranks) {
+    CKPT_TRYV(lifecycle::check_removable(*rank, view_));
+    ids.push_back(rank->id);
+    entries.emplace_back("job " + label(*rank) + " was removed; its images stay", rank->node());
+  }
+  CKPT_TRYV(jobs_.remove(ids));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    warned_.erase(ids[i]);
+    events_.add("job-removed", entries[i].first, entries[i].second, ids[i]);
+  }
   return ok();
 }
 

@@ -54,8 +54,9 @@ class JobRunner {
   // Calls JobTable::remove_old(), but keeps jobs with an open migration or operation, and jobs that may still
   // run on a node.
   std::vector<JobId> prune(const Retention& keep);
-  // Removes a job on request. Returns kRefused with the reason while any instance of the job may still run.
-  Result<void> forget(const Job& job);
+  // Removes ranks on request, all or none. Returns kRefused with the reason while any instance of one of them
+  // may still run.
+  Result<void> forget(const std::vector<Job*>& ranks);
 
   // Returns the listeners of actions. acted() reports each action except entries of the event log. Then
   // stepped() reports each job that a step has changed.

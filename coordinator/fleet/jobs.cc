@@ -90,9 +90,9 @@ void JobTable::stored_now(JobId id) {
   refused_.erase(id);
 }
 
-Result<void> JobTable::remove(JobId id) {
-  CKPT_TRYV(store_.remove_job(id));
-  erase(id);
+Result<void> JobTable::remove(const std::vector<JobId>& ids) {
+  CKPT_TRYV(store_.remove_jobs(ids));
+  for (const JobId id : ids) erase(id);
   changed_.notify();
   return ok();
 }

@@ -45,9 +45,9 @@ class JobTable {
   void accept(std::vector<Job> changed, const Error& refusal);
   // Stores a job that was changed in place. A change that the store refuses is stored again later.
   void save(Job& job);
-  // Removes a job that has ended. The removal is durable before it takes effect. On an error nothing has
-  // changed.
-  Result<void> remove(JobId id);
+  // Removes jobs that have ended, all or none. The removal is durable before it takes effect. On an error
+  // nothing has changed.
+  Result<void> remove(const std::vector<JobId>& ids);
   // Removes a job that never had a running instance.
   void drop(JobId id);
   // Records that Job::memory has changed and store_unsaved() must store it.

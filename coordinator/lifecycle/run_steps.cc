@@ -18,8 +18,7 @@ namespace {
 void start_running(JobDraft& draft, std::size_t at) {
   Job& rank = draft.change(at);
   rank.state = JobState::kRunning;
-  draft.log(at, "job-started", "job " + label(rank) + " started on " + to_text(rank.place()),
-            rank.node());
+  draft.log(at, "job-started", "job " + label(rank) + " started on " + to_text(rank.place()), rank.node());
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
   RunPlan plan;
   CKPT_TRY(placing, deps_.planner.plan(request));
   plan.placing = std::move(placing);
-  if (plan.placing.to) return plan;
+  if (!plan.placing.places.empty()) return plan;
   const std::vector<Occupant> others = occupants(request.spec.priority);
   const auto preemption = plan_preemption(deps_.planner.gpu_views(), Planner::request_for(request),
                                           request.spec.priority, others);
@@ -90,7 +90,7 @@ Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
                                        request.spec.priority, obstacles_of(others));
     return plan;
   }
-  plan.placing.to = preemption->place;
+  plan.placing.places = {preemption->place};
   plan.placing.reason.clear();
   plan.displaced = displacements(*preemption);
   return plan;
@@ -107,7 +107,7 @@ control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_for(SubmitR
 
 control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(SubmitRequest request) {
   CKPT_CO_TRY(plan, plan_for(request));
-  if (!plan.placing.to) co_return Error(ErrorCode::kRefused, plan.placing.reason);
+  if (plan.placing.places.empty()) co_return Error(ErrorCode::kRefused, plan.placing.reason);
   Displaced displaced = std::move(plan.displaced);
   if (displaced.empty()) co_return displaced;
   const std::string reason =
@@ -155,7 +155,7 @@ control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std
   const auto deadline = std::chrono::steady_clock::now() + max_wait;
   while (true) {
     CKPT_CO_TRY(plan, deps_.planner.plan(request));
-    if (plan.to) co_return ok();
+    if (!plan.places.empty()) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Jobs of lower priority were moved or parked, but no GPU has enough free memory yet: " +

@@ -37,7 +37,7 @@ control::Task<Result<Found>> find_process(NodeCalls& calls, std::vector<std::str
 
 }  // namespace
 
-control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
+control::Task<Result<WholeJob>> Service::adopt(AdoptRequest request) {
   if (request.node) {
     CKPT_CO_TRYV(check_exists(deps_.nodes, *request.node, std::nullopt));
   }
@@ -59,12 +59,10 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   spec.mode = MigrationMode::kAdopted;
   spec.adopt_pid = request.pid;
   spec.adopt_start_ticks = found.facts.start_ticks;
-  wire::RankSpec rank;
-  rank.gpu_index = found.facts.gpu_index;
-  spec.ranks.push_back(rank);
-  CKPT_CO_TRY(job, deps_.admission.create(std::move(spec), Place(found.node, found.facts.gpu_index),
-                                          "it ran there when it was adopted"));
-  co_return co_await start_or_explain(job->id);
+  std::vector<Placing> placings;
+  placings.push_back({Place(found.node, found.facts.gpu_index), "it ran there when it was adopted"});
+  CKPT_CO_TRY(job, deps_.admission.create(std::move(spec), placings));
+  co_return co_await start_all(job.id);
 }
 
 }  // namespace ckpt::coordinator

@@ -73,12 +73,13 @@ Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<
 }
 
 control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec) const {
-  if (spec.gang.id == 0) co_return spec;
-  const auto ranks = deps_.jobs.ranks_of(spec.gang.id);
+  const Job* own = deps_.jobs.find(spec.job);
+  if (own == nullptr) co_return job_was_removed(spec.job);
+  const auto ranks = deps_.jobs.ranks_of(own->whole());
   std::vector<Place> places;
   for (const Job* rank : ranks) places.push_back(place_of(*rank));
   if (ranks.empty() || ranks.front()->rank_number() != 0)
-    co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
+    co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + own->whole_name());
   CKPT_CO_TRYV(add_address(spec, places));
   if (find_variable(spec, kPort) != nullptr) co_return spec;
   const JobId first = ranks.front()->id;
@@ -91,7 +92,7 @@ control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool s
   const Job* job = deps_.jobs.find(first);
   const bool comes = job->operation && job->operation->goal == OperationGoal::kRunning;
   if (comes && job->operation->stage != OperationStage::kStarting)
-    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->spec.gang.name + " has not started yet");
+    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->whole_name() + " has not started yet");
   if (job->rendezvous_incarnation == job->incarnation) co_return job->rendezvous_port;
   if (starts) co_return 0;
   wire::DescribeJob request;

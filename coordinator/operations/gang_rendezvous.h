@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rendezvous of the ranks of a gang over several nodes. MASTER_ADDR is an address of rank 0's node.
+// The rendezvous of the ranks of a job over several nodes. MASTER_ADDR is an address of rank 0's node.
 // MASTER_PORT is the port that the node's agent found free when it started rank 0. Variables that the user
 // set are preserved. On one node the agent sets both variables.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it.
@@ -9,6 +9,7 @@
 
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/fleet/node_calls.h"
+#include "coordinator/fleet/whole_job.h"
 
 namespace ckpt::coordinator {
 
@@ -25,7 +26,8 @@ class GangRendezvous {
   // address of the first rank's node.
   [[nodiscard]] Result<void> check(const wire::JobSpec& spec, const std::vector<Place>& places) const;
   // Adds the rendezvous address to a rank's specification. Also adds the port, unless rank 0 must find it.
-  // Returns kNotFound or kUnavailable until rank 0 has been started, and while its node is disconnected.
+  // Returns kNotFound or kUnavailable until rank 0 has been started, and while its node is disconnected. A
+  // rank without others gets neither.
   control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec) const;
 
  private:

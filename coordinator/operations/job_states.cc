@@ -73,9 +73,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
   const std::string state = of(job);
   if (const Migration* open = migrations_.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
-  if (job.spec.gang.id != 0)
-    return "it is a rank of " + job.spec.gang.name + ", which is moved with `migrate " + job.spec.gang.name +
-           " --rank " + std::to_string(job.rank_number()) + "`";
+  if (std::string others = job.why_not_alone(); !others.empty()) return others;
   if (state == "unknown") return job.reason;
   // A snapshot yields to a move: its node first lets the job continue.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
@@ -93,8 +91,8 @@ bool JobStates::lacks_context(const Job& job) const {
 }
 
 bool JobStates::stays_put(const Job& job) const {
-  const bool is_rank = job.spec.gang.id != 0;
-  return is_rank || lacks_context(job) || (of(job) == "running" && !job.movable && !job.reason.empty());
+  return !job.why_not_alone().empty() || lacks_context(job) ||
+         (of(job) == "running" && !job.movable && !job.reason.empty());
 }
 
 }  // namespace ckpt::coordinator

@@ -46,9 +46,9 @@ control::Task<> OrderSender::run() {
       if (auto stored = deps_.jobs.store_unsaved(); !stored)
         spdlog::error("changes of jobs are not stored yet: {}", stored.error().to_string());
     }
-    std::set<JobId> gangs;
+    std::set<JobId> settled;
     for (const Job& job : deps_.jobs.live())
-      if (gangs.insert(job.spec.gang.id).second && job.spec.gang.id != 0) deps_.job_runner.settle(job.id);
+      if (settled.insert(job.whole()).second) deps_.job_runner.settle(job.id);
     send_retries();
     timer.expires_after(kEvery);
     co_await timer.async_wait(control::kTuple);
@@ -128,7 +128,7 @@ void OrderSender::send(JobId id) {
 
 const Migration* OrderSender::open_of(const Job& job) const {
   if (const Migration* own = deps_.view.open_migration(job.id)) return own;
-  for (const Job* rank : deps_.jobs.ranks_of(job.spec.gang.id))
+  for (const Job* rank : deps_.jobs.ranks_of(job.whole()))
     if (const Migration* other = deps_.view.open_migration(rank->id)) return other;
   return nullptr;
 }

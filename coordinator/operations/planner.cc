@@ -22,6 +22,17 @@ void count_promises(const PlanHints& hints, GpuView& view) {
   }
 }
 
+// Returns kInvalidArgument or kNotSupported for a request that only a job of one rank can make.
+Result<void> check_shape(const SubmitRequest& request) {
+  if (request.gang.ranks <= 1) return ok();
+  if (request.preempt)
+    return Error(ErrorCode::kNotSupported, "--preempt is not supported for a job of several ranks yet");
+  if (request.gpu)
+    return Error(ErrorCode::kInvalidArgument,
+                 "A job of several ranks needs a node, not a single GPU: name the node without a GPU");
+  return ok();
+}
+
 }  // namespace
 
 Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(const std::string& text) {
@@ -114,8 +125,7 @@ std::uint64_t Planner::promised_on(const Place& place) const {
     if (!holds_gpu(job.state) && !job.operation) continue;
     const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
     const bool started = !comes || job.operation->stage == OperationStage::kStarting;
-    if (comes || job.place() == place)
-      promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
+    if (comes || job.place() == place) promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
     const Migration* open = deps_.migrations.open_of(job.id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);
@@ -128,35 +138,24 @@ PlacementRequest Planner::request_for(const SubmitRequest& request) {
   wanted.memory_bytes = request.spec.gpu_memory_bytes;
   wanted.node = request.node;
   wanted.gpu = request.gpu;
+  if (request.gang.nodes.size() == 1) wanted.node = request.gang.nodes.front();
   return wanted;
 }
 
-Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
+Result<GangPlan> Planner::plan(const SubmitRequest& request) const {
+  CKPT_TRYV(check_shape(request));
   if (request.node) {
     CKPT_TRYV(check_exists(deps_.nodes, *request.node, request.gpu));
-  }
-  const PlacementRequest wanted = request_for(request);
-  MigratePlan plan;
-  plan.candidates = rank_candidates(gpu_views(), wanted);
-  if (plan.candidates.empty() || !plan.candidates.front().suitable)
-    plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
-  else
-    plan.to = plan.candidates.front().place;
-  return plan;
-}
-
-Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
-  if (request.gpu)
-    return Error(ErrorCode::kInvalidArgument,
-                 "A job of several ranks needs a node, not a single GPU: name the node without a GPU");
-  if (request.node) {
-    CKPT_TRYV(check_exists(deps_.nodes, *request.node, std::nullopt));
   }
   for (const std::string& node : request.gang.nodes) {
     CKPT_TRYV(check_exists(deps_.nodes, node, std::nullopt));
   }
   const std::vector<GpuView> views = gpu_views();
-  return place_gang(rank_candidates(views, request_for(request)), views, request.gang);
+  const PlacementRequest wanted = request_for(request);
+  GangPlan plan = place_gang(rank_candidates(views, wanted), views, request.gang);
+  const bool is_any_suitable = !plan.candidates.empty() && plan.candidates.front().suitable;
+  if (!is_any_suitable) plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
+  return plan;
 }
 
 Result<GangPlan> Planner::plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,

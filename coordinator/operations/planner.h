@@ -26,7 +26,7 @@ struct SubmitRequest {
   wire::JobSpec spec;  // the job's specification; id, incarnation, ranks and user are filled in
   std::optional<std::string> node;
   std::optional<std::uint32_t> gpu;
-  GangShape gang;        // the shape of the gang; one rank: an ordinary job
+  GangShape gang;        // the number of ranks, and their nodes
   bool preempt = false;  // jobs of lower priority may be moved or parked for this job
 };
 
@@ -75,11 +75,8 @@ class Planner {
   // that node's GPUs. A job that runs releases its memory first.
   [[nodiscard]] Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to,
                                                  const PlanHints& hints = {}) const;
-  // Returns the plan of a start. `to` is the place where the job would start.
-  [[nodiscard]] Result<MigratePlan> plan(const SubmitRequest& request) const;
-
-  // Returns the plan for all ranks of a job, on one node.
-  [[nodiscard]] Result<GangPlan> plan_gang(const SubmitRequest& request) const;
+  // Returns the plan of a start of all ranks, possible or not.
+  [[nodiscard]] Result<GangPlan> plan(const SubmitRequest& request) const;
 
   // Returns the plan for all ranks of a job that continues from images. `nodes` has the nodes that `wanted`
   // and `shape` name.

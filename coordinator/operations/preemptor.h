@@ -25,16 +25,17 @@ struct Displacement {
 // Returns "low (j13) moves to node-b:0" or "low (j13) is parked".
 [[nodiscard]] std::string to_text(const Displacement& displaced);
 
+// The plan of a start. Without places in `placing` it is not possible, and `placing` has the reason.
 struct RunPlan {
-  MigratePlan placing;
+  GangPlan placing;
   std::vector<Displacement> displaced;  // the jobs to displace first, in this order
 };
 
 class Preemptor {
  public:
   virtual ~Preemptor() = default;
-  // Returns the plan for the request. Changes nothing. A plan without `to` would not help, and has the
-  // reason.
+  // Returns the plan for the request. Changes nothing. A plan without places would not help, and
+  // has the reason.
   [[nodiscard]] virtual Result<RunPlan> plan_for(const SubmitRequest& request) const = 0;
   // Displaces jobs. Returns the displaced jobs once the new job fits. The caller must submit the new job at
   // once.

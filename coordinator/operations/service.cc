@@ -18,6 +18,28 @@ bool is_to_start(const Job* job) {
   return job != nullptr && job->state == JobState::kStarting && !job->stop_requested;
 }
 
+// Returns the terms of the GPU's score, and the ranks beside it on its node.
+std::vector<std::string> reasons_for(const GangPlan& plan, const Place& place) {
+  std::vector<std::string> reasons;
+  const auto chosen = std::ranges::find(plan.candidates, place, &Candidate::place);
+  if (chosen != plan.candidates.end()) reasons = chosen->reasons;
+  std::vector<std::string> others;
+  for (const Place& other : plan.places)
+    if (other.node == place.node && other != place) others.push_back(to_text(other));
+  if (!others.empty()) reasons.push_back(fmt::format("beside the ranks on {}", fmt::join(others, " and ")));
+  return reasons;
+}
+
+std::vector<Placing> placings_of(const GangPlan& plan, const std::vector<Displacement>& displaced) {
+  std::vector<Placing> placings;
+  for (const Place& place : plan.places) {
+    std::vector<std::string> reasons = reasons_for(plan, place);
+    for (const Displacement& going : displaced) reasons.push_back(to_text(going));
+    placings.push_back({place, fmt::format("{}", fmt::join(reasons, ", "))});
+  }
+  return placings;
+}
+
 }  // namespace
 
 Result<RunPlan> Service::plan(const SubmitRequest& request) const {
@@ -35,74 +57,53 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
     submitted.displaced = std::move(displaced);
   }
   CKPT_CO_TRY(found, deps_.planner.plan(request));
-  if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);
-  const Candidate& best = found.candidates.front();
-  std::vector<std::string> reasons = best.reasons;
-  for (const Displacement& displaced : submitted.displaced) reasons.push_back(to_text(displaced));
-  wire::RankSpec rank;
-  rank.gpu_index = best.place.gpu;
-  request.spec.ranks = {rank};
-  request.spec.uid = ::getuid();
-  request.spec.gid = ::getgid();
-  CKPT_CO_TRY(job, deps_.admission.create(std::move(request.spec), best.place,
-                                          fmt::format("{}", fmt::join(reasons, ", "))));
-  CKPT_CO_TRY(started, co_await start_or_explain(job->id));
-  submitted.job = started;
-  co_return submitted;
-}
-
-control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
-  if (request.preempt)
-    co_return Error(ErrorCode::kNotSupported, "--preempt is not supported for a job of several ranks yet");
-  CKPT_CO_TRY(found, deps_.planner.plan_gang(request));
   if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRYV(deps_.rendezvous.check(request.spec, found.places));
   request.spec.gang.one_node = request.gang.one_node;
-  const std::string placed =
-      "the nearest GPUs of each node that can take its ranks: " + shares_text(found.places);
-  CKPT_CO_TRY(ranks, deps_.admission.create_gang(std::move(request.spec), found.places, placed));
-  std::vector<JobId> ids;
-  for (const Job* rank : ranks) ids.push_back(rank->id);
-  // The node of the first rank finds the port at which the other ranks connect.
-  for (const JobId id : ids) {
-    auto started = co_await start_or_explain(id);
-    if (started) continue;
-    end_ranks(ids);
-    co_return std::move(started).error();
-  }
-  Submitted submitted;
-  submitted.job = deps_.jobs.find(ids.front());
-  if (submitted.job == nullptr) co_return Error(ErrorCode::kInternal, "A rank of the job no longer exists");
+  CKPT_CO_TRYV(deps_.rendezvous.check(request.spec, found.places));
+  const std::vector<Placing> placings = placings_of(found, submitted.displaced);
+  CKPT_CO_TRY(job, deps_.admission.create(std::move(request.spec), placings));
+  CKPT_CO_TRY(started, co_await start_all(job.id));
+  submitted.job = std::move(started);
   co_return submitted;
 }
 
-// Stops the ranks of a gang that cannot start as a whole.
-void Service::end_ranks(const std::vector<JobId>& ids) {
-  std::vector<Job*> ranks;
-  for (const JobId id : ids)
-    if (Job* rank = deps_.jobs.find(id)) ranks.push_back(rank);
-  if (auto stopped = stop_all(ranks, 0); !stopped)
-    spdlog::error("the ranks of {} were not stopped: {}", job_text(ids.front()), stopped.error().to_string());
+// Starts the ranks in order: the node of the first rank finds the port at which the others connect.
+control::Task<Result<WholeJob>> Service::start_all(JobId whole) {
+  std::vector<JobId> ids;
+  for (const Job* rank : deps_.jobs.ranks_of(whole)) ids.push_back(rank->id);
+  for (const JobId id : ids) {
+    auto started = co_await start_or_explain(id);
+    if (started) continue;
+    if (auto stopped = stop(deps_.jobs.ranks_of(whole), 0); !stopped)
+      spdlog::error("the ranks of {} were not stopped: {}", job_text(whole), stopped.error().to_string());
+    co_return std::move(started).error();
+  }
+  auto job = find_whole(deps_.jobs, whole);
+  if (!job) co_return job_was_removed(whole);
+  co_return std::move(*job);
 }
 
-void Service::confirm_by_move(JobId id) {
-  auto confirmed = deps_.job_runner.order(id, lifecycle::Confirmed{"a requested move"});
-  if (!confirmed)
-    spdlog::error("the confirmation of job {} was not stored: {}", job_text(id),
+void Service::confirm_by_move(JobId whole) {
+  std::vector<JobRunner::Event> events;
+  for (const Job* rank : deps_.jobs.ranks_of(whole))
+    events.push_back({rank->id, lifecycle::Confirmed{"a requested move"}});
+  if (events.empty()) return;
+  if (auto confirmed = deps_.job_runner.order_all(std::move(events)); !confirmed)
+    spdlog::error("the confirmation of job {} was not stored: {}", job_text(whole),
                   confirmed.error().to_string());
 }
 
-control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
+control::Task<Result<void>> Service::start_or_explain(JobId id) {
   co_await start(id);
-  Job* started = deps_.jobs.find(id);
+  const Job* started = deps_.jobs.find(id);
   if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
   if (started->state == JobState::kFailed && is_program_status(started->exit_code))
     co_return program_error(started->exit_code, started->reason);
   if (started->state == JobState::kFailed)
     co_return Error(ErrorCode::kRefused, "Job " + job_text(id) + " could not be started: " + started->reason);
-  co_return started;
+  co_return ok();
 }
 
 control::Task<> Service::start(JobId id) {
@@ -126,28 +127,30 @@ control::Task<> Service::start(JobId id) {
   if (!unknown) deps_.job_runner.fact(id, lifecycle::StartAnswered{error});
 }
 
-Result<void> Service::stop(const Job& job, std::int64_t grace_ms) {
-  return deps_.job_runner.order(job.id, lifecycle::Stop{grace_ms});
-}
-
-Result<void> Service::stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms) {
+Result<void> Service::stop(const std::vector<Job*>& ranks, std::int64_t grace_ms) {
   std::vector<JobRunner::Event> events;
   events.reserve(ranks.size());
   for (const Job* rank : ranks) events.push_back({rank->id, lifecycle::Stop{grace_ms}});
   return events.empty() ? ok() : deps_.job_runner.order_all(std::move(events));
 }
 
-control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
+control::Task<> Service::wait_for_end(JobId whole, Deadline deadline) {
   while (true) {
-    const Job* job = deps_.jobs.find(id);
-    if (job == nullptr || is_ended(job->state) || std::chrono::steady_clock::now() >= deadline) co_return;
+    const auto job = find_whole(deps_.jobs, whole);
+    if (!job || is_ended(state_of(*job)) || std::chrono::steady_clock::now() >= deadline) co_return;
     co_await deps_.jobs.changed().wait_until(deadline);
   }
 }
 
-Result<void> Service::forget(const Job& job) {
-  const JobId id = job.id;
-  CKPT_TRYV(deps_.job_runner.forget(job));
+Result<void> Service::forget(const std::vector<Job*>& ranks) {
+  std::vector<JobId> ids;
+  for (const Job* rank : ranks) ids.push_back(rank->id);
+  CKPT_TRYV(deps_.job_runner.forget(ranks));
+  for (const JobId id : ids) send_forget(id);
+  return ok();
+}
+
+void Service::send_forget(JobId id) {
   wire::ForgetJob message;
   message.job = id;
   for (const auto& [name, node] : deps_.nodes.all()) {
@@ -155,7 +158,6 @@ Result<void> Service::forget(const Job& job) {
                                     [&](const wire::JobInstance& instance) { return instance.job == id; });
     if (has_it && node.connected()) deps_.calls.send(name, message);
   }
-  return ok();
 }
 
 }  // namespace ckpt::coordinator

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "coordinator/fleet/job_admission.h"
+#include "coordinator/fleet/whole_job.h"
 #include "coordinator/operations/gang_rendezvous.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/operations/preemptor.h"
@@ -28,7 +29,7 @@ struct AdoptRequest {
 
 // A job that was started, and the jobs that were displaced for it.
 struct Submitted {
-  Job* job = nullptr;  // the job, or the first rank of a gang
+  WholeJob job;
   std::vector<Displacement> displaced;
 };
 
@@ -49,31 +50,33 @@ class Service {
 
   // Returns the plan that submit() would carry out. Changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
+  // Submits a job of one or several ranks with a GPU each. Either all ranks start, or the ranks that started
+  // are stopped.
   control::Task<Result<Submitted>> submit(SubmitRequest request);
-  // Submits a job of several ranks with a GPU each. Either all ranks start, or the ranks that started are
-  // stopped. Returns kNotSupported with preempt.
-  control::Task<Result<Submitted>> submit_gang(SubmitRequest request);
   // Adopts a process (adopt.cc). Without a node, every connected node is queried whether the machine is its
   // own.
-  control::Task<Result<Job*>> adopt(AdoptRequest request);
-  // Sends StartJob for a job that is stored as starting, at first or again after its node reconnected.
+  control::Task<Result<WholeJob>> adopt(AdoptRequest request);
+  // Sends StartJob for a rank that is stored as starting, at first or again after its node reconnected.
   control::Task<> start(JobId id);
-  // Stops a job. The stop is recorded, and orders are sent until no instance of the job runs
-  // (order_sender.h). If the node is disconnected the order stays in force, and the job has not ended before
-  // the node reports it. A repeated call sets a new grace time.
-  Result<void> stop(const Job& job, std::int64_t grace_ms);
-  // Stops all ranks of a job, in one write.
-  Result<void> stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms);
-  control::Task<> wait_for_end(JobId id, Deadline deadline);
-  // Removes a job that has ended, with the data that its nodes store about it, except its images. Returns
-  // kRefused for a live job.
-  Result<void> forget(const Job& job);
-  // Confirms a job that was accepted on a node's report, because a user moves it.
-  void confirm_by_move(JobId id);
+  // Stops ranks of one job, in one write: WholeJob::ranks, or some of them. The stop is recorded, and orders
+  // are sent until no instance of the ranks runs (order_sender.h). If a node is disconnected the order stays
+  // in force, and the rank has not ended before the node reports it. A repeated call sets a new grace time.
+  Result<void> stop(const std::vector<Job*>& ranks, std::int64_t grace_ms);
+  // Returns when all ranks of the job have ended, or at the deadline. `whole` is Job::whole().
+  control::Task<> wait_for_end(JobId whole, Deadline deadline);
+  // Removes ranks of one job that have ended, with the data that the nodes store about them, except images.
+  // Returns kRefused, with all ranks still there, if one of them is live.
+  Result<void> forget(const std::vector<Job*>& ranks);
+  // Confirms ranks that were accepted on a node's report, because a user moves their job. `whole` is
+  // Job::whole().
+  void confirm_by_move(JobId whole);
 
  private:
-  control::Task<Result<Job*>> start_or_explain(JobId id);
-  void end_ranks(const std::vector<JobId>& ids);
+  // Starts the ranks of a new job. If one cannot start, the others are stopped.
+  control::Task<Result<WholeJob>> start_all(JobId whole);
+  control::Task<Result<void>> start_or_explain(JobId id);
+  // Orders the nodes to remove what they store about a removed rank.
+  void send_forget(JobId id);
 
   Dependencies deps_;
 };

@@ -44,6 +44,12 @@ int exit_code_of(MigrationResult result) noexcept {
   return 6;
 }
 
+std::string Job::why_not_alone() const {
+  if (spec.gang.id == 0) return {};
+  return "it is a rank of " + spec.gang.name + ", which is moved with `migrate " + spec.gang.name +
+         " --rank " + std::to_string(rank_number()) + "`";
+}
+
 std::string Job::why_not_by_itself() const {
   if (!unconfirmed) return {};
   return "it is known only from the report of node " + node() + ": only `gpumigrate migrate " + spec.name +

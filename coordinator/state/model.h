@@ -152,6 +152,9 @@ struct Job {
   [[nodiscard]] std::uint32_t rank_number() const { return ranks.front().rank; }
   // Returns the GPU where this rank runs, or last ran.
   [[nodiscard]] const Place& place() const { return ranks.front().place; }
+  // Returns why the rank cannot be moved as a job of its own: other ranks were started with it. Empty: it is
+  // the only rank.
+  [[nodiscard]] std::string why_not_alone() const;
   // Returns why only an order of a user may move or park the job; empty: automatic moves are permitted.
   [[nodiscard]] std::string why_not_by_itself() const;
   // Returns when a job that does not run did its last work, in Unix time. An older image lacks some of the

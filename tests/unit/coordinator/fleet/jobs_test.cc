@@ -12,8 +12,7 @@ class JobTableTest : public JobTableFixture {
     wire::JobSpec spec;
     spec.name = name;
     spec.argv = {"/bin/train"};
-    spec.ranks.resize(1);
-    return *admission_->create(spec, Place("a", 0), "").value();
+    return *admission_->create(spec, {{Place("a", 0), ""}}).value().ranks.front();
   }
   static wire::JobInstance instance(JobId job, Incarnation incarnation, wire::JobPhase phase,
                                     int exit_code = -1) {
@@ -62,12 +61,12 @@ TEST_F(JobTableTest, JobWithASpecAboveTheMessageLimitIsRefusedAtItsStart) {
   spec.argv = {"/bin/train"};
   spec.ranks.resize(1);
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes, 'x')};
-  const auto refused = admission_->create(spec, Place("a", 0), "");
+  const auto refused = admission_->create(spec, {{Place("a", 0), ""}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_NE(refused.error().to_string().find("environment"), std::string::npos);
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes - 4096, 'x')};
-  EXPECT_TRUE(admission_->create(spec, Place("a", 0), ""));
+  EXPECT_TRUE(admission_->create(spec, {{Place("a", 0), ""}}));
 }
 
 TEST_F(JobTableTest, ExitOfAnInstanceIsHandledAfterTheMigration) {

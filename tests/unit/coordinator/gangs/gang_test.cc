@@ -21,10 +21,9 @@ class GangTest : public JobTableFixture {
     return made;
   }
   WholeJob create(const std::string& name, std::uint32_t ranks) {
-    std::vector<Place> places;
-    for (std::uint32_t i = 0; i < ranks; ++i) places.emplace_back("a", i);
-    EXPECT_TRUE(admission_->create_gang(spec(name), places, "").has_value());
-    return find_whole(*jobs_, name).value();
+    std::vector<Placing> placings;
+    for (std::uint32_t i = 0; i < ranks; ++i) placings.push_back({Place("a", i), ""});
+    return admission_->create(spec(name), placings).value();
   }
   void end(Job& rank, JobState state, int exit_code, std::int64_t ended_ms) {
     rank.state = state;
@@ -45,6 +44,25 @@ TEST_F(GangTest, RanksAreJobsFoundByTheirGang) {
   EXPECT_EQ(jobs_->find("train"), nullptr);
   EXPECT_EQ(jobs_->find("train.1")->id, gang.ranks[1]->id);
   EXPECT_EQ(jobs_->not_found("train").code(), ErrorCode::kNotSupported);
+}
+
+TEST_F(GangTest, JobOfOneRankHasItsOwnNameAndNoVariables) {
+  const WholeJob job = create("train", 1);
+  ASSERT_EQ(job.ranks.size(), 1U);
+  EXPECT_EQ(job.ranks[0]->id, job.id);
+  EXPECT_EQ(job.ranks[0]->spec.name, "train");
+  EXPECT_EQ(job.ranks[0]->place(), Place("a", 0));
+  EXPECT_TRUE(job.ranks[0]->spec.env.empty());
+}
+
+TEST_F(GangTest, RanksAreRemovedTogetherOrNotAtAll) {
+  const WholeJob gang = create("train", 2);
+  end(*gang.ranks[0], JobState::kExited, 0, 5);
+  EXPECT_FALSE(job_runner_->forget(gang.ranks).has_value()) << "a rank of it runs";
+  EXPECT_EQ(find_whole(*jobs_, "train")->ranks.size(), 2U);
+  end(*gang.ranks[1], JobState::kExited, 0, 6);
+  EXPECT_TRUE(job_runner_->forget(gang.ranks).has_value());
+  EXPECT_FALSE(find_whole(*jobs_, "train").has_value());
 }
 
 TEST_F(GangTest, RanksAreFoundAfterARestart) {
@@ -70,21 +88,19 @@ TEST_F(GangTest, RankEndedOnRequestIsNotReportedAsTheFailedRank) {
 
 TEST_F(GangTest, NameOfALiveGangIsRefusedForJobsAndGangs) {
   const WholeJob gang = create("train", 2);
-  wire::JobSpec one = spec("train");
-  one.ranks.resize(1);
-  EXPECT_FALSE(admission_->create(one, Place("a", 0), "").has_value());
-  EXPECT_FALSE(admission_->create_gang(spec("train"), {Place("a", 0), Place("a", 1)}, "").has_value());
+  const wire::JobSpec one = spec("train");
+  EXPECT_FALSE(admission_->create(one, {{Place("a", 0), ""}}).has_value());
+  EXPECT_FALSE(admission_->create(spec("train"), {{Place("a", 0), ""}, {Place("a", 1), ""}}).has_value());
   end(*gang.ranks[0], JobState::kExited, 0, 1);
-  EXPECT_FALSE(admission_->create(one, Place("a", 0), "").has_value()) << "a rank of it runs";
+  EXPECT_FALSE(admission_->create(one, {{Place("a", 0), ""}}).has_value()) << "a rank of it runs";
   end(*gang.ranks[1], JobState::kExited, 0, 2);
-  EXPECT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
+  EXPECT_TRUE(admission_->create(one, {{Place("a", 0), ""}}).has_value());
 }
 
 TEST_F(GangTest, GangWithANameInUseLeavesNoRank) {
-  wire::JobSpec one = spec("train.1");
-  one.ranks.resize(1);
-  ASSERT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
-  EXPECT_FALSE(admission_->create_gang(spec("train"), {Place("a", 0), Place("a", 1)}, "").has_value());
+  const wire::JobSpec one = spec("train.1");
+  ASSERT_TRUE(admission_->create(one, {{Place("a", 0), ""}}).has_value());
+  EXPECT_FALSE(admission_->create(spec("train"), {{Place("a", 0), ""}, {Place("a", 1), ""}}).has_value());
   EXPECT_FALSE(find_whole(*jobs_, "train").has_value());
   EXPECT_EQ(jobs_->find("train.0"), nullptr);
 }
@@ -115,9 +131,9 @@ TEST_F(GangTest, GangExitsSuccessfullyIfAllRanksExitSuccessfully) {
 TEST_F(GangTest, GangIsRemovedWithItsLastRank) {
   const WholeJob gang = create("train", 2);
   for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
-  ASSERT_TRUE(jobs_->remove(gang.ranks[0]->id));
+  ASSERT_TRUE(jobs_->remove({gang.ranks[0]->id}));
   EXPECT_EQ(find_whole(*jobs_, "train")->ranks.size(), 1U);
-  ASSERT_TRUE(jobs_->remove(find_whole(*jobs_, "train")->ranks[0]->id));
+  ASSERT_TRUE(jobs_->remove({find_whole(*jobs_, "train")->ranks[0]->id}));
   EXPECT_FALSE(find_whole(*jobs_, "train").has_value());
 }
 

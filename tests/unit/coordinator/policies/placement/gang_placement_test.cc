@@ -65,6 +65,17 @@ void link(std::vector<GpuView>& gpus, std::size_t a, std::size_t b, unsigned nvl
   }
 }
 
+TEST(GangPlacement, OneRankTakesTheBestCandidateOfAllNodes) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 2}, {"b", 3}, {"c", 1}});
+  for (GpuView& view : gpus) view.free_bytes -= std::uint64_t{1} << 30;
+  EXPECT_THAT(plan_of(gpus, 1).places, ElementsAre(Place("a", 0))) << "all are equal";
+  gpus[3].free_bytes += std::uint64_t{1} << 29;
+  for (const GangPlan& plan : {plan_of(gpus, 1), spread_plan(gpus, 1)}) {
+    EXPECT_THAT(plan.places, ElementsAre(Place("b", 1)));
+    EXPECT_EQ(plan.places.front(), plan.candidates.front().place);
+  }
+}
+
 TEST(GangPlacement, AllRanksArePlacedOnOneNode) {
   const auto plan = plan_of({gang_gpu("a", 0), gang_gpu("b", 0), gang_gpu("b", 1)}, 2);
   EXPECT_THAT(plan.places, ElementsAre(Place("b", 0), Place("b", 1)));
