@@ -20,17 +20,18 @@ std::string name_of(const SubmitRequest& request) {
   return request.spec.name.empty() ? request.spec.argv.front() : request.spec.name;
 }
 
-// Returns the obstacles of the first few jobs: " (NAME: why it stays; ...)".
-std::string obstacles_of(const std::vector<Occupant>& occupants) {
-  constexpr int kMaxNamed = 3;
-  std::string text;
-  int named = 0;
-  for (const Occupant& occupant : occupants) {
-    if (occupant.obstacle.empty() || ++named > kMaxNamed) continue;
-    text += (named == 1 ? " (" : "; ") + occupant.name + ": " + occupant.obstacle;
+std::vector<Displacement> displacements(const Preemption& preemption,
+                                        const std::vector<std::optional<Place>>& targets) {
+  std::vector<Displacement> displaced;
+  for (const Occupant& victim : preemption.victims) {
+    Displacement& going = displaced.emplace_back();
+    going.job = victim.id;
+    going.name = victim.name;
+    going.priority = victim.priority;
+    going.from = victim.place;
+    going.to = targets.at(displaced.size() - 1);
   }
-  if (named > kMaxNamed) text += fmt::format("; and {} more", named - kMaxNamed);
-  return named == 0 ? text : text + ")";
+  return displaced;
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ std::string to_text(const Displacement& displaced) {
                      displaced.to ? "moves to " + to_text(*displaced.to) : "is parked");
 }
 
-std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
+std::vector<Occupant> Overcommit::occupants(std::int32_t below, const std::vector<GpuView>& gpus) const {
   std::vector<Occupant> found;
   for (const Job& job : deps_.jobs.live()) {
     if (!holds_gpu(job.state) || job.spec.priority >= below) continue;
@@ -53,28 +54,9 @@ std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
     occupant.started_ms = job.started_ms;
     occupant.obstacle = job.why_not_by_itself();
     if (occupant.obstacle.empty()) occupant.obstacle = deps_.states.why_not_movable(job);
-    if (!occupant.obstacle.empty()) continue;
-    const auto elsewhere = deps_.planner.plan(job, "auto");
-    occupant.has_place = elsewhere && elsewhere->to.has_value();
+    if (occupant.obstacle.empty()) occupant.move = deps_.planner.request_for(job, gpus);
   }
   return found;
-}
-
-Overcommit::Displaced Overcommit::displacements(const Preemption& preemption) const {
-  Displaced displaced;
-  PlanHints hints;
-  for (const Occupant& victim : preemption.victims) {
-    Displacement& going = displaced.emplace_back();
-    going.job = victim.id;
-    going.name = victim.name;
-    going.priority = victim.priority;
-    going.from = victim.place;
-    const auto elsewhere = deps_.planner.plan(*deps_.jobs.find(victim.id), "auto", hints);
-    if (!elsewhere || !elsewhere->to) continue;
-    going.to = elsewhere->to;
-    hints.promised.emplace_back(*going.to, victim.bytes);
-  }
-  return displaced;
 }
 
 Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
@@ -82,17 +64,17 @@ Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
   CKPT_TRY(placing, deps_.planner.plan(request));
   plan.placing = std::move(placing);
   if (!plan.placing.places.empty()) return plan;
-  const std::vector<Occupant> others = occupants(request.spec.priority);
-  const auto preemption = plan_preemption(deps_.planner.gpu_views(), Planner::request_for(request),
-                                          request.spec.priority, others);
+  std::vector<GpuView> gpus = deps_.planner.gpu_views();
+  std::vector<Occupant> others = occupants(request.spec.priority, gpus);
+  find_places(gpus, others);
+  const auto preemption = plan_preemption(gpus, Planner::request_for(request), request.spec.priority, others);
   if (!preemption) {
-    plan.placing.reason += fmt::format("; moving or parking jobs of a priority below {} would not help{}",
-                                       request.spec.priority, obstacles_of(others));
+    plan.placing.reason += "; " + why_no_preemption(request.spec.priority, others);
     return plan;
   }
   plan.placing.places = {preemption->place};
   plan.placing.reason.clear();
-  plan.displaced = displacements(*preemption);
+  plan.displaced = displacements(*preemption, targets_of(std::move(gpus), preemption->victims));
   return plan;
 }
 

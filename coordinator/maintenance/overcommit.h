@@ -37,8 +37,7 @@ class Overcommit : public Preemptor {
  private:
   using Displaced = std::vector<Displacement>;
 
-  [[nodiscard]] std::vector<Occupant> occupants(std::int32_t below) const;
-  [[nodiscard]] Displaced displacements(const Preemption& preemption) const;
+  [[nodiscard]] std::vector<Occupant> occupants(std::int32_t below, const std::vector<GpuView>& gpus) const;
   control::Task<Result<Displaced>> preempt_alone(SubmitRequest request);
   // Displaces a job, and records the outcome in `displaced`.
   control::Task<Result<void>> displace(Displacement* displaced, std::string reason);

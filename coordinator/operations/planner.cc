@@ -13,15 +13,6 @@ std::uint64_t needed_bytes(const Job& job) {
   return job.expected_bytes();
 }
 
-void count_promises(const PlanHints& hints, GpuView& view) {
-  for (const auto& [where, bytes] : hints.promised) {
-    view.node_jobs += where.node == view.place.node ? 1 : 0;
-    if (where != view.place) continue;
-    ++view.jobs;
-    view.promised_bytes += bytes;
-  }
-}
-
 // Returns kInvalidArgument or kNotSupported for a request that only a job of one rank can make.
 Result<void> check_shape(const SubmitRequest& request) {
   if (request.gang.ranks <= 1) return ok();
@@ -78,9 +69,9 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
       count_migrations(view);
-      count_promises(hints, view);
     }
   }
+  count_promised(hints.promised, views);
   return views;
 }
 
@@ -203,32 +194,24 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
   std::vector<GpuView> views = gpu_views(hints);
   PlacementRequest wanted = request_for(job, views);
   wanted.network = hints.network;
-  // The job does not count against its own node.
-  for (GpuView& view : views) {
-    if (view.place.node == job.node() && view.node_jobs > 0) --view.node_jobs;
-  }
-  if (to != "auto" && !to.empty()) {
-    CKPT_TRY(place, parse_place(to));
-    CKPT_TRYV(check_exists(deps_.nodes, place.first, place.second));
-    wanted.node = place.first;
-    wanted.gpu = place.second;
-  }
-  MigratePlan plan;
-  plan.candidates = rank_candidates(views, wanted);
-  plan.reason = deps_.states.why_not_movable(job);
-  if (!plan.reason.empty()) {
-    plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
-    plan.passing = !deps_.states.stays_put(job);
-  } else if (!plan.candidates.empty() && plan.candidates.front().suitable) {
-    plan.to = plan.candidates.front().place;
-  } else {
-    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
-    plan.no_gpu = true;
-    plan.passing =
-        nodes_may_come_back() || std::any_of(plan.candidates.begin(), plan.candidates.end(),
-                                             [](const Candidate& candidate) { return candidate.passing; });
-  }
-  return plan;
+  CKPT_TRYV(name_target(wanted, to));
+  MovingJob moving;
+  moving.name = job.spec.name;
+  moving.from = job.place();
+  moving.obstacle = deps_.states.why_not_movable(job);
+  moving.stays_put = deps_.states.stays_put(job);
+  moving.nodes_may_return = nodes_may_come_back();
+  return plan_move(std::move(views), wanted, moving);
+}
+
+// Takes the user's target, NODE or NODE:GPU, into the request. "auto" names none.
+Result<void> Planner::name_target(PlacementRequest& wanted, const std::string& to) const {
+  if (to == "auto" || to.empty()) return ok();
+  CKPT_TRY(place, parse_place(to));
+  CKPT_TRYV(check_exists(deps_.nodes, place.first, place.second));
+  wanted.node = place.first;
+  wanted.gpu = place.second;
+  return ok();
 }
 
 PlacementRequest Planner::request_for(const Job& job, const Image& image) const {
@@ -243,33 +226,14 @@ PlacementRequest Planner::request_for(const Job& job, const Image& image) const 
 Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, const std::string& to,
                                           const PlanHints& hints) const {
   PlacementRequest wanted = request_for(job, image);
-  if (to != "auto" && !to.empty()) {
-    CKPT_TRY(place, parse_place(to));
-    CKPT_TRYV(check_exists(deps_.nodes, place.first, place.second));
-    wanted.node = place.first;
-    wanted.gpu = place.second;
-  }
-  std::vector<GpuView> views = gpu_views(hints);
-  for (GpuView& view : views) {
-    if (!holds_gpu(job.state) || view.place != job.place()) continue;
-    view.free_bytes = std::min(view.total_bytes, view.free_bytes + shown_bytes(job));
-    view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - shown_bytes(job));
-    view.jobs -= std::min(view.jobs, 1U);
-  }
-  MigratePlan plan;
-  // On the node that stores the image, it is read without using the network.
-  if (image.folder.empty() && !wanted.node) {
-    PlacementRequest at_home = wanted;
-    at_home.node = image.node;
-    plan.candidates = rank_candidates(views, at_home);
-  }
-  if (plan.candidates.empty() || !plan.candidates.front().suitable)
-    plan.candidates = rank_candidates(views, wanted);
-  if (!plan.candidates.empty() && plan.candidates.front().suitable)
-    plan.to = plan.candidates.front().place;
-  else
-    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
-  return plan;
+  CKPT_TRYV(name_target(wanted, to));
+  ReturningJob returning;
+  returning.name = job.spec.name;
+  if (holds_gpu(job.state)) returning.held = job.place();
+  returning.shown_bytes = shown_bytes(job);
+  returning.expected_bytes = job.expected_bytes();
+  if (image.folder.empty()) returning.image_node = image.node;
+  return plan_return(gpu_views(hints), wanted, returning);
 }
 
 }  // namespace ckpt::coordinator

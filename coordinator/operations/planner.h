@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places where a job may run, according to the current tables. The planner describes the GPUs and the
-// job's needs to placement, and returns placement's plan. Changes nothing.
+// The places where a job may run, according to the current tables. The planner describes the GPUs, the job and
+// its needs to the placement policies, and returns their plan. Changes nothing.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
 // kInvalidArgument; kNotFound for a node or GPU that does not exist; kRefused for a disconnected node;
 // kNotSupported.
@@ -17,6 +17,7 @@
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
 #include "coordinator/policies/placement/gang_placement.h"
+#include "coordinator/policies/placement/move_placement.h"
 #include "coordinator/policies/placement/placement.h"
 #include "coordinator/settings/config.h"
 
@@ -32,18 +33,9 @@ struct SubmitRequest {
 
 // Facts that the tables lack: places that must take no job, and promised memory.
 struct PlanHints {
-  std::vector<std::pair<Scope, std::string>> closed;      // places that must take no job, with the reason
-  std::vector<std::pair<Place, std::uint64_t>> promised;  // promised memory by GPU, one entry per job
-  std::string network;                                    // the network that a move must use; empty: any
-};
-
-struct MigratePlan {
-  std::optional<Place> to;
-  std::string reason;    // why the move is not possible
-  bool passing = false;  // the obstacle may pass once a job ends or starts, or a node reconnects
-  bool no_gpu = false;   // no candidate is suitable
-  std::vector<Candidate> candidates;
-  std::vector<std::string> warnings;  // the warnings of a dry run
+  std::vector<std::pair<Scope, std::string>> closed;  // places that must take no job, with the reason
+  PromisedMemory promised;
+  std::string network;  // the network that a move must use; empty: any
 };
 
 // Parses "NODE" or "NODE:GPU".
@@ -94,6 +86,7 @@ class Planner {
   [[nodiscard]] PlacementRequest request_for(const Job& job, const Image& image) const;
 
  private:
+  Result<void> name_target(PlacementRequest& wanted, const std::string& to) const;
   void count_migrations(GpuView& view) const;
   [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
   [[nodiscard]] std::string why_suspect(const Place& place) const;

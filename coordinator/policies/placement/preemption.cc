@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/policies/placement/preemption.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
+
+#include "coordinator/policies/placement/move_placement.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -49,7 +53,47 @@ bool milder(const Preemption& a, const Preemption& b) {
   return harm(a) < harm(b);
 }
 
+// Returns the GPU to which the occupant would move; nullopt: no other GPU has the memory.
+std::optional<Place> target_of(const std::vector<GpuView>& gpus, const Occupant& occupant) {
+  const auto candidates = rank_targets(gpus, occupant.move, occupant.place);
+  if (candidates.empty() || !candidates.front().suitable) return std::nullopt;
+  return candidates.front().place;
+}
+
+// Returns the obstacles of the first few jobs: " (NAME: why it stays; ...)".
+std::string first_obstacles(const std::vector<Occupant>& occupants) {
+  constexpr int kMaxNamed = 3;
+  std::string text;
+  int named = 0;
+  for (const Occupant& occupant : occupants) {
+    if (occupant.obstacle.empty() || ++named > kMaxNamed) continue;
+    text += (named == 1 ? " (" : "; ") + occupant.name + ": " + occupant.obstacle;
+  }
+  if (named > kMaxNamed) text += fmt::format("; and {} more", named - kMaxNamed);
+  return named == 0 ? text : text + ")";
+}
+
 }  // namespace
+
+void find_places(const std::vector<GpuView>& gpus, std::vector<Occupant>& occupants) {
+  for (Occupant& occupant : occupants)
+    occupant.has_place = occupant.obstacle.empty() && target_of(gpus, occupant).has_value();
+}
+
+std::vector<std::optional<Place>> targets_of(std::vector<GpuView> gpus,
+                                             const std::vector<Occupant>& victims) {
+  std::vector<std::optional<Place>> targets;
+  for (const Occupant& victim : victims) {
+    targets.push_back(target_of(gpus, victim));
+    if (targets.back()) count_promised({{*targets.back(), victim.bytes}}, gpus);
+  }
+  return targets;
+}
+
+std::string why_no_preemption(std::int32_t priority, const std::vector<Occupant>& occupants) {
+  return fmt::format("moving or parking jobs of a priority below {} would not help{}", priority,
+                     first_obstacles(occupants));
+}
 
 std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus, const PlacementRequest& request,
                                           std::int32_t priority, const std::vector<Occupant>& occupants) {

@@ -19,13 +19,17 @@ struct Occupant {
   std::uint64_t bytes = 0;      // the memory that becomes free when the job leaves
   std::int64_t started_ms = 0;  // among equals the youngest job is displaced first
   std::string obstacle;    // why the job can be neither moved nor parked; empty: it can be moved or parked
-  bool has_place = false;  // another GPU has the memory, so the job can be moved live
+  PlacementRequest move;   // what a live move of the job needs
+  bool has_place = false;  // another GPU has the memory, so the job can be moved live (find_places())
 };
 
 struct Preemption {
   Place place;
   std::vector<Occupant> victims;  // the jobs to displace, in order; every one of them is necessary
 };
+
+// Finds the occupants that can be moved live, each as if no other moved.
+void find_places(const std::vector<GpuView>& gpus, std::vector<Occupant>& occupants);
 
 // Plans a preemption. Returns nullopt if no GPU would have the memory even then. Jobs that can be moved go
 // before those that must be parked. A GPU where no job must be parked is preferred. Then the GPU whose
@@ -34,5 +38,13 @@ struct Preemption {
                                                         const PlacementRequest& request,
                                                         std::int32_t priority,
                                                         const std::vector<Occupant>& occupants);
+
+// Returns the target of each victim's live move; nullopt: the victim is parked. The victims move in order, so
+// that each finds the memory taken that the earlier ones need.
+[[nodiscard]] std::vector<std::optional<Place>> targets_of(std::vector<GpuView> gpus,
+                                                           const std::vector<Occupant>& victims);
+
+// Returns why plan_preemption() found nothing, with the obstacles of the first few occupants.
+[[nodiscard]] std::string why_no_preemption(std::int32_t priority, const std::vector<Occupant>& occupants);
 
 }  // namespace ckpt::coordinator

@@ -145,5 +145,43 @@ TEST(Preemption, OnlyNecessaryJobsOfLowerPriorityAreParked) {
   EXPECT_GT(found_some, 100U);
 }
 
+Occupant movable(JobId id, std::uint32_t on, std::uint64_t bytes) {
+  Occupant o = occupant(id, on, 0, bytes);
+  o.move = needs(bytes);
+  o.move.not_here = o.place;
+  return o;
+}
+
+TEST(Preemption, OccupantHasAPlaceIfAnotherGpuHasTheMemory) {
+  std::vector<Occupant> jobs{movable(1, 0, 40), movable(2, 0, 60), movable(3, 0, 10)};
+  jobs[2].obstacle = "it is paused";
+  find_places({gpu(0, 90), gpu(1, 50)}, jobs);
+  EXPECT_TRUE(jobs[0].has_place);
+  EXPECT_FALSE(jobs[1].has_place) << "only its own GPU has the memory";
+  EXPECT_FALSE(jobs[2].has_place);
+}
+
+TEST(Preemption, LaterVictimFindsTheMemoryTakenByTheEarlier) {
+  const std::vector<Occupant> victims{movable(1, 0, 30), movable(2, 0, 30), movable(3, 0, 20)};
+  const auto targets = targets_of({gpu(0, 0), gpu(1, 50)}, victims);
+  ASSERT_EQ(targets.size(), 3U);
+  EXPECT_EQ(targets[0], Place("a", 1));
+  EXPECT_EQ(targets[1], std::nullopt) << "it is parked";
+  EXPECT_EQ(targets[2], Place("a", 1));
+}
+
+TEST(Preemption, ReasonNamesTheFirstObstacles) {
+  std::vector<Occupant> jobs;
+  for (JobId id = 1; id <= 5; ++id) {
+    jobs.push_back(occupant(id, 0, 0, 1));
+    jobs.back().name = "n" + std::to_string(id);
+    if (id > 1) jobs.back().obstacle = "busy";
+  }
+  EXPECT_EQ(why_no_preemption(3, {}), "moving or parking jobs of a priority below 3 would not help");
+  EXPECT_EQ(why_no_preemption(3, jobs),
+            "moving or parking jobs of a priority below 3 would not help (n2: busy; n3: busy; n4: busy; and "
+            "1 more)");
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator
