@@ -6,21 +6,13 @@
 namespace ckpt::coordinator {
 
 std::optional<GpuFault> FaultsByFindings::find(const Place& place) const {
-  const Cordon* cordon = cordons_.find(Scope(place.node, place.gpu), CordonOwner::kHealth);
-  const Finding* finding = health_.newest_suspicion(place);
-  const std::int64_t now = wall_clock_ms();
-  const bool is_recent = finding != nullptr && finding->reported.time_ms > now - kSuspicionMs &&
-                         finding->reported.time_ms > policy_.forgiven_ms(place) &&
-                         !policy_.is_paused(place.node);
-  if (cordon == nullptr && !is_recent) return std::nullopt;
-  GpuFault fault;
-  fault.reason = finding != nullptr ? finding->reported.reason : cordon->reason;
-  fault.time_ms = finding != nullptr ? finding->reported.time_ms : cordon->since_ms;
-  fault.cordoned = cordon != nullptr;
-  fault.forbids_reading = finding != nullptr && finding->reported.outcome == wire::HealthOutcome::kRestore;
-  if (is_recent) fault.closed_until_ms = finding->reported.time_ms + kSuspicionMs;
-  fault.forbids_staying = is_recent && !finding->reported.cordon && concerns(finding->reported.outcome);
-  return fault;
+  GpuHealth gpu;
+  gpu.newest_suspicion = health_.newest_suspicion(place);
+  if (const Cordon* cordon = cordons_.find(Scope(place.node, place.gpu), CordonOwner::kHealth))
+    gpu.cordon = {cordon->reason, cordon->since_ms};
+  gpu.forgiven_ms = policy_.forgiven_ms(place);
+  gpu.is_policy_paused = policy_.is_paused(place.node);
+  return fault_of(gpu, wall_clock_ms());
 }
 
 }  // namespace ckpt::coordinator

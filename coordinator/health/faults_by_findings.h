@@ -9,8 +9,7 @@
 
 namespace ckpt::coordinator {
 
-// The faults of GPUs, derived from findings. While a node's policy is paused, its findings close no GPU. A
-// cordon still applies.
+// The faults of GPUs as the health policy decides (policies/evacuation/gpu_fault.h), from the current tables.
 class FaultsByFindings final : public GpuFaults {
  public:
   FaultsByFindings(const HealthTable& health, const CordonTable& cordons, const PolicyTable& policy)
