@@ -83,5 +83,33 @@ class CheckLayers(unittest.TestCase):
         (self.root / "agent/migration/modes/swap_mode.cc").write_text(call)
         self.assert_finds("agent/migration/modes/swap_mode.cc:1: calls host::processes_of")
 
+    def write_line(self, name, line):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line + "\n")
+
+    def test_question_for_the_number_of_ranks_is_found(self):
+        for line in ("if (spec.gang.id == 0) return;", "if (!job.spec.gang.id) return;", "if (job->spec.gang.id) return;",
+                     "if (wanted.gang.ranks > 1) return;", "if (spec.ranks.size() != 1) return;",
+                     "if (target_ranks.size() == 1) return;", "const bool one = job.size == 1;",
+                     "if (rank.whole() == rank.id) return;", "if (is_one_of_several(job)) return;"):
+            with self.subTest(line):
+                self.write_line("agent/io/planted.cc", line)
+                self.assert_finds("agent/io/planted.cc:1: asks for the number of ranks")
+
+    def test_other_uses_of_ranks_pass(self):
+        for line in ("const auto ranks = jobs.ranks_of(job.whole());", "spec.gang.id = id;",
+                     "// a job of several ranks has gang.id != 0", "for (std::size_t i = 0; i < ranks.size(); ++i) {}",
+                     "if (ranks.size() != whole.size) return;", "names.push_back(job_text(gang.id));"):
+            with self.subTest(line):
+                self.write_line("agent/io/planted.cc", line)
+                self.assertEqual(self.run_check(), (0, ""))
+
+    def test_listed_file_may_ask_and_leaves_the_list_when_it_asks_no_longer(self):
+        self.write_line("coordinator/fleet/job_admission.cc", "const bool is_several = placings.size() > 1;")
+        self.assertEqual(self.run_check(), (0, ""))
+        self.write_line("coordinator/fleet/job_admission.cc", "")
+        self.assert_finds("coordinator/fleet/job_admission.cc: no longer asks for the number of ranks")
+
 
 unittest.main()
