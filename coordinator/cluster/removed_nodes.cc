@@ -25,12 +25,16 @@ Result<void> RemovedNodes::load() {
   }
 }
 
+Result<void> RemovedNodes::check_room(const std::string& node) const {
+  if (removed_.size() < kMaxRemovedNodes || removed_.contains(node)) return ok();
+  return Error(ErrorCode::kRefused,
+               fmt::format("{} nodes were removed from this cluster, and no more can be recorded: add one of "
+                           "them again with `gpumigrate node add`",
+                           removed_.size()));
+}
+
 Result<void> RemovedNodes::store(const std::string& node, bool fenced) {
-  if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
-    return Error(ErrorCode::kRefused,
-                 fmt::format("{} nodes were removed from this cluster, and no more can be recorded: add one "
-                             "of them again with `gpumigrate node add`",
-                             removed_.size()));
+  CKPT_TRYV(check_room(node));
   CKPT_TRY(statement, store_.database().prepare("INSERT OR REPLACE INTO removed_nodes VALUES (?1, ?2, ?3)"));
   statement.bind(1, node).bind(2, std::int64_t{fenced ? 1 : 0}).bind(3, wall_clock_ms());
   CKPT_TRYV(statement.run());
@@ -51,11 +55,12 @@ std::optional<std::vector<wire::StopJob>> RemovedNodes::refusal(const std::strin
   if (!removed_.contains(node)) return std::nullopt;
   std::vector<wire::StopJob> told;
   for (const wire::JobInstance& instance : has.jobs) {
-    const bool over = is_over(instance.phase);
-    const Job* job = over ? nullptr : jobs_.find(instance.job);
-    if (job == nullptr) continue;
-    const bool stopped = is_ended(job->state) && job->stop_requested;
-    if (!stopped && instance.incarnation > job->fenced) {
+    if (is_over(instance.phase)) continue;
+    const Job* job = jobs_.find(instance.job);
+    const Incarnation fenced = job != nullptr ? job->fenced : jobs_.fenced_of_removed(instance.job);
+    if (job == nullptr && instance.incarnation > fenced) continue;
+    const bool stopped = job != nullptr && is_ended(job->state) && job->stop_requested;
+    if (!stopped && instance.incarnation > fenced) {
       job_runner_.fact(instance.job, lifecycle::RunsUnmanaged{node, instance.incarnation});
       continue;
     }

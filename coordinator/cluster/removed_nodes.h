@@ -22,6 +22,10 @@ class RemovedNodes : public NodeGate {
 
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
+  // Returns the removed nodes by name; true: fenced.
+  [[nodiscard]] const std::map<std::string, bool>& all() const { return removed_; }
+  // Returns kRefused if no more nodes can be stored.
+  [[nodiscard]] Result<void> check_room(const std::string& node) const;
   // Stores that the node was removed. `fenced` means that nothing runs on the node any more.
   Result<void> store(const std::string& node, bool fenced);
   Result<void> forget(const std::string& node);
@@ -35,7 +39,7 @@ class RemovedNodes : public NodeGate {
   Store& store_;
   JobTable& jobs_;
   JobRunner& job_runner_;
-  std::map<std::string, bool> removed_;  // removed nodes by name; true: fenced
+  std::map<std::string, bool> removed_;
 };
 
 }  // namespace ckpt::coordinator

@@ -14,6 +14,8 @@ Result<void> JobTable::load() {
     const JobId id = job.id;
     index(jobs_.emplace(id, std::move(job)).first->second);
   }
+  CKPT_TRY(fences, store_.fences());
+  fences_ = std::move(fences);
   return ok();
 }
 
@@ -91,7 +93,7 @@ void JobTable::stored_now(JobId id) {
 }
 
 Result<void> JobTable::remove(const std::vector<JobId>& ids) {
-  CKPT_TRYV(store_.remove_jobs(ids));
+  CKPT_TRYV(store_.remove_jobs(ids, fences_of(ids)));
   for (const JobId id : ids) erase(id);
   changed_.notify();
   return ok();
@@ -127,7 +129,7 @@ std::vector<JobId> JobTable::remove_old(const Retention& keep,
     if (may_leave(job)) over.push_back(id);
   }
   if (over.empty()) return over;
-  if (auto removed = store_.remove_jobs(over); !removed) {
+  if (auto removed = store_.remove_jobs(over, fences_of(over)); !removed) {
     spdlog::error("{} ended jobs were not removed: {}", over.size(), removed.error().to_string());
     return {};
   }
@@ -238,7 +240,21 @@ void JobTable::erase(JobId id) {
   if (at == jobs_.end()) return;
   index_.remove(at->second);
   stored_now(id);
+  if (at->second.fenced != 0) fences_[id] = at->second.fenced;
+  if (fences_.size() > Store::kMaxFences) fences_.erase(fences_.begin());
   jobs_.erase(at);
+}
+
+Store::Fences JobTable::fences_of(const std::vector<JobId>& ids) const {
+  Store::Fences fences;
+  for (const JobId id : ids)
+    if (const Incarnation fenced = jobs_.at(id).fenced; fenced != 0) fences[id] = fenced;
+  return fences;
+}
+
+Incarnation JobTable::fenced_of_removed(JobId id) const {
+  const auto at = fences_.find(id);
+  return at == fences_.end() || jobs_.contains(id) ? 0 : at->second;
 }
 
 }  // namespace ckpt::coordinator

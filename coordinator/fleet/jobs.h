@@ -93,6 +93,8 @@ class JobTable {
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
+  // Returns Job::fenced of a removed job: instances up to it must not run. 0: none is known.
+  [[nodiscard]] Incarnation fenced_of_removed(JobId id) const;
   // Returns whether this cluster had the job and has removed it.
   [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }
 
@@ -103,6 +105,7 @@ class JobTable {
   void index(Job& job);
   void put_in_place(Job changed);
   void stored_now(JobId id);
+  [[nodiscard]] Store::Fences fences_of(const std::vector<JobId>& ids) const;
   void erase(JobId id);
 
   Store& store_;
@@ -111,6 +114,7 @@ class JobTable {
   JobIndex index_;
   std::set<JobId> unsaved_;  // jobs whose memory is not stored yet
   std::set<JobId> refused_;  // jobs with other facts that the store has refused
+  Store::Fences fences_;     // Job::fenced of the newest removed jobs that continued from an image
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
 };

@@ -41,10 +41,10 @@ Incarnation given_up_to(const Job& rank, const JobView& view) {
   return holds_gpu(rank.state) ? rank.fenced : highest_known(rank, view);
 }
 
-std::optional<EndOrder> fence_order(const Job& rank, const std::string& node,
+std::optional<EndOrder> fence_order(Incarnation fenced, const std::string& node,
                                     const wire::JobInstance& instance) {
-  if (is_over(instance.phase) || instance.incarnation > rank.fenced) return std::nullopt;
-  return EndOrder{node, rank.fenced, 0};
+  if (is_over(instance.phase) || instance.incarnation > fenced) return std::nullopt;
+  return EndOrder{node, fenced, 0};
 }
 
 std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view) {

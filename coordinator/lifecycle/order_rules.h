@@ -36,9 +36,9 @@ struct AbortOrder {
 };
 using Order = std::variant<EndOrder, ProofOrder, AbortOrder>;
 
-// Returns the order to end an instance at once. Its job already continues from an image, or is parked in an
-// image (Job::fenced).
-[[nodiscard]] std::optional<EndOrder> fence_order(const Job& rank, const std::string& node,
+// Returns the order to end an instance at once. Its job has continued from an image, or was parked in an image
+// (Job::fenced).
+[[nodiscard]] std::optional<EndOrder> fence_order(Incarnation fenced, const std::string& node,
                                                   const wire::JobInstance& instance);
 // Returns the orders of a rank that must stop, or of which an instance was given up. `open` is the migration
 // of the job, or of a rank that moves together with it; null: none.

@@ -57,12 +57,12 @@ control::Task<> OrderSender::run() {
 
 void OrderSender::fence(const Node& node, const wire::JobInstance& instance) {
   const Job* job = deps_.jobs.find(instance.job);
-  if (job == nullptr) return;
-  const auto order = lifecycle::fence_order(*job, node.row.name, instance);
+  const Incarnation fenced = job != nullptr ? job->fenced : deps_.jobs.fenced_of_removed(instance.job);
+  const auto order = lifecycle::fence_order(fenced, node.row.name, instance);
   if (!order) return;
   spdlog::warn("node {} has an instance of {} that must no longer run: it is being ended", node.row.name,
-               job_text(job->id));
-  deps_.calls.send(node.row.name, message_of(job->id, *order));
+               job_text(instance.job));
+  deps_.calls.send(node.row.name, message_of(instance.job, *order));
 }
 
 void OrderSender::on_inventory(const Node& node) {

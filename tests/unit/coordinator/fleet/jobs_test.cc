@@ -154,6 +154,22 @@ TEST_F(JobTableTest, PrunesTheOldestEndedJobs) {
   EXPECT_EQ(create("new").id, 6U);
 }
 
+TEST_F(JobTableTest, FenceOfARestoredJobOutlivesTheJob) {
+  Job& restored = create("restored");
+  const Job& plain = create("plain");
+  const JobId plain_id = plain.id;
+  restored.state = JobState::kExited;
+  restored.fenced = 3;
+  const JobId id = restored.id;
+  jobs_->save(restored);
+  EXPECT_EQ(jobs_->fenced_of_removed(id), 0U) << "it exists";
+  ASSERT_TRUE(jobs_->remove({id, plain_id}));
+  EXPECT_EQ(jobs_->fenced_of_removed(id), 3U);
+  reopen();
+  EXPECT_EQ(jobs_->fenced_of_removed(id), 3U);
+  EXPECT_EQ(jobs_->fenced_of_removed(plain_id), 0U);
+}
+
 TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInOneTransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {

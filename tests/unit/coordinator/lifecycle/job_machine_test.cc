@@ -316,13 +316,13 @@ TEST_F(JobMachineTest, InstanceUpToTheFencedIncarnationMustEndImmediately) {
   only().fenced = 3;
   wire::JobInstance stray = instance_of(only(), wire::JobPhase::kRunning);
   stray.incarnation = 3;
-  ASSERT_TRUE(fence_order(only(), "c", stray));
-  EXPECT_EQ(*fence_order(only(), "c", stray), (EndOrder{"c", 3, 0}));
+  ASSERT_TRUE(fence_order(only().fenced, "c", stray));
+  EXPECT_EQ(*fence_order(only().fenced, "c", stray), (EndOrder{"c", 3, 0}));
   stray.incarnation = 4;
-  EXPECT_FALSE(fence_order(only(), "c", stray));
+  EXPECT_FALSE(fence_order(only().fenced, "c", stray));
   stray.incarnation = 3;
   stray.phase = wire::JobPhase::kExited;
-  EXPECT_FALSE(fence_order(only(), "c", stray));
+  EXPECT_FALSE(fence_order(only().fenced, "c", stray));
 }
 
 TEST_F(JobMachineTest, StopEndsEveryRunningInstanceOnAConnectedNode) {
