@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include "coordinator/cluster/fence_command.h"
 #include "coordinator/requests/api_answers.h"
@@ -67,8 +68,7 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
   return ok();
 }
 
-// Stores the removal first. If the coordinator ends after that, it still has jobs of a refused node, and the
-// operator repeats the request.
+// The stored removal is the decision: complete() follows from it, here or after a restart (finish()).
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
   // The operator may add --fenced in a later call.
   if (deps_.removed.contains(node) && deps_.nodes.find(node) == nullptr && force && fenced) {
@@ -77,22 +77,35 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
     return std::vector<JobId>();
   }
   CKPT_TRYV(check(node, force, fenced));
-  std::vector<JobId> lost = jobs_on(node);
-  CKPT_TRYV(deps_.removed.store(node, fenced));
+  CKPT_TRYV(deps_.removed.check_room(node));
   if (!force) {
     CKPT_TRYV(deps_.denied.deny_node(node));
   }
+  CKPT_TRYV(deps_.removed.store(node, fenced));
+  return complete(node, fenced);
+}
+
+Result<std::vector<JobId>> NodeRemovals::complete(const std::string& node, bool fenced) {
+  std::vector<JobId> lost = jobs_on(node);
   for (const JobId id : lost) deps_.job_runner.fact(id, lifecycle::NodeRemoved{!fenced});
   if (fenced) {
     CKPT_TRYV(allow_restores(node));
   }
-  CKPT_TRYV(deps_.sessions.remove(node));
+  CKPT_TRYV(deps_.sessions.remove(node));  // finish() finds no row of the node any more
   deps_.events.add(
       "node-removed",
       fmt::format("node {} was removed{}", node,
                   lost.empty() ? "" : fmt::format(" with its jobs {}", fmt::join(texts_of(lost), ", "))),
       node);
   return lost;
+}
+
+void NodeRemovals::finish() {
+  for (const auto& [node, fenced] : deps_.removed.all()) {
+    if (deps_.nodes.find(node) == nullptr) continue;
+    if (auto completed = complete(node, fenced); !completed)
+      spdlog::error("the removal of node {} was not completed: {}", node, completed.error().to_string());
+  }
 }
 
 Result<void> NodeRemovals::add(const std::string& node) {

@@ -230,6 +230,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(gang_moves_.restore());
   CKPT_TRYV(image_tables_.load());
   CKPT_TRYV(output_copies_.load());
+  removals_.finish();
   images_.start();
   resumes_.start();
   order_sender_.start();

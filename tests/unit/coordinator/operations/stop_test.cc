@@ -9,6 +9,7 @@
 #include <future>
 #include <optional>
 
+#include "coordinator/state/store.h"
 #include "libckpt/base/clock.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
@@ -67,6 +68,13 @@ class StopTest : public ::testing::Test {
   // Returns the ended job. The test fails if the job does not end within 30 s.
   json ended_job(const std::string& name = "train") {
     return cluster_.get("/v1/jobs/" + name + "/wait?timeout_ms=30000").json();
+  }
+  // Changes the store of a coordinator that does not run.
+  void change_store(const char* sql) {
+    auto store = Store::open(cluster_.settings().folder() + "/state.db");
+    ASSERT_TRUE(store) << store.error().to_string();
+    const auto changed = store->database().execute(sql);
+    ASSERT_TRUE(changed) << changed.error().to_string();
   }
   // Returns the agent of a node that was disconnected, with an instance that has continued to run meanwhile.
   std::unique_ptr<FakeAgent> returning(const std::string& node) {
@@ -308,6 +316,39 @@ TEST_F(StopTest, NodeAddedAgainReturnsTheJobThatKeptRunning) {
   EXPECT_EQ(job("j1")["state"], "running");
   EXPECT_EQ(job("j1")["name"], "train-j1");
   EXPECT_EQ(job("train")["id"], "j2");
+}
+
+TEST_F(StopTest, RemovalThatTheEndOfTheCoordinatorInterruptedIsCompleted) {
+  start_nodes();
+  run_job();
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  cluster_.stop();
+  change_store("INSERT INTO removed_nodes VALUES ('node-a', 0, 1)");
+  cluster_.start();
+  EXPECT_EQ(job()["state"], "lost");
+  for (const json& node : cluster_.get("/v1/nodes").json()) EXPECT_NE(node["name"], "node-a");
+  const auto restore = cluster_.post("/v1/jobs/train/restore");
+  EXPECT_NE(restore.body.find("--fenced"), std::string::npos) << restore.body;
+  cluster_.wait_for_event("node-removed");
+}
+
+TEST_F(StopTest, OlderInstanceOfARemovedJobIsEndedWhenItsNodeReturns) {
+  start_nodes();
+  run_job();
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  ASSERT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true,"fenced":true})").status, 200U);
+  const auto removed = request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train");
+  ASSERT_EQ(removed.status, 200U) << removed.body;
+  ASSERT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 200U);
+  cluster_.stop();
+  change_store("INSERT INTO job_fences VALUES (1, 1)");  // as if it had continued from an image elsewhere
+  cluster_.start();
+  a_ = returning("node-a");
+  told_a_.listen_at(*a_);
+  a_->start();
+  EXPECT_TRUE(told_a_.comes());
 }
 
 TEST_F(StopTest, FenceCommandProvesThatANodeIsDeadOrReportsItsError) {
