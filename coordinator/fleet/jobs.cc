@@ -176,10 +176,6 @@ bool JobTable::has_live_rank(JobId whole) const {
 }
 
 Error JobTable::not_found(std::string_view id_or_name) const {
-  if (const auto whole = find_whole(id_or_name))
-    return {ErrorCode::kNotSupported,
-            fmt::format("{} is a job of {} ranks, and this operation does not support such jobs yet",
-                        id_or_name, index_.ranks_of(*whole).size())};
   std::string same;
   const JobId given = parse_job_id(id_or_name).value_or(0);
   for (const auto& [id, job] : jobs_) {

@@ -64,7 +64,7 @@ class JobTable {
   // Finds a job by id or name. Of several ended jobs with the name, the newest is returned. The tag of an id
   // may be omitted if only one job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);
-  // Returns the error for a find() without a result.
+  // Returns the error for an id or a name that neither find() nor find_whole() knows.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
   // Returns the ranks of the whole job (Job::whole()), by rank number. An empty list means that no such job

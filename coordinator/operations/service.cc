@@ -134,14 +134,6 @@ Result<void> Service::stop(const std::vector<Job*>& ranks, std::int64_t grace_ms
   return events.empty() ? ok() : deps_.job_runner.order_all(std::move(events));
 }
 
-control::Task<> Service::wait_for_end(JobId whole, Deadline deadline) {
-  while (true) {
-    const auto job = find_whole(deps_.jobs, whole);
-    if (!job || is_ended(state_of(*job)) || std::chrono::steady_clock::now() >= deadline) co_return;
-    co_await deps_.jobs.changed().wait_until(deadline);
-  }
-}
-
 Result<void> Service::forget(const std::vector<Job*>& ranks) {
   std::vector<JobId> ids;
   for (const Job* rank : ranks) ids.push_back(rank->id);

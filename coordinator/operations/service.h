@@ -5,7 +5,6 @@
 // disconnected).
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 
@@ -35,7 +34,6 @@ struct Submitted {
 
 class Service {
  public:
-  using Deadline = std::chrono::steady_clock::time_point;
   struct Dependencies {
     NodeTable& nodes;
     NodeCalls& calls;
@@ -62,8 +60,6 @@ class Service {
   // are sent until no instance of the ranks runs (order_sender.h). If a node is disconnected the order stays
   // in force, and the rank has not ended before the node reports it. A repeated call sets a new grace time.
   Result<void> stop(const std::vector<Job*>& ranks, std::int64_t grace_ms);
-  // Returns when all ranks of the job have ended, or at the deadline. `whole` is Job::whole().
-  control::Task<> wait_for_end(JobId whole, Deadline deadline);
   // Removes ranks of one job that have ended, with the data that the nodes store about them, except images.
   // Returns kRefused, with all ranks still there, if one of them is live.
   Result<void> forget(const std::vector<Job*>& ranks);

@@ -43,7 +43,6 @@ TEST_F(GangTest, RanksAreJobsFoundByTheirGang) {
   EXPECT_EQ(find_whole(*jobs_, job_text(gang.id))->id, gang.id);
   EXPECT_EQ(jobs_->find("train"), nullptr);
   EXPECT_EQ(jobs_->find("train.1")->id, gang.ranks[1]->id);
-  EXPECT_EQ(jobs_->not_found("train").code(), ErrorCode::kNotSupported);
 }
 
 TEST_F(GangTest, JobOfOneRankHasItsOwnNameAndNoVariables) {
