@@ -4,6 +4,47 @@
 #include <algorithm>
 
 namespace ckpt::coordinator {
+namespace {
+
+// Returns true if the gang commit moves the rank, with the other ranks of its job.
+bool is_common(const Job& rank) {
+  return rank.spec.gang.id != 0;
+}
+
+// Refuses a request that makes sense only for several ranks.
+Result<void> check_of_one_rank(const MigrateRequest& request) {
+  if (!request.ranks.empty())
+    return Error(ErrorCode::kInvalidArgument,
+                 "The job has one rank: --rank is only for jobs of several ranks");
+  if (request.communicators)
+    return Error(ErrorCode::kInvalidArgument,
+                 "The job has one rank: --communicators is only for jobs of several ranks");
+  return ok();
+}
+
+JobMovePlan plan_of(MigratePlan found) {
+  JobMovePlan plan;
+  plan.moved.push_back(0);
+  if (found.to) plan.places.push_back(*std::move(found.to));
+  plan.reason = std::move(found.reason);
+  plan.passing = found.passing;
+  plan.no_gpu = found.no_gpu;
+  plan.candidates = std::move(found.candidates);
+  plan.warnings = std::move(found.warnings);
+  return plan;
+}
+
+JobMovePlan plan_of(GangMovePlan found) {
+  JobMovePlan plan;
+  plan.moved = std::move(found.moved);
+  plan.places = std::move(found.places);
+  plan.reason = std::move(found.reason);
+  plan.candidates = std::move(found.candidates);
+  plan.communicators = found.communicators;
+  return plan;
+}
+
+}  // namespace
 
 bool JobMoves::is_preparing(const Job& rank) const {
   return needs_preparation(rank) && deps_.gang_moves.is_beginning(rank.spec.gang.id);
@@ -24,13 +65,8 @@ Result<JobMovePlan> JobMoves::plan(const std::vector<JobId>& ranks, const PlanHi
   const Job& job = rank_of(ranks.front());
   if (needs_preparation(job)) return plan_together(ranks, hints);
   CKPT_TRY(found, deps_.planner.plan(job, "auto", hints));
-  JobMovePlan plan;
-  if (found.to) plan.places.push_back(*found.to);
-  plan.reason = std::move(found.reason);
-  if (!found.to) plan.obstacle = deps_.states.why_not_movable(job);
-  plan.passing = found.passing;
-  plan.no_gpu = found.no_gpu;
-  plan.candidates = std::move(found.candidates);
+  JobMovePlan plan = plan_of(std::move(found));
+  if (!plan.is_possible()) plan.obstacle = deps_.states.why_not_movable(job);
   return plan;
 }
 
@@ -69,6 +105,51 @@ Result<const Migration*> JobMoves::begin(const std::vector<JobId>& ranks, Migrat
 
 std::optional<ExpectedPause> JobMoves::pause_of(const Job& rank, const Place& to) const {
   return expected_pause(rank, deps_.nodes, to.node == rank.node());
+}
+
+std::optional<ExpectedPause> JobMoves::pause_of(const WholeJob& job, const JobMovePlan& plan) const {
+  std::optional<ExpectedPause> longest;
+  for (std::size_t at = 0; at < plan.places.size(); ++at) {
+    const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const Job* known) { return known->rank_number() == plan.moved[at]; });
+    if (rank == job.ranks.end()) return std::nullopt;
+    const auto pause = pause_of(**rank, plan.places[at]);
+    if (!pause) return std::nullopt;
+    if (!longest || pause->ms > longest->ms) longest = pause;
+  }
+  return longest;
+}
+
+control::Task<Result<JobMovePlan>> JobMoves::dry_run(JobId whole, MigrateRequest request) {
+  const auto job = find_whole(deps_.jobs, whole);
+  if (!job) co_return job_was_removed(whole);
+  const Job& first = *job->ranks.front();
+  if (is_common(first)) {
+    CKPT_CO_TRY(together, co_await deps_.gang_moves.dry_run(whole, std::move(request)));
+    co_return plan_of(std::move(together));
+  }
+  CKPT_CO_TRYV(check_of_one_rank(request));
+  const wire::Communicators communicators = request.options.communicators;
+  CKPT_CO_TRY(single, co_await deps_.moves.dry_run(whole, std::move(request)));
+  JobMovePlan plan = plan_of(std::move(single));
+  plan.communicators = communicators;
+  co_return plan;
+}
+
+control::Task<Result<const Migration*>> JobMoves::migrate(JobId whole, MigrateRequest request) {
+  const auto job = find_whole(deps_.jobs, whole);
+  if (!job) co_return job_was_removed(whole);
+  if (is_common(*job->ranks.front())) {
+    CKPT_CO_TRY(together, co_await deps_.gang_moves.begin(whole, std::move(request)));
+    co_return together;
+  }
+  CKPT_CO_TRYV(check_of_one_rank(request));
+  CKPT_CO_TRY(single, co_await deps_.moves.migrate(whole, std::move(request)));
+  co_return single;
+}
+
+const Migration* JobMoves::open_of(const WholeJob& job) const {
+  return deps_.gang_moves.open_of(job);
 }
 
 bool JobMoves::give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason) {

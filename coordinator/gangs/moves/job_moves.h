@@ -43,6 +43,19 @@ class JobMoves {
                                  std::function<void(const Error&)> failed);
   // Returns how long the move is expected to pause the job; nullopt if that is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
+  // Returns the longest pause that is expected of a rank of the plan; nullopt if one is not known.
+  [[nodiscard]] std::optional<ExpectedPause> pause_of(const WholeJob& job, const JobMovePlan& plan) const;
+
+  // Plans the move that a user requests, and asks the nodes whether they would begin it. Changes nothing. A
+  // refusal of a node is the plan's reason.
+  control::Task<Result<JobMovePlan>> dry_run(JobId whole, MigrateRequest request);
+  // Begins the move that a user requests, once it is possible, within a limit. Returns the migration of the
+  // first rank that moves.
+  control::Task<Result<const Migration*>> migrate(JobId whole, MigrateRequest request);
+  // Returns the open migration of the first rank that moves; null if there is none.
+  [[nodiscard]] const Migration* open_of(const WholeJob& job) const;
+  // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
+  control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }
 
   // Queries the nodes as Moves::ask() does. Only for jobs whose moves need no preparation.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
