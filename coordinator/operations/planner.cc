@@ -67,6 +67,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
       count_migrations(view);
+      count_claims(view);
       count_promises(hints, view);
     }
   }
@@ -81,6 +82,18 @@ void Planner::count_migrations(GpuView& view) const {
     const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
     if (to_node && migration.from.node != node) ++view.node_jobs;
     if (to_node && migration.to == view.place) ++view.jobs;
+  }
+}
+
+// Counts the moves in preparation. Their ranks count as on their way.
+void Planner::count_claims(GpuView& view) const {
+  for (const auto& [job, claims] : deps_.migrations.claims()) {
+    for (const MoveClaim& claim : claims) {
+      if (claim.to.node == view.place.node && claim.from.node != view.place.node) ++view.node_jobs;
+      if (claim.to != view.place) continue;
+      ++view.jobs;
+      view.promised_bytes += claim.bytes;
+    }
   }
 }
 
@@ -114,8 +127,7 @@ std::uint64_t Planner::promised_on(const Place& place) const {
     if (!holds_gpu(job.state) && !job.operation) continue;
     const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
     const bool started = !comes || job.operation->stage == OperationStage::kStarting;
-    if (comes || job.place() == place)
-      promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
+    if (comes || job.place() == place) promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
     const Migration* open = deps_.migrations.open_of(job.id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);

@@ -37,12 +37,6 @@ struct JobMovePlan {
   return plan;
 }
 
-// Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
-// during that preparation.
-[[nodiscard]] inline bool needs_preparation(const Job& rank) {
-  return rank.spec.gang.id != 0;
-}
-
 // Returns how the migration ended, with its error: "m3 failed: the link is gone".
 [[nodiscard]] inline std::string outcome_text(const Migration& migration) {
   return migration_text(migration.id) + " " + std::string(to_string(migration.result)) +

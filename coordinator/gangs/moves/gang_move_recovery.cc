@@ -92,7 +92,7 @@ void GangMoves::find_rows_without_record() {
     away.insert({m.from.node, m.to.node});
     const Job* job = deps_.jobs.find(m.job);
     if (job == nullptr) continue;
-    for (const Job* rank : deps_.jobs.ranks_of(job->spec.gang.id)) away.insert(rank->node());
+    for (const Job* rank : deps_.jobs.ranks_of(job->whole())) away.insert(rank->node());
   }
 }
 

@@ -29,7 +29,7 @@ class JobMoves {
   };
   explicit JobMoves(Dependencies deps) : deps_(deps) {}
 
-  // Returns true while a move of the rank's gang is being prepared.
+  // Returns true while a move of the rank's job is being prepared.
   [[nodiscard]] bool is_preparing(const Job& rank) const;
   // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
   [[nodiscard]] std::string why_not_movable(const Job& rank) const;
@@ -57,13 +57,10 @@ class JobMoves {
   // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
   control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }
 
-  // Queries the nodes as Moves::ask() does. Only for jobs whose moves need no preparation.
-  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
-    return deps_.moves.ask(id, std::move(targets), "");
-  }
-  control::Task<Result<void>> check_source(JobId id, bool leaves_node) {
-    return deps_.moves.check_source(id, leaves_node);
-  }
+  // Queries the nodes as Moves::ask() and Moves::check_source() do. Nodes that the preparation of a move will
+  // query are not queried here, and count as willing.
+  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId rank, std::vector<Place> targets);
+  control::Task<Result<void>> check_source(JobId whole, bool leaves_node);
   // Cancels the parking of the job if the plan has a place for the job.
   bool give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason);
   bool give_up_parking(const Job& rank, const std::string& reason) {
