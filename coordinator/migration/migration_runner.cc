@@ -52,7 +52,8 @@ MigrationRunner::MigrationRunner(Dependencies deps, migration::Journal journal, 
     : deps_(std::move(deps)),
       outcomes_({deps_.table, deps_.events, deps_.nodes, deps_.jobs, deps_.job_runner, deps_.executor}),
       driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)),
-      checked_(deps_.executor) {
+      checked_(deps_.executor),
+      late_grace_(timing.silence_ms) {
   take_frames();
 }
 

@@ -123,6 +123,7 @@ class MigrationRunner : private HandoverEffects {
   std::set<MigrationId> checking_;  // migrations whose network is being checked
   Signal checked_;
   LogThrottle dropped_;
+  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
 };
 
 }  // namespace ckpt::coordinator

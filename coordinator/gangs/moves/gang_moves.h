@@ -171,6 +171,7 @@ class GangMoves : private GangHandoverEffects {
                                                                  // move
   std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
   LogThrottle dropped_;
+  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // expires with this object
   GangHandoverDriver driver_;
 };
