@@ -45,6 +45,11 @@ std::string JobMoves::why_not_movable(const Job& rank) const {
   return is_common(rank) ? std::string() : deps_.states.why_not_movable(rank);
 }
 
+std::string JobMoves::why_not_movable(const WholeJob& job) const {
+  const Job& first = *job.ranks.front();
+  return job.id == first.id ? deps_.states.why_not_movable(first) : deps_.gang_moves.why_not_movable(job);
+}
+
 std::vector<std::uint32_t> JobMoves::numbers_of(const std::vector<JobId>& ranks) const {
   std::vector<std::uint32_t> numbers;
   for (const JobId id : ranks) numbers.push_back(rank_of(id).rank_number());

@@ -35,8 +35,8 @@ struct DrainGroup {
 };
 
 // Groups the drain's jobs that can be tried. The job with most ranks at the place comes first, because it
-// needs most GPUs at once. Jobs with equally many have the order of goes_before(). Blocks the jobs that only a
-// user's order may move.
+// needs most GPUs at once. Jobs with equally many have the order of goes_before(). Blocks the jobs that only
+// a user's order may move.
 [[nodiscard]] std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view);
 
 // The facts about a group before it is planned.

@@ -111,7 +111,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
 }
 
-// While the move of a rank is being prepared, it has no migration. Its place counts for other jobs all the same.
+// While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
 TEST_F(GangMovesTest, ADrainPlansOtherJobsBesideRanksThatAreBeingPrepared) {
   waits_for = 3;  // more than there are ranks: the preparation lasts until answer_now()
   start_ranks();

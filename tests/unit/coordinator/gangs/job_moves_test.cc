@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that JobMoves moves a job of one rank by its own switch and several ranks by a common move, with nodes
-// that speak the control messages and do nothing.
+// Tests that JobMoves moves one rank by its own switch and several ranks by a common move, with nodes that
+// speak the control messages and do nothing.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -36,6 +36,13 @@ class JobMovesTest : public NodesTest {
       found = find_whole(coordinator.jobs(), name).value().id;
     });
     return found;
+  }
+  std::string why_not_movable(const std::string& name) {
+    std::string reason;
+    cluster_.on_io([&](Coordinator& coordinator, const control::asio::any_io_executor&) {
+      reason = coordinator.job_moves().why_not_movable(find_whole(coordinator.jobs(), name).value());
+    });
+    return reason;
   }
   template <class T>
   Result<T> answer_of(const std::function<control::Task<Result<T>>(JobMoves&)>& what) {
@@ -90,6 +97,15 @@ TEST_F(JobMovesTest, OptionsForSeveralRanksAreRefusedForOneRank) {
 TEST_F(JobMovesTest, AnUnknownJobIsNotFound) {
   EXPECT_EQ(dry_run(9999, request_to("auto")).error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(migrate(9999, request_to("auto")).error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(JobMovesTest, OneReasonTellsWhyAJobCannotBeMoved) {
+  EXPECT_EQ(why_not_movable("one"), "");
+  EXPECT_EQ(why_not_movable("two"), "");
+  node("node-a").stop();
+  cluster_.wait_for_event("node-lost");
+  EXPECT_EQ(why_not_movable("one"), "it is unreachable");
+  EXPECT_EQ(why_not_movable("two"), "rank 0 is unreachable");
 }
 
 TEST_F(JobMovesTest, AMoveOfOneRankIsItsOwnSwitch) {
