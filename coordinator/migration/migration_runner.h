@@ -48,7 +48,6 @@ class MigrationRunner : private HandoverEffects {
 
   struct Request {
     Place to;
-    wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
     double expected_pause_ms = 0;
     std::string reason;

@@ -119,7 +119,6 @@ Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, c
   auto& [full, network] = planned;
   MigrationRunner::Request begun;
   begun.to = *plan.to;
-  begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
   if (const auto pause = expected_pause(job, deps_.nodes, plan.to->node == job.node()))
     begun.expected_pause_ms = pause->ms;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "coordinator/migration/migration_rows.h"
 #include "coordinator/migration/network_check.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/at_once.h"
@@ -394,30 +395,15 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
 
 Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                          wire::MigrationPlan plan, MigrationId move) {
-  Migration m;
-  m.job = rank.id;
-  m.job_name = rank.spec.name;
-  m.gang_move = move;
-  m.from = rank.place();
-  m.to = to;
-  m.options = request.options;
-  m.timeout_ms = request.timeout_ms;
-  m.reason = request.reason;
-  m.network = plan.network;
-  m.base = rank.incarnation;
-  m.incarnation = rank.incarnation;
-  m.started_ms = wall_clock_ms();
-  CKPT_TRY(created, deps_.table.create(std::move(m)));
+  Migration row = row_of_move(rank, to, plan);
+  row.gang_move = move;
+  row.timeout_ms = request.timeout_ms;
+  row.reason = request.reason;
+  CKPT_TRY(created, begin_row(deps_.table, deps_.events, std::move(row), std::move(plan)));
   if (created->gang_move == 0) {
     created->gang_move = created->id;
     deps_.table.save(*created);
   }
-  deps_.table.keep_plan(created->id, std::move(plan));
-  deps_.table.mark_unsettled(created->id);
-  deps_.events.add("migration-begun",
-                   fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),
-                               to_text(created->to), request.reason.empty() ? "" : ": " + request.reason),
-                   created->from.node, created->job, created->id);
   return created;
 }
 
