@@ -217,7 +217,7 @@ control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vecto
   MoveQuestion question;
   question.spec = job->spec;
   question.incarnation = job->incarnation;
-  question.from = job->ranks.front().place;
+  question.from = job->place();
   for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
   co_return co_await ask_targets(deps_.calls, std::move(question));
 }
