@@ -47,7 +47,7 @@ std::string JobMoves::why_not_movable(const Job& rank) const {
 
 std::string JobMoves::why_not_movable(const WholeJob& job) const {
   const Job& first = *job.ranks.front();
-  return job.id == first.id ? deps_.states.why_not_movable(first) : deps_.gang_moves.why_not_movable(job);
+  return first.id == job.id ? deps_.states.why_not_movable(first) : deps_.gang_moves.why_not_movable(job);
 }
 
 std::vector<std::uint32_t> JobMoves::numbers_of(const std::vector<JobId>& ranks) const {

@@ -33,8 +33,7 @@ class JobMoves {
   [[nodiscard]] bool is_preparing(const Job& rank) const;
   // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
   [[nodiscard]] std::string why_not_movable(const Job& rank) const;
-  // Returns the reason why a user's move of the job would be refused now; empty if none is known. A WholeJob
-  // with the id of its only rank stands for this rank.
+  // Returns the reason why migrate() would be refused for this job, or for this rank as a job of its own.
   [[nodiscard]] std::string why_not_movable(const WholeJob& job) const;
 
   // Plans a move of these ranks of one job, which leave their GPUs together. Changes nothing.
