@@ -67,14 +67,14 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
       count_migrations(view);
-      count_claims(view);
       count_promises(hints, view);
     }
   }
   return views;
 }
 
-// Counts the open migrations of the node. A job on its way to the node or GPU counts as already there.
+// Counts the open migrations of the node, and the moves in preparation. A job on its way to the node or GPU
+// counts as already there.
 void Planner::count_migrations(GpuView& view) const {
   for (const Migration& migration : deps_.migrations.open()) {
     const std::string& node = view.place.node;
@@ -83,10 +83,6 @@ void Planner::count_migrations(GpuView& view) const {
     if (to_node && migration.from.node != node) ++view.node_jobs;
     if (to_node && migration.to == view.place) ++view.jobs;
   }
-}
-
-// Counts the moves in preparation. Their ranks count as on their way.
-void Planner::count_claims(GpuView& view) const {
   for (const auto& [job, claims] : deps_.migrations.claims()) {
     for (const MoveClaim& claim : claims) {
       if (claim.to.node == view.place.node && claim.from.node != view.place.node) ++view.node_jobs;

@@ -98,7 +98,6 @@ class Planner {
 
  private:
   void count_migrations(GpuView& view) const;
-  void count_claims(GpuView& view) const;
   [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
   [[nodiscard]] std::string why_suspect(const Place& place) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
