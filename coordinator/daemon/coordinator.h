@@ -60,6 +60,7 @@ class Coordinator {
   [[nodiscard]] JobTable& jobs() { return jobs_; }
   [[nodiscard]] MigrationTable& migrations() { return migrations_; }
   [[nodiscard]] MigrationRunner& migration_runner() { return migration_runner_; }
+  [[nodiscard]] JobMoves& job_moves() { return job_moves_; }
   [[nodiscard]] Store& store() { return store_; }
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }

@@ -86,15 +86,17 @@ void Evacuations::attempt_live(Evacuation& e) {
 void Evacuations::begin_live(Evacuation& e, const Job& job, const PlanHints& hints, const JobMovePlan& plan) {
   e.started_ms.push_back(wall_clock_ms());
   deps_.table.save(e);
-  // The note comes first, because begin() may fail at once and note why.
-  if (needs_preparation(job)) wait(e, "the move of the rank is being prepared");
   auto begun =
       deps_.moves.begin({job.id}, live_request(e, job), hints, plan, [this, id = e.id](const Error& error) {
         if (deps_.table.open().contains(id)) wait(deps_.table.at(id), error.to_string());
       });
   if (!begun) return wait(e, begun.error().to_string());
   const Migration* migration = *begun;
-  if (migration == nullptr) return;
+  if (migration == nullptr) {
+    // A preparation that has failed already has noted why.
+    if (deps_.moves.is_preparing(job)) wait(e, "the move of the rank is being prepared");
+    return;
+  }
   e.migration = migration->id;
   e.to = plan.places.front();
   enter(e, EvacuationState::kMoving, migration_text(e.migration));

@@ -44,10 +44,9 @@ void DrainMoves::try_group(Drain& drain, const DrainGroup& group) {
   DrainTries& tries = tries_[drain.id];
   if (!tries.is_due(group, now_of(drain, group), news_)) return;
   const Job& job = *deps_.jobs.find(group.entries.front()->job);
-  const auto plan = plan_for(drain.id, group);
-  SourceFacts source;
-  source.leaves_node = plan && plan->is_possible() && plan->places.front().node != job.node();
-  source.has_obstacles = job.obstacles > 0;
+  PlanHints hints;
+  const auto plan = plan_for(drain.id, group, hints);
+  const SourceFacts source = source_of(group, plan);
   const auto drained = [this](const Place& place) { return deps_.drains.is_drained(place); };
   switch (tries.after_plan(group, plan, source, drained)) {
     case DrainStep::kStay:
@@ -56,18 +55,28 @@ void DrainMoves::try_group(Drain& drain, const DrainGroup& group) {
       deps_.moves.give_up_parking(job, *plan, drain_reason(drain));
       return;
     case DrainStep::kAskSource:
-      return control::spawn(deps_.executor, "whether " + job_text(job.id) + " can leave",
-                            ask_source(drain.id, job.id, source.leaves_node));
+      return control::spawn(deps_.executor, "whether " + job_text(group.job) + " can leave",
+                            ask_source(drain.id, group.job, source.leaves_node));
     case DrainStep::kBegin:
-      return begin(drain, group, *plan);
+      return begin(drain, group, *plan, hints);
   }
 }
 
+SourceFacts DrainMoves::source_of(const DrainGroup& group, const Result<JobMovePlan>& plan) const {
+  SourceFacts source;
+  const bool is_possible = plan && plan->is_possible();
+  for (std::size_t at = 0; at < group.entries.size(); ++at) {
+    const Job& rank = *deps_.jobs.find(group.entries[at]->job);
+    source.leaves_node = source.leaves_node || (is_possible && plan->places[at].node != rank.node());
+    source.has_obstacles = source.has_obstacles || rank.obstacles > 0;
+  }
+  return source;
+}
+
 // Plans a move. Targets of failed moves are used last, and targets that refused a move are not used.
-Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group) const {
+Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group, PlanHints& hints) const {
   const DrainTries::Failures failures = tries_.at(id).failures_of(group);
   const std::vector<JobId> ranks = ranks_of(group);
-  PlanHints hints;
   hints.closed = failures.all;
   auto plan = deps_.moves.plan(ranks, hints);
   if (!plan || plan->is_possible() || hints.closed.empty()) return plan;
@@ -77,13 +86,14 @@ Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group) co
   return as_refused(*std::move(plan), failures.refusal);
 }
 
-void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan) {
+void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan,
+                       const PlanHints& hints) {
   MigrateRequest request;
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = move_time_ms(drain, wall_clock_ms());
   request.reason = drain_reason(drain);
   auto begun = deps_.moves.begin(
-      ranks_of(group), std::move(request), PlanHints(), plan,
+      ranks_of(group), std::move(request), hints, plan,
       [this, id = drain.id, job = group.job](const Error& error) { on_not_begun(id, job, error); });
   DrainTries& tries = tries_[drain.id];
   if (!begun) {
@@ -96,7 +106,7 @@ void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMov
       set_moving(*entry, *migration);
     } else {
       entry->state = DrainJobState::kWaiting;
-      entry->reason = "the move of its ranks is being prepared";
+      entry->reason = kBeingPrepared;
     }
   }
 }
@@ -119,14 +129,17 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   deps_.jobs.changed().notify();
 }
 
-void DrainMoves::note_failure(DrainId id, const FailedMove& failed) {
-  tries_[id].note_failure(failed, news_);
+void DrainMoves::note_failures(DrainId id, const std::vector<FailedMove>& failed) {
+  if (failed.empty()) return;
+  tries_[id].note_failures(failed, news_);
   on_news();
 }
 
 unsigned DrainMoves::leaving(const std::string& node) const {
   unsigned count = 0;
   for (const Migration& migration : deps_.migrations.open()) count += migration.from.node == node ? 1 : 0;
+  for (const auto& [job, claims] : deps_.migrations.claims())
+    for (const MoveClaim& claim : claims) count += claim.from.node == node ? 1 : 0;
   for (const auto& [id, drain] : deps_.drains.all()) {
     if (!drain.open() || drain.scope.node != node) continue;
     for (const DrainJob& entry : drain.jobs) count += entry.state == DrainJobState::kRestoring ? 1 : 0;

@@ -40,7 +40,7 @@ class DrainMoves {
   explicit DrainMoves(Dependencies deps) : deps_(std::move(deps)), view_(deps_.jobs, deps_.migrations) {}
 
   void start(Drain& drain);
-  void note_failure(DrainId id, const FailedMove& failed);
+  void note_failures(DrainId id, const std::vector<FailedMove>& failed);
   void forget(DrainId id) { tries_.erase(id); }
 
   // Records a change that may free memory, or make a job movable.
@@ -54,8 +54,10 @@ class DrainMoves {
  private:
   void try_group(Drain& drain, const DrainGroup& group);
   [[nodiscard]] GroupNow now_of(const Drain& drain, const DrainGroup& group) const;
-  [[nodiscard]] Result<JobMovePlan> plan_for(DrainId id, const DrainGroup& group) const;
-  void begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan);
+  // Plans a move. `hints` receives the places that the plan avoids.
+  [[nodiscard]] Result<JobMovePlan> plan_for(DrainId id, const DrainGroup& group, PlanHints& hints) const;
+  [[nodiscard]] SourceFacts source_of(const DrainGroup& group, const Result<JobMovePlan>& plan) const;
+  void begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan, const PlanHints& hints);
   control::Task<> ask_source(DrainId id, JobId job, bool leaves_node);
   void on_not_begun(DrainId id, JobId job, const Error& error);
 

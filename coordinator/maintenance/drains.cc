@@ -144,7 +144,7 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
 std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
                                    const NodeAnswers& answers) const {
   const Job* job = deps_.jobs.find(prospect.job.job);
-  if (!prospect.job.to || job == nullptr || needs_preparation(*job)) return {};
+  if (!prospect.job.to || job == nullptr) return {};
   const Place to = *prospect.job.to;
   if (answers.contains(to.node)) return {};
   std::vector<Place> places = {to};
@@ -257,7 +257,7 @@ std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
   const std::int64_t now = wall_clock_ms();
   const std::int64_t left_ms = drain.deadline_ms - now;
   const DrainProgress progress = reconcile(drain, moves_.view(), now);
-  for (const FailedMove& failed : progress.failed) moves_.note_failure(id, failed);
+  moves_.note_failures(id, progress.failed);
   if (!drain.cancelled) {
     if (left_ms > 0) moves_.start(drain);
     for (const JobId job :
@@ -293,7 +293,7 @@ control::Task<> Drains::restore(DrainId id, JobId job) {
   if (entry == nullptr || entry->state != DrainJobState::kRestoring) co_return;
   if (away) {
     entry->state = DrainJobState::kRestored;  // the restore happened before the coordinator was restarted
-    entry->to = now->ranks.front().place;
+    entry->to = now->place();
     entry->reason = "restored from its newest image";
   } else if (restored) {
     const Restored& there = *restored;

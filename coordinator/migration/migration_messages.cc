@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "coordinator/migration/migration_runner.h"
+#include "coordinator/migration/move_limit.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -88,7 +89,8 @@ void MigrationRunner::on_event_done(MigrationId id) {
 
 std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migration::ArmTimer& timer) const {
   const Migration* m = timer.timer == migration::Timer::kMigration ? deps_.table.find(id) : nullptr;
-  return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
+  if (m == nullptr || m->timeout_ms <= 0) return std::chrono::milliseconds(timer.ms);
+  return left_of_limit(*m, wall_clock_ms(), late_grace_);
 }
 
 // Returns the records that the journal may remove. The store must have the migration's outcome, and the fact

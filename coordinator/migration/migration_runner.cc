@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/migration/migration_rows.h"
 #include "coordinator/migration/network_check.h"
-#include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -27,24 +27,6 @@ Error no_migration(MigrationId id) {
   return {ErrorCode::kNotFound, "There is no migration " + migration_text(id)};
 }
 
-// Builds a migration from the facts in the record.
-Migration described(const migration::HandoverInfo& info, const Result<wire::MigrationPlan>& plan) {
-  Migration m;
-  m.id = info.migration;
-  m.job = info.job;
-  m.base = info.base;
-  m.incarnation = info.base;
-  m.started_ms = wall_clock_ms();
-  if (!plan) return m;
-  const wire::MigrationPlan& p = *plan;
-  m.job_name = p.spec.name;
-  m.options = p.options;
-  m.network = p.network;
-  m.from = Place(p.source_node, p.spec.ranks.front().gpu_index);
-  m.to = Place(p.target_node, p.target_ranks.front().gpu_index);
-  return m;
-}
-
 }  // namespace
 
 MigrationRunner::MigrationRunner(Dependencies deps, migration::Journal journal, migration::Timing timing,
@@ -52,7 +34,8 @@ MigrationRunner::MigrationRunner(Dependencies deps, migration::Journal journal, 
     : deps_(std::move(deps)),
       outcomes_({deps_.table, deps_.events, deps_.nodes, deps_.jobs, deps_.job_runner, deps_.executor}),
       driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)),
-      checked_(deps_.executor) {
+      checked_(deps_.executor),
+      late_grace_(timing.silence_ms) {
   take_frames();
 }
 
@@ -80,7 +63,8 @@ Migration& MigrationRunner::entry(const migration::HandoverInfo& info) {
   Migration* known = deps_.table.find(info.migration);
   if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
   auto plan = wire::decode_plan(info.plan);
-  if (known == nullptr) known = &deps_.table.insert(described(info, plan));
+  if (known == nullptr)
+    known = &deps_.table.insert(row_of_record(info.migration, info.job, info.base, plan ? &*plan : nullptr));
   if (plan) deps_.table.keep_plan(info.migration, *std::move(plan));
   return *known;
 }
@@ -106,30 +90,17 @@ void MigrationRunner::adopt_outcome(Migration& m) {
 Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
   if (const Migration* open = deps_.table.open_of(job.id))
     return Error(ErrorCode::kRefused, "Migration " + label(*open) + " is open");
-  Migration m;
-  m.job = job.id;
-  m.job_name = job.spec.name;
-  m.from = job.ranks.front().place;
-  m.to = request.to;
-  m.options = request.options;
-  m.timeout_ms = request.timeout_ms;
-  m.expected_pause_ms = request.expected_pause_ms;
-  m.reason = request.reason;
-  m.network = plan.network;
+  Migration row = row_of_move(job, request.to, plan);
+  row.timeout_ms = request.timeout_ms;
+  row.expected_pause_ms = request.expected_pause_ms;
+  row.reason = request.reason;
   if (request.network.transport != wire::LaneTransport::kInvalid)
-    m.transport = to_string(request.network.transport);
-  m.base = job.incarnation;
-  m.incarnation = job.incarnation;
-  m.started_ms = wall_clock_ms();
-  CKPT_TRY(created, deps_.table.create(std::move(m)));
+    row.transport = to_string(request.network.transport);
+  std::vector<wire::RankPlace> places = rank_places(plan);
+  auto encoded = wire::encode(plan);
+  CKPT_TRY(created, begin_row(deps_.table, deps_.events, std::move(row), std::move(plan)));
   Migration& kept = *created;
-  migration::HandoverInfo info(kept.id, job.id, kept.base, rank_places(plan), wire::encode(plan));
-  deps_.table.keep_plan(kept.id, std::move(plan));
-  deps_.table.mark_unsettled(kept.id);
-  deps_.events.add("migration-begun",
-                   fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
-                               to_text(kept.to), kept.reason.empty() ? "" : ": " + kept.reason),
-                   kept.from.node, kept.job, kept.id);
+  migration::HandoverInfo info(kept.id, job.id, kept.base, std::move(places), std::move(encoded));
   if (kept.network.empty() || kept.from.node == kept.to.node) {
     CKPT_TRYV(start_handover(kept, std::move(info)));
     return &kept;

@@ -48,7 +48,6 @@ class MigrationRunner : private HandoverEffects {
 
   struct Request {
     Place to;
-    wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
     double expected_pause_ms = 0;
     std::string reason;
@@ -123,6 +122,7 @@ class MigrationRunner : private HandoverEffects {
   std::set<MigrationId> checking_;  // migrations whose network is being checked
   Signal checked_;
   LogThrottle dropped_;
+  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
 };
 
 }  // namespace ckpt::coordinator

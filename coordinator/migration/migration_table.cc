@@ -47,6 +47,13 @@ void MigrationTable::touch(Migration& m) {
   changed_.notify();
 }
 
+void MigrationTable::claim(JobId whole, std::vector<MoveClaim> claims) {
+  if (claims.empty())
+    claims_.erase(whole);
+  else
+    claims_[whole] = std::move(claims);
+}
+
 void MigrationTable::close(Migration& m) {
   m.phase = MigrationPhase::kClosed;
   m.ended_ms = wall_clock_ms();

@@ -21,6 +21,13 @@
 
 namespace ckpt::coordinator {
 
+// A GPU that a move in preparation will use. The move has no migration yet.
+struct MoveClaim {
+  Place from;
+  Place to;
+  std::uint64_t bytes = 0;  // the memory that the rank needs there
+};
+
 class MigrationTable {
  public:
   MigrationTable(Store& store, control::asio::any_io_executor executor)
@@ -68,6 +75,10 @@ class MigrationTable {
   // Returns whether the job's newest migration is decided but not all its reports have arrived.
   [[nodiscard]] bool is_closing(JobId job) const;
 
+  // Sets the GPUs that a move of the whole job in preparation will use. No GPUs: it is not prepared any more.
+  void claim(JobId whole, std::vector<MoveClaim> claims);
+  [[nodiscard]] const std::map<JobId, std::vector<MoveClaim>>& claims() const { return claims_; }
+
   // Records that a side may not yet know how the migration ended.
   void mark_unsettled(MigrationId id) { unsettled_.insert(id); }
   void mark_settled(MigrationId id);
@@ -105,6 +116,7 @@ class MigrationTable {
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;
   MigrationIndex index_;
+  std::map<JobId, std::vector<MoveClaim>> claims_;  // by whole job
   std::set<MigrationId> unsettled_;
   std::set<MigrationId> unsaved_settled_;
   MigrationId removed_up_to_ = 0;  // all ids up to this one that the table lacks were removed

@@ -119,7 +119,6 @@ Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, c
   auto& [full, network] = planned;
   MigrationRunner::Request begun;
   begun.to = *plan.to;
-  begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
   if (const auto pause = expected_pause(job, deps_.nodes, plan.to->node == job.node()))
     begun.expected_pause_ms = pause->ms;
@@ -218,7 +217,7 @@ control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vecto
   MoveQuestion question;
   question.spec = job->spec;
   question.incarnation = job->incarnation;
-  question.from = job->ranks.front().place;
+  question.from = job->place();
   for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
   co_return co_await ask_targets(deps_.calls, std::move(question));
 }

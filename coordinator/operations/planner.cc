@@ -75,7 +75,8 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
   return views;
 }
 
-// Counts the open migrations of the node. A job on its way to the node or GPU counts as already there.
+// Counts the open migrations of the node, and the moves in preparation. A job on its way to the node or GPU
+// counts as already there.
 void Planner::count_migrations(GpuView& view) const {
   for (const Migration& migration : deps_.migrations.open()) {
     const std::string& node = view.place.node;
@@ -83,6 +84,14 @@ void Planner::count_migrations(GpuView& view) const {
     const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
     if (to_node && migration.from.node != node) ++view.node_jobs;
     if (to_node && migration.to == view.place) ++view.jobs;
+  }
+  for (const auto& [job, claims] : deps_.migrations.claims()) {
+    for (const MoveClaim& claim : claims) {
+      if (claim.to.node == view.place.node && claim.from.node != view.place.node) ++view.node_jobs;
+      if (claim.to != view.place) continue;
+      ++view.jobs;
+      view.promised_bytes += claim.bytes;
+    }
   }
 }
 

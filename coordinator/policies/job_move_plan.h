@@ -16,13 +16,16 @@ namespace ckpt::coordinator {
 using ClosedScopes = std::vector<std::pair<Scope, std::string>>;
 
 struct JobMovePlan {
-  std::vector<Place> places;  // the new place of each rank that moves; empty if the move is not possible
+  std::vector<std::uint32_t> moved;  // the numbers of the ranks that move
+  std::vector<Place> places;  // the new place of each rank of `moved`; empty if the move is not possible
   std::string reason;         // the reason why the move is not possible
   std::string obstacle;       // the reason why the move is not possible, if the job itself is the cause and
                               // not the GPUs; otherwise empty
   bool passing = false;       // the obstacle may pass once a job ends or starts, or a node reconnects
   bool no_gpu = false;        // no candidate is suitable
   std::vector<Candidate> candidates;
+  wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
+  std::vector<std::string> warnings;                                  // the warnings of a dry run
 
   [[nodiscard]] bool is_possible() const { return !places.empty(); }
 };
@@ -32,12 +35,6 @@ struct JobMovePlan {
   plan.reason = std::move(refusals);
   plan.no_gpu = plan.passing = false;
   return plan;
-}
-
-// Returns true if a move of the rank is prepared before it has a migration. Its nodes are then queried only
-// during that preparation.
-[[nodiscard]] inline bool needs_preparation(const Job& rank) {
-  return rank.spec.gang.id != 0;
 }
 
 // Returns how the migration ended, with its error: "m3 failed: the link is gone".

@@ -8,6 +8,7 @@
 
 #include "coordinator/gangs/moves/gang_gather.h"
 #include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/migration/move_limit.h"
 #include "coordinator/state/report.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
@@ -39,7 +40,9 @@ bool all_of(const gang::CoordinatorState& state, Role role, Test test) {
 
 GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing timing,
                      std::function<void(const Error&)> fatal)
-    : deps_(std::move(deps)), driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)) {
+    : deps_(std::move(deps)),
+      late_grace_(timing.silence_ms),
+      driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)) {
   deps_.frames.take(wire::CommitKind::kGang,
                     [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
                       return on_message(node, message, bytes);
@@ -106,7 +109,7 @@ void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
   Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
   const Job* moved = deps_.jobs.find(lead->job);
-  if (moved == nullptr || moved->spec.gang.id != message.job) return;
+  if (moved == nullptr || moved->whole() != message.job) return;
   for (const Job* rank : deps_.jobs.ranks_of(message.job)) {
     const std::uint32_t number = rank->rank_number();
     const bool is_known =
@@ -128,7 +131,7 @@ void GangMoves::on_times(const Node& node, const wire::CommitMessage& message) {
 void GangMoves::measure_skew(MigrationId move) {
   Migration* lead = deps_.table.find(move);
   const Job* rank = lead == nullptr ? nullptr : deps_.jobs.find(lead->job);
-  const auto gang = rank == nullptr ? std::nullopt : find_whole(deps_.jobs, rank->spec.gang.id);
+  const auto gang = rank == nullptr ? std::nullopt : find_whole(deps_.jobs, rank->whole());
   if (!gang || lead->result != MigrationResult::kDone || lead->skew_ms) return;
   std::vector<double> times;
   double longest_pause = 0;
@@ -257,7 +260,8 @@ void GangMoves::on_begin_refused(MigrationId id, const Error& error) {
 
 std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTimer& timer) const {
   const Migration* m = timer.timer == gang::Timer::kMigration ? deps_.table.find(id) : nullptr;
-  return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
+  if (m == nullptr || m->timeout_ms <= 0) return std::chrono::milliseconds(timer.ms);
+  return left_of_limit(*m, wall_clock_ms(), late_grace_);
 }
 
 // Treats the parties on disconnected nodes as ended. The operator has confirmed that these nodes run nothing.

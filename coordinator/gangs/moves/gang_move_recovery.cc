@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "coordinator/gangs/moves/gang_moves.h"
-#include "libckpt/base/clock.h"
+#include "coordinator/migration/migration_rows.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -58,19 +58,9 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
     CKPT_TRY(own, wire::decode_plan(moved.plan));
     Migration* row = deps_.table.find(moved.migration);
     if (row == nullptr && !deps_.table.was_removed(moved.migration)) {
-      Migration m;
-      m.id = moved.migration;
-      m.job = own.spec.job;
-      m.gang_move = info.migration;
-      m.job_name = own.spec.name;
-      m.options = own.options;
-      m.network = own.network;
-      m.from = Place(own.source_node, own.spec.ranks.front().gpu_index);
-      m.to = Place(own.target_node, own.target_ranks.front().gpu_index);
-      m.base = moved.base;
-      m.incarnation = moved.base;
-      m.started_ms = wall_clock_ms();
-      row = &deps_.table.insert(std::move(m));
+      Migration lost = row_of_record(moved.migration, own.spec.job, moved.base, &own);
+      lost.gang_move = info.migration;
+      row = &deps_.table.insert(std::move(lost));
     }
     if (row != nullptr && row->open()) deps_.table.keep_plan(row->id, std::move(own));
   }
@@ -92,7 +82,7 @@ void GangMoves::find_rows_without_record() {
     away.insert({m.from.node, m.to.node});
     const Job* job = deps_.jobs.find(m.job);
     if (job == nullptr) continue;
-    for (const Job* rank : deps_.jobs.ranks_of(job->spec.gang.id)) away.insert(rank->node());
+    for (const Job* rank : deps_.jobs.ranks_of(job->whole())) away.insert(rank->node());
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "coordinator/migration/migration_rows.h"
 #include "coordinator/migration/network_check.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/at_once.h"
@@ -143,12 +144,12 @@ Result<WholeJob> GangMoves::find_movable(JobId id, const MigrateRequest& request
   return *gang;
 }
 
-Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, const Closed& closed) const {
+Result<JobMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, const Closed& closed) const {
   CKPT_TRY(gang, find_movable(id, request));
   return plan_for(gang, request, closed);
 }
 
-control::Task<Result<GangMovePlan>> GangMoves::dry_run(JobId id, MigrateRequest request) {
+control::Task<Result<JobMovePlan>> GangMoves::dry_run(JobId id, MigrateRequest request) {
   CKPT_CO_TRY(gang, find_movable(id, request));
   CKPT_CO_TRY(plan, plan_for(gang, request, {}));
   if (plan.places.empty()) co_return plan;
@@ -160,8 +161,9 @@ control::Task<Result<GangMovePlan>> GangMoves::dry_run(JobId id, MigrateRequest 
   co_return plan;
 }
 
-void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed,
+void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed, const JobMovePlan& plan,
                            std::function<void(const Error&)> failed) {
+  if (!is_beginning(gang)) claim(gang, plan);
   control::spawn(deps_.executor, "a move of ranks",
                  begin_and_tell(gang, std::move(request), std::move(closed), std::move(failed)));
 }
@@ -172,11 +174,24 @@ control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Cl
   if (!begun) failed(begun.error());
 }
 
+void GangMoves::claim(JobId id, const JobMovePlan& plan) {
+  std::vector<MoveClaim> claims;
+  for (const Job* rank : deps_.jobs.ranks_of(id)) {
+    const auto at = std::find(plan.moved.begin(), plan.moved.end(), rank->rank_number());
+    if (at == plan.moved.end() || !plan.is_possible()) continue;
+    MoveClaim& claim = claims.emplace_back();
+    claim.from = rank->place();
+    claim.to = plan.places[static_cast<std::size_t>(at - plan.moved.begin())];
+    claim.bytes = rank->expected_bytes();
+  }
+  deps_.table.claim(id, std::move(claims));
+}
+
 // Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not.
 // Until the switch both instances of a rank exist.
-Result<GangMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequest& request,
-                                         const Closed& closed) const {
-  GangMovePlan plan;
+Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequest& request,
+                                        const Closed& closed) const {
+  JobMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
   plan.moved = std::move(moved);
   // If all ranks move, no rank computes with the standbys' communicators. So the standbys make communicators
@@ -193,7 +208,7 @@ Result<GangMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequ
   hints.closed = closed;
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
-    const Place at = rank->ranks.front().place;
+    const Place at = rank->place();
     hints.closed.emplace_back(Scope(at.node, at.gpu),
                               fmt::format("rank {} of the job is there", rank->rank_number()));
     if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
@@ -302,7 +317,7 @@ std::optional<double> GangMoves::last_communicators_ms(const WholeJob& gang) con
 
 // Checks that communicators made in the pause fit into the downtime limit. The limit is binding only if the
 // user prefers an abort over a longer pause.
-Result<void> GangMoves::check_communicators(const WholeJob& gang, const GangMovePlan& plan,
+Result<void> GangMoves::check_communicators(const WholeJob& gang, const JobMovePlan& plan,
                                             const MigrateRequest& request) const {
   const auto& options = request.options;
   if (plan.communicators == wire::Communicators::kOverlap) return ok();
@@ -316,14 +331,14 @@ Result<void> GangMoves::check_communicators(const WholeJob& gang, const GangMove
                   gang.name, last, limit));
 }
 
-control::Task<Result<void>> GangMoves::check_networks(WholeJob gang, GangMovePlan plan,
+control::Task<Result<void>> GangMoves::check_networks(WholeJob gang, JobMovePlan plan,
                                                       MigrateRequest request) {
   const auto checks = std::make_shared<std::vector<NetworkCheck>>();
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
     if (!moves(plan.moved, *rank)) continue;
     NetworkCheck& check = checks->emplace_back();
-    check.from = rank->ranks.front().place;
+    check.from = rank->place();
     check.to = plan.places[next++];
     CKPT_CO_TRY(planned, deps_.moves.plan_of_rank(*rank, check.to, request));
     check.network = std::move(planned.second);
@@ -344,21 +359,30 @@ control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
   if (!beginning_.insert(id).second)
     co_return Error(ErrorCode::kRefused, "A move of these ranks is already being prepared");
+  // The frame of this function may outlive this object, when the coordinator ends.
   struct Leaving {
-    std::set<JobId>& from;
+    std::weak_ptr<const bool> is_alive;
+    GangMoves& moves;
     JobId id;
-    ~Leaving() { from.erase(id); }
-  } leaving{beginning_, id};
+    ~Leaving() {
+      if (is_alive.expired()) return;
+      moves.deps_.table.claim(id, {});
+      moves.beginning_.erase(id);
+    }
+  } leaving{alive_, *this, id};
   CKPT_CO_TRY(gang, co_await wait_until_movable(id, request));
+  deps_.table.claim(id, {});  // the claims of this move do not count in its own plan
   CKPT_CO_TRY(plan, plan_for(gang, request, closed));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
+  claim(id, plan);
   CKPT_CO_TRYV(check_communicators(gang, plan, request));
   request.options.communicators = plan.communicators;
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
   // The tables may have changed in the meantime.
   CKPT_CO_TRY(now, find_movable(id, request));
+  deps_.table.claim(id, {});  // from here on the rows count
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
   co_await driver_.caught_up(lead);
@@ -371,36 +395,21 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
 
 Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                          wire::MigrationPlan plan, MigrationId move) {
-  Migration m;
-  m.job = rank.id;
-  m.job_name = rank.spec.name;
-  m.gang_move = move;
-  m.from = rank.ranks.front().place;
-  m.to = to;
-  m.options = request.options;
-  m.timeout_ms = request.timeout_ms;
-  m.reason = request.reason;
-  m.network = plan.network;
-  m.base = rank.incarnation;
-  m.incarnation = rank.incarnation;
-  m.started_ms = wall_clock_ms();
-  CKPT_TRY(created, deps_.table.create(std::move(m)));
+  Migration row = row_of_move(rank, to, plan);
+  row.gang_move = move;
+  row.timeout_ms = request.timeout_ms;
+  row.reason = request.reason;
+  CKPT_TRY(created, begin_row(deps_.table, deps_.events, std::move(row), std::move(plan)));
   if (created->gang_move == 0) {
     created->gang_move = created->id;
     deps_.table.save(*created);
   }
-  deps_.table.keep_plan(created->id, std::move(plan));
-  deps_.table.mark_unsettled(created->id);
-  deps_.events.add("migration-begun",
-                   fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),
-                               to_text(created->to), request.reason.empty() ? "" : ": " + request.reason),
-                   created->from.node, created->job, created->id);
   return created;
 }
 
 // Records the move. On an error nothing has begun. Rows that were created then have no state machine and are
 // refused here. Otherwise they would stay open forever.
-Result<Migration*> GangMoves::record(const WholeJob& gang, const GangMovePlan& plan,
+Result<Migration*> GangMoves::record(const WholeJob& gang, const JobMovePlan& plan,
                                      const MigrateRequest& request, Groups groups) {
   std::vector<MigrationId> made;
   auto recorded = record_rows(gang, plan, request, std::move(groups), made);
@@ -414,7 +423,7 @@ Result<Migration*> GangMoves::record(const WholeJob& gang, const GangMovePlan& p
   return recorded;
 }
 
-Result<Migration*> GangMoves::record_rows(const WholeJob& gang, const GangMovePlan& plan,
+Result<Migration*> GangMoves::record_rows(const WholeJob& gang, const JobMovePlan& plan,
                                           const MigrateRequest& request, Groups groups,
                                           std::vector<MigrationId>& made) {
   gang::GangInfo info;

@@ -24,18 +24,12 @@
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/operations/moves.h"
+#include "coordinator/policies/job_move_plan.h"
 #include "libckpt/protocol/gang/gang_plan.h"
 
 namespace ckpt::coordinator {
 
-// The ranks that would move, and their targets.
-struct GangMovePlan {
-  std::vector<std::uint32_t> moved;
-  std::vector<Place> places;  // the target of each moved rank; empty: the move is not possible
-  std::string reason;         // why the move is not possible
-  std::vector<Candidate> candidates;
-  wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
-};
+using GangMovePlan = JobMovePlan;
 
 class GangMoves : private GangHandoverEffects {
  public:
@@ -70,20 +64,22 @@ class GangMoves : private GangHandoverEffects {
   // Handles a node that has connected. Call this before the node's jobs are accepted.
   void on_ready(const Node& node);
   // Plans a move. Changes nothing.
-  Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
+  Result<JobMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
   // Plans a move for a dry run. Changes nothing. The nodes are also queried for the networks, and a refusal
   // is returned as the plan's reason.
-  control::Task<Result<GangMovePlan>> dry_run(JobId gang, MigrateRequest request);
+  control::Task<Result<JobMovePlan>> dry_run(JobId gang, MigrateRequest request);
   // Begins the moves of all chosen ranks, which continue in the background. Returns the migration of the
   // first rank that moves.
   control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
   // Begins the moves for callers that do not wait. Either the migrations soon appear in the table, or
-  // `failed` is called.
-  void begin_soon(JobId gang, MigrateRequest request, Closed closed,
+  // `failed` is called. Until the move is planned again, the places of `plan` are claimed for it.
+  void begin_soon(JobId gang, MigrateRequest request, Closed closed, const JobMovePlan& plan,
                   std::function<void(const Error&)> failed);
   // Returns the open migration of the first rank that moves, or null.
   [[nodiscard]] const Migration* open_of(const WholeJob& gang) const;
-  [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
+  [[nodiscard]] bool is_beginning(JobId gang) const {
+    return beginning_.contains(gang) || deps_.table.claims().contains(gang);
+  }
   // Returns why no rank can be moved now; empty: ranks can be moved.
   [[nodiscard]] std::string why_not_movable(const WholeJob& gang) const;
 
@@ -109,12 +105,14 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const gang::ArmTimer& timer) const override;
 
+  // Claims the places of the plan for the move, which has no migrations yet.
+  void claim(JobId gang, const JobMovePlan& plan);
   Result<WholeJob> find_movable(JobId gang, const MigrateRequest& request) const;
   // Waits briefly for obstacles that pass: a move that is not over on all nodes, or a rank that is starting
   // or paused.
   control::Task<Result<WholeJob>> wait_until_movable(JobId gang, MigrateRequest request);
-  [[nodiscard]] Result<GangMovePlan> plan_for(const WholeJob& gang, const MigrateRequest& request,
-                                              const Closed& closed) const;
+  [[nodiscard]] Result<JobMovePlan> plan_for(const WholeJob& gang, const MigrateRequest& request,
+                                             const Closed& closed) const;
   control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                  std::function<void(const Error&)> failed);
   // A rank that is queried for its groups, and the rank's answer.
@@ -137,15 +135,14 @@ class GangMoves : private GangHandoverEffects {
   // Returns the longest time that communicators took in the last move of these ranks that made any; nullopt:
   // not known.
   [[nodiscard]] std::optional<double> last_communicators_ms(const WholeJob& gang) const;
-  [[nodiscard]] Result<void> check_communicators(const WholeJob& gang, const GangMovePlan& plan,
+  [[nodiscard]] Result<void> check_communicators(const WholeJob& gang, const JobMovePlan& plan,
                                                  const MigrateRequest& request) const;
-  control::Task<Result<void>> check_networks(WholeJob gang, GangMovePlan plan, MigrateRequest request);
-  Result<Migration*> record(const WholeJob& gang, const GangMovePlan& plan, const MigrateRequest& request,
+  control::Task<Result<void>> check_networks(WholeJob gang, JobMovePlan plan, MigrateRequest request);
+  Result<Migration*> record(const WholeJob& gang, const JobMovePlan& plan, const MigrateRequest& request,
                             Groups groups);
   // Records the rows of a move. `made` receives the created rows, even on an error.
-  Result<Migration*> record_rows(const WholeJob& gang, const GangMovePlan& plan,
-                                 const MigrateRequest& request, Groups groups,
-                                 std::vector<MigrationId>& made);
+  Result<Migration*> record_rows(const WholeJob& gang, const JobMovePlan& plan, const MigrateRequest& request,
+                                 Groups groups, std::vector<MigrationId>& made);
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);
@@ -174,6 +171,8 @@ class GangMoves : private GangHandoverEffects {
                                                                  // move
   std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
   LogThrottle dropped_;
+  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // expires with this object
   GangHandoverDriver driver_;
 };
 

@@ -29,10 +29,12 @@ class JobMoves {
   };
   explicit JobMoves(Dependencies deps) : deps_(deps) {}
 
-  // Returns true while a move of the rank's gang is being prepared.
+  // Returns true while a move of the rank's job is being prepared.
   [[nodiscard]] bool is_preparing(const Job& rank) const;
   // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
   [[nodiscard]] std::string why_not_movable(const Job& rank) const;
+  // Returns the reason why migrate() would be refused for this job, or for this rank as a job of its own.
+  [[nodiscard]] std::string why_not_movable(const WholeJob& job) const;
 
   // Plans a move of these ranks of one job, which leave their GPUs together. Changes nothing.
   [[nodiscard]] Result<JobMovePlan> plan(const std::vector<JobId>& ranks, const PlanHints& hints) const;
@@ -43,14 +45,24 @@ class JobMoves {
                                  std::function<void(const Error&)> failed);
   // Returns how long the move is expected to pause the job; nullopt if that is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
+  // Returns the longest pause that is expected of a rank of the plan; nullopt if one is not known.
+  [[nodiscard]] std::optional<ExpectedPause> pause_of(const WholeJob& job, const JobMovePlan& plan) const;
 
-  // Queries the nodes as Moves::ask() does. Only for jobs whose moves need no preparation.
-  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
-    return deps_.moves.ask(id, std::move(targets), "");
-  }
-  control::Task<Result<void>> check_source(JobId id, bool leaves_node) {
-    return deps_.moves.check_source(id, leaves_node);
-  }
+  // Plans the move that a user requests, and asks the nodes whether they would begin it. Changes nothing. A
+  // refusal of a node is the plan's reason.
+  control::Task<Result<JobMovePlan>> dry_run(JobId whole, MigrateRequest request);
+  // Begins the move that a user requests, once it is possible, within a limit. Returns the migration of the
+  // first rank that moves.
+  control::Task<Result<const Migration*>> migrate(JobId whole, MigrateRequest request);
+  // Returns the open migration of the first rank that moves; null if there is none.
+  [[nodiscard]] const Migration* open_of(const WholeJob& job) const;
+  // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
+  control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }
+
+  // Queries the nodes as Moves::ask() and Moves::check_source() do. Nodes that the preparation of a move will
+  // query are not queried here, and count as willing.
+  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId rank, std::vector<Place> targets);
+  control::Task<Result<void>> check_source(JobId whole, bool leaves_node);
   // Cancels the parking of the job if the plan has a place for the job.
   bool give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason);
   bool give_up_parking(const Job& rank, const std::string& reason) {

@@ -21,8 +21,8 @@ std::string ended_text(const Job& job) {
 }
 
 // Records the end of a migration whose job is still at the drained place.
-void take_in_end(const Drain& drain, DrainJob& entry, const Migration& migration, std::int64_t now_ms,
-                 std::vector<FailedMove>& failed) {
+void take_in_end(const Drain& drain, DrainJob& entry, const Job& job, const Migration& migration,
+                 std::int64_t now_ms, std::vector<FailedMove>& failed) {
   entry.to.reset();
   entry.reason = outcome_text(migration);
   const bool by_deadline =
@@ -35,7 +35,7 @@ void take_in_end(const Drain& drain, DrainJob& entry, const Migration& migration
   entry.state = DrainJobState::kWaiting;
   if (migration.result == MigrationResult::kDone || by_deadline) return;
   const bool refused = migration.result == MigrationResult::kRefused;
-  failed.push_back({entry.job, migration.to, refused ? entry.reason : ""});
+  failed.push_back({job.whole(), migration.to, refused ? entry.reason : ""});
   if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
 }
 
@@ -49,7 +49,7 @@ void take_in_leave(DrainJob& entry, const Job& job, const DrainView& view) {
   const Migration* last = view.migration(entry.migration);
   if (last != nullptr && last->open()) return;  // the migration's measurements have not arrived yet
   entry.state = DrainJobState::kMoved;
-  entry.to = job.ranks.front().place;
+  entry.to = job.place();
   entry.downtime_ms = job.last_downtime_ms;
   entry.reason.clear();
 }
@@ -68,7 +68,7 @@ void look_at(const Drain& drain, DrainJob& entry, const Job& job, const DrainVie
   if (last == nullptr)
     entry.state = DrainJobState::kWaiting;
   else
-    take_in_end(drain, entry, *last, now_ms, failed);
+    take_in_end(drain, entry, job, *last, now_ms, failed);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ DrainJob drain_job_of(const Job& job) {
   entry.name = job.spec.name;
   entry.priority = job.spec.priority;
   entry.state_bytes = job.state_bytes();
-  entry.from = job.ranks.front().place;
+  entry.from = job.place();
   return entry;
 }
 

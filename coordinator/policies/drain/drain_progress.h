@@ -27,7 +27,7 @@ class DrainView {
 // A failed migration of a drain. `refusal` is the reason why the target refused it; empty means that it
 // failed otherwise, and the target may be tried again.
 struct FailedMove {
-  JobId job = 0;
+  JobId job = 0;  // the whole job
   Place to;
   std::string refusal;
 };

@@ -42,18 +42,15 @@ std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view) {
             [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
   std::vector<DrainGroup> groups;
   for (DrainJob* entry : ready) {
-    const Job& job = *view.job(entry->job);
-    const JobId whole = job.whole();
+    const JobId whole = view.job(entry->job)->whole();
     const auto known = std::find_if(groups.begin(), groups.end(),
                                     [&](const DrainGroup& group) { return group.job == whole; });
     DrainGroup& group = known != groups.end() ? *known : groups.emplace_back();
     group.job = whole;
-    group.needs_preparation = needs_preparation(job);
     group.entries.push_back(entry);
   }
   std::stable_sort(groups.begin(), groups.end(), [](const DrainGroup& a, const DrainGroup& b) {
-    return a.needs_preparation && b.needs_preparation ? a.job < b.job
-                                                      : a.needs_preparation && !b.needs_preparation;
+    return a.entries.size() > b.entries.size();
   });
   return groups;
 }
@@ -77,7 +74,8 @@ bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const Drai
   if (!now.has_turn && now.is_movable) {
     for (DrainJob* entry : group.entries) {
       // The reason of a move that was being prepared no longer holds.
-      if (entry->state == DrainJobState::kWaiting && (entry->reason.empty() || group.needs_preparation))
+      if (entry->state == DrainJobState::kWaiting &&
+          (entry->reason.empty() || entry->reason == kBeingPrepared))
         entry->reason = "waits for its turn";
     }
     return false;
@@ -97,7 +95,7 @@ bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const Drai
 DrainTries::Failures DrainTries::failures_of(const DrainGroup& group) const {
   Failures failures;
   const auto known = failures_.find(group.job);
-  if (group.needs_preparation || known == failures_.end()) return failures;
+  if (known == failures_.end()) return failures;
   for (const Failure& failure : known->second) {
     const Scope scope(failure.to.node, failure.to.gpu);
     failures.all.emplace_back(scope, "the last move there failed");
@@ -124,7 +122,7 @@ DrainStep DrainTries::after_plan(const DrainGroup& group, const Result<JobMovePl
     }
     return DrainStep::kMakeWay;
   }
-  return group.needs_preparation ? DrainStep::kBegin : by_source(group, source);
+  return by_source(group, source);
 }
 
 DrainStep DrainTries::by_source(const DrainGroup& group, const SourceFacts& source) {
@@ -162,10 +160,16 @@ bool DrainTries::take_not_begun(const DrainGroup& group) {
   return true;
 }
 
+void DrainTries::note_failures(const std::vector<FailedMove>& failed, const DrainNews& news) {
+  // Targets of earlier moves may be tried again, unless they refused the job.
+  for (const FailedMove& move : failed)
+    std::erase_if(failures_[move.job], [](const Failure& known) { return known.refusal.empty(); });
+  for (const FailedMove& move : failed) note_failure(move, news);
+}
+
 void DrainTries::note_failure(const FailedMove& failed, const DrainNews& news) {
   std::vector<Failure>& failures = failures_[failed.job];
-  std::erase_if(failures,
-                [&](const Failure& known) { return known.to == failed.to || known.refusal.empty(); });
+  std::erase_if(failures, [&](const Failure& known) { return known.to == failed.to; });
   failures.push_back({failed.to, failed.refusal});
   if (failed.refusal.empty()) {
     retry_after_[failed.job] = news.inventories;

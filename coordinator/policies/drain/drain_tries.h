@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/policies/drain/drain_progress.h"
@@ -17,6 +18,9 @@
 #include "libckpt/base/result.h"
 
 namespace ckpt::coordinator {
+
+// The reason in the entries of a move that has no migration yet.
+inline constexpr std::string_view kBeingPrepared = "the move of its ranks is being prepared";
 
 // Counts of the changes so far that may free memory or make a job movable.
 struct DrainNews {
@@ -27,12 +31,12 @@ struct DrainNews {
 // The ranks of one job at the drained place. They are moved together: if one rank must wait, all ranks wait.
 struct DrainGroup {
   JobId job = 0;
-  bool needs_preparation = false;  // the move has no migration until its preparation is over
   std::vector<DrainJob*> entries;
 };
 
-// Groups the drain's jobs that can be tried: first the jobs whose moves must be prepared, by id, then the
-// others in the order of goes_before(). Blocks the jobs that only a user's order may move.
+// Groups the drain's jobs that can be tried. The job with most ranks at the place comes first, because it
+// needs most GPUs at once. Jobs with equally many have the order of goes_before(). Blocks the jobs that only
+// a user's order may move.
 [[nodiscard]] std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view);
 
 // The facts about a group before it is planned.
@@ -88,7 +92,8 @@ class DrainTries {
   void note_not_begun(JobId job, const std::string& reason, const DrainNews& news);
   // Writes a recorded reason from note_not_begun() into the group's entries. Returns true if there was one.
   bool take_not_begun(const DrainGroup& group);
-  void note_failure(const FailedMove& failed, const DrainNews& news);
+  // Records moves that failed at the same time.
+  void note_failures(const std::vector<FailedMove>& failed, const DrainNews& news);
 
  private:
   // The answer of a job's node to the query whether the job can leave. The query is sent before the first
@@ -107,6 +112,7 @@ class DrainTries {
   };
 
   [[nodiscard]] DrainStep by_source(const DrainGroup& group, const SourceFacts& source);
+  void note_failure(const FailedMove& failed, const DrainNews& news);
 
   std::map<JobId, std::uint64_t> planned_at_;   // DrainNews::changes
   std::map<JobId, std::uint64_t> retry_after_;  // DrainNews::inventories

@@ -116,7 +116,7 @@ EvacuationStep begin_attempt(Evacuation& e, const EvacuationView& view, const Ev
   if (ended && !(e.revive && e.outcome == HealthOutcome::kRestore))
     return enter(EvacuationState::kGone, "the job has ended");
   if (job.state == JobState::kParked) return enter(EvacuationState::kParked, "it is parked already");
-  const Place here = job.ranks.front().place;
+  const Place here = job.place();
   if (here != e.from) return enter(EvacuationState::kGone, "it runs at " + to_text(here) + " already");
   if (const std::string reason = job.why_not_by_itself(); !reason.empty()) return wait(reason);
   if (view.is_paused) return wait("the policy of " + e.from.node + " is paused");
@@ -227,7 +227,7 @@ std::optional<EvacuationStep> after_restart(Evacuation& e, const Job* job) {
   const bool elsewhere = job != nullptr && !is_ended(job->state) && !is_on(e.from, *job);
   if (e.state != EvacuationState::kRestoring || !elsewhere)
     return enter(EvacuationState::kQueued, "the coordinator was started again");
-  e.to = job->ranks.front().place;
+  e.to = job->place();
   return enter(EvacuationState::kRestored,
                "restored from its newest image before the coordinator was started again");
 }

@@ -42,6 +42,19 @@ class GangMovesTest : public NodesTest {
     };
   }
 
+  // Makes the agents give the answers that they have kept, and all later answers at once.
+  void answer_now() {
+    const std::lock_guard lock(mutex_);
+    waits_for = 0;
+    for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
+      asked->post([asked, groups] { asked->send(groups); });
+  }
+  static json rank_of(const json& drain) {
+    for (const json& entry : drain["jobs"])
+      if (entry["name"] != "solo") return entry;
+    return {};
+  }
+
   std::size_t waits_for = 0;
 
  private:
@@ -96,6 +109,22 @@ TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   EXPECT_EQ(rank["expected_pause_from"], "estimate") << plan;
   EXPECT_TRUE(plan["jobs"][1]["possible"].get<bool>()) << plan;
   EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
+}
+
+// While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
+TEST_F(GangMovesTest, ADrainPlansOtherJobsBesideRanksThatAreBeingPrepared) {
+  waits_for = 3;  // more than there are ranks: the preparation lasts until answer_now()
+  start_ranks();
+  const auto solo =
+      cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":-1})");
+  ASSERT_EQ(solo.status, 201U) << solo.body;
+  const json begun = drain(R"({"place":"node-a"})");
+  const json alone =
+      wait_for_drain(begun["id"], [](const json& now) { return job_of(now, "solo")["to"].is_string(); });
+  answer_now();
+  const json both =
+      wait_for_drain(begun["id"], [](const json& now) { return rank_of(now)["to"].is_string(); });
+  EXPECT_NE(rank_of(both)["to"], job_of(alone, "solo")["to"]) << both;
 }
 
 TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {

@@ -180,7 +180,7 @@ TEST_F(DrainPolicy, JobsThatEndOrAreLostNeedNoMove) {
   EXPECT_EQ(entry(4).reason, "it is parked");
 }
 
-TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndPreparedMovesComeFirst) {
+TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndMostRanksComeFirst) {
   view_.add(1, Place("a", 0)).spec.priority = 9;
   for (JobId id = 2; id <= 4; ++id)
     view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 4;
@@ -188,7 +188,7 @@ TEST_F(DrainPolicy, RanksOfOneJobAreOneGroupAndPreparedMovesComeFirst) {
   EXPECT_EQ(order(), (std::vector<JobId>{4, 1}));
   EXPECT_EQ(group(4).entries.size(), 3U);
   const auto places = std::vector<Place>(3, Place("b", 0));
-  EXPECT_EQ(after(4, plan_to(places), true), DrainStep::kBegin) << "its nodes are asked as it is prepared";
+  EXPECT_EQ(after(4, plan_to(places)), DrainStep::kBegin);
 }
 
 TEST_F(DrainPolicy, AnUnconfirmedJobIsBlockedAndBelongsToNoGroup) {
@@ -212,7 +212,7 @@ TEST_F(DrainPolicy, AMovableJobWaitsForItsTurn) {
 TEST_F(DrainPolicy, RanksWaitForTheirTurnUnlessTheRanksAreBlocked) {
   view_.add(1, Place("a", 0)).spec.gang.id = 1;
   (void)look();
-  entry(1).reason = "the move of its ranks is being prepared";  // by a coordinator that has been restarted
+  entry(1).reason = kBeingPrepared;  // by a coordinator that has been restarted
   EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
   EXPECT_EQ(entry(1).reason, "waits for its turn");
   EXPECT_EQ(after(1, no_plan("another model", false)), DrainStep::kMakeWay);
@@ -236,23 +236,37 @@ TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeButNotDuringItsPreparation) {
 TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
   view_.add(1, Place("a", 0));
   (void)look();
-  tries_.note_failure({1, Place("b", 0), ""}, news_);
+  tries_.note_failures({{1, Place("b", 0), ""}}, news_);
   ++news_.changes;
   EXPECT_FALSE(tries_.is_due(group(1), with_turn(), news_));
   ++news_.inventories;
   EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
   EXPECT_EQ(tries_.failures_of(group(1)).all.size(), 1U);
   EXPECT_TRUE(tries_.failures_of(group(1)).refused.empty());
-  tries_.note_failure({1, Place("c", 0), ""}, news_);
+  tries_.note_failures({{1, Place("c", 0), ""}}, news_);
   ASSERT_EQ(tries_.failures_of(group(1)).all.size(), 1U) << "the last one only";
   EXPECT_EQ(tries_.failures_of(group(1)).all.front().first, Scope("c", 0));
+}
+
+TEST_F(DrainPolicy, AllTargetsOfAFailedMoveOfRanksAreAvoided) {
+  for (JobId id = 1; id <= 2; ++id)
+    view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 9;
+  view_.move(1, 1, Place("a", 1), Place("b", 0));
+  view_.move(2, 2, Place("a", 2), Place("c", 0));
+  (void)look();
+  view_.end(1, MigrationResult::kFailed, "no link");
+  view_.end(2, MigrationResult::kFailed, "no link");
+  tries_.note_failures(look().failed, news_);
+  EXPECT_EQ(tries_.failures_of(group(9)).all.size(), 2U);
+  ++news_.changes;
+  EXPECT_FALSE(tries_.is_due(group(9), with_turn(), news_)) << "it waits for an inventory";
 }
 
 TEST_F(DrainPolicy, RefusalsAreRecordedAndTheJobsNodeIsQueriedOnce) {
   view_.add(1, Place("a", 0));
   (void)look();
-  tries_.note_failure({1, Place("b", 0), "b refused"}, news_);
-  tries_.note_failure({1, Place("c", 0), "c refused"}, news_);
+  tries_.note_failures({{1, Place("b", 0), "b refused"}}, news_);
+  tries_.note_failures({{1, Place("c", 0), "c refused"}}, news_);
   EXPECT_EQ(tries_.failures_of(group(1)).refused.size(), 2U);
   EXPECT_EQ(tries_.failures_of(group(1)).refusal, "b refused; c refused");
   const JobMovePlan plan = plan_to({Place("d", 0)});
