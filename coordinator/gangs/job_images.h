@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes images of a job of any number of ranks, and continues the job from them. A job of one rank has single
 // images (Snapshots, ImageRequests). The ranks of other jobs have sets of images (GangImages, GangRestores).
-// Users of this class do not ask which.
+// Users of this class do not ask which. `whole` is the id of the whole job (Job::whole()).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
-// of these classes; kNotSupported for a wish that the job's images do not permit.
+// of these classes; kNotSupported for a wish that the job's images do not permit, and for the id of a rank.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct JobRestorePlan {
 [[nodiscard]] JobRestorePlan job_restore_plan(const RestorePlan& plan);
 [[nodiscard]] JobRestorePlan job_restore_plan(const GangRestorePlan& plan);
 
-class JobImages {
+class JobImages : public Images {
  public:
   struct Dependencies {
     JobTable& jobs;
@@ -50,6 +50,9 @@ class JobImages {
     GangRestores& gang_restores;
   };
   explicit JobImages(Dependencies deps) : deps_(deps) {}
+
+  // Returns the whole job.
+  [[nodiscard]] Result<WholeJob> find(JobId whole) const;
 
   // Each of these begins an operation, which then continues in the background. `to` is NODE or a folder;
   // empty: the place of the job's other images.
@@ -63,8 +66,20 @@ class JobImages {
   control::Task<Result<void>> take(JobId whole, Destination to);
   // Returns why no images of the job can be taken now; empty: they can be taken.
   [[nodiscard]] std::string why_none(const WholeJob& job) const;
+  // Returns why no images of the job can ever be taken, as far as known; empty: there may be a time.
+  [[nodiscard]] std::string why_never(const WholeJob& job) const;
+
+  // The interface for other parts of the coordinator, which name a rank. A rank is restored and parked with
+  // all other ranks of its job only, so kRefused is returned if there are others.
+  [[nodiscard]] std::optional<Image> newest(JobId rank) const override;
+  control::Task<Result<Restored>> restore(JobId rank, std::optional<Place> to, std::string reason) override;
+  [[nodiscard]] bool may_park(JobId rank) const override { return check_is_alone(rank).has_value(); }
+  control::Task<Result<void>> park(JobId rank, bool snapshot, std::string reason) override;
 
  private:
+  [[nodiscard]] Result<WholeJob> find_for(JobId whole, const JobRestoreWish& wish) const;
+  [[nodiscard]] Result<void> check_is_alone(JobId rank) const;
+
   Dependencies deps_;
 };
 
