@@ -7,9 +7,9 @@
 #pragma once
 
 #include "coordinator/gangs/gang_images.h"
-#include "coordinator/gangs/gang_protections.h"
 #include "coordinator/gangs/gang_restores.h"
 #include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/gangs/protections.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/output/log_reader.h"
 #include "coordinator/requests/api_section.h"
@@ -27,7 +27,7 @@ class GangSection : public ApiSection {
     ImageTasks& tasks;
     GangImages& images;
     GangRestores& restores;
-    GangProtections& protections;
+    Protections& protections;
     GangMoves& moves;
   };
   explicit GangSection(Dependencies deps) : deps_(deps) {}

@@ -126,10 +126,10 @@ ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
 control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id) {
   CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
-    CKPT_CO_TRY(suspending, co_await deps_.requests.begin_suspend(id, to));
+    CKPT_CO_TRY(suspending, co_await deps_.images.begin_suspend(id, to));
     co_return show(suspending, 202);
   }
-  CKPT_CO_TRY(before_event, co_await deps_.snapshots.begin(id, to));
+  CKPT_CO_TRY(before_event, co_await deps_.images.begin_snapshot(id, to));
   co_return show(before_event, 202);
 }
 

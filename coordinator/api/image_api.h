@@ -4,9 +4,9 @@
 // (api_answers.h).
 #pragma once
 
+#include "coordinator/gangs/protections.h"
 #include "coordinator/images/image_removals.h"
 #include "coordinator/images/operations/image_requests.h"
-#include "coordinator/images/protections.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
@@ -19,7 +19,7 @@ class ImageApi : public ApiSection {
     const ImageFinder& finder;
     ImageTasks& tasks;
     Protections& protections;
-    Snapshots& snapshots;
+    JobImages& images;
     ImageRequests& requests;
     ImageRemovals& removals;
   };

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "coordinator/gangs/gang_restores.h"
+#include "coordinator/gangs/protections.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/images/operations/restore_plans.h"
-#include "coordinator/images/protections.h"
 #include "libckpt/api/image.h"
 
 namespace ckpt::coordinator {

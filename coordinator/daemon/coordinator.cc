@@ -116,10 +116,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       image_tables_(image_dependencies()),
       images_(image_dependencies(), image_tables_),
       image_api_({jobs_, image_tables_.catalog, image_tables_.finder, image_tables_.tasks,
-                  images_.protections, images_.snapshots, images_.requests, images_.removals}),
+                  images_.protections, images_.job_images, images_.requests, images_.removals}),
       moves_({config_, nodes_, node_calls_, jobs_, migrations_, migration_runner_, states_, planner_,
               images_.cancels, peer_token}),
-      overcommit_({states_, planner_, jobs_, images_.requests, moves_, migrations_, events_, executor_}),
+      overcommit_({states_, planner_, jobs_, images_.job_images, moves_, migrations_, events_, executor_}),
       resumes_({events_, jobs_, job_runner_, planner_, image_tables_.finder, images_.requests, overcommit_,
                 executor_}),
       service_({nodes_, node_calls_, jobs_, admission_, job_runner_, planner_, rendezvous_, overcommit_}),
@@ -128,12 +128,6 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                       std::chrono::milliseconds(config_.output_copy_interval_ms), executor_}),
       logs_(nodes_, node_calls_, jobs_, output_copies_),
       job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
-      gang_images_({events_, nodes_, node_calls_, jobs_, image_tables_.catalog, image_tables_.numbers,
-                    image_tables_.reports, image_tables_.tasks, snapshots_, images_.orders, images_.snapshots,
-                    images_.runner, executor_}),
-      gang_restores_({node_calls_, jobs_, image_tables_.catalog, image_tables_.finder, image_tables_.tasks,
-                      planner_, images_.restores, images_.runner, executor_}),
-      gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
       gang_moves_({store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
                    migration_runner_.outcomes(), states_, planner_, moves_, image_tables_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
@@ -141,7 +135,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, job_runner_, migrations_,
                  migration_runner_, gang_moves_, image_tables_.catalog, image_tables_.finder, executor_}),
       gang_section_({service_, states_, job_section_, jobs_, image_tables_.catalog, image_tables_.tasks,
-                     gang_images_, gang_restores_, gang_protections_, gang_moves_}),
+                     images_.gang_images, images_.gang_restores, images_.protections, gang_moves_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, job_moves_,
@@ -234,7 +228,6 @@ Result<void> Coordinator::load() {
   images_.start();
   resumes_.start();
   order_sender_.start();
-  gang_protections_.start();
   drains_.resume();
   evacuations_.start();
   housekeeping_.start();

@@ -55,7 +55,7 @@ class Coordinator {
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return tokens_.admin; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
-  [[nodiscard]] Images& images() { return images_.requests; }
+  [[nodiscard]] Images& images() { return images_.job_images; }
   [[nodiscard]] const HttpServer& http() const { return *http_; }
   [[nodiscard]] JobTable& jobs() { return jobs_; }
   [[nodiscard]] MigrationTable& migrations() { return migrations_; }
@@ -125,9 +125,6 @@ class Coordinator {
   OutputCopier output_copier_;
   LogReader logs_;
   JobSection job_section_;
-  GangImages gang_images_;
-  GangRestores gang_restores_;
-  GangProtections gang_protections_;
   GangMoves gang_moves_;
   JobMoves job_moves_;
   Recovery recovery_;

@@ -21,7 +21,6 @@ ImageServices::ImageServices(const ImageDependencies& deps, ImageTables& tables)
       orders({deps.calls, deps.jobs, tables.catalog, tables.numbers, deps.running, grants, deps.executor}),
       snapshots({deps.events, deps.nodes, deps.jobs, deps.migrations, deps.states, deps.running,
                  tables.reports, orders, tables.tasks, deps.executor}),
-      protections({deps.events, deps.nodes, deps.jobs, snapshots, orders, deps.executor}),
       removals({deps.config, deps.events, deps.nodes, deps.calls, deps.jobs, tables.catalog, deps.executor}),
       open(deps.config, tables.tasks, deps.job_runner.acted()),
       runner({deps.config, deps.nodes, deps.calls, deps.orders, deps.jobs, deps.job_runner, deps.view,
@@ -31,7 +30,13 @@ ImageServices::ImageServices(const ImageDependencies& deps, ImageTables& tables)
       restores({deps.nodes, deps.calls, deps.jobs, deps.view, deps.migrations, deps.states, deps.planner,
                 tables.catalog, tables.finder}),
       requests({deps.nodes, deps.jobs, deps.job_runner, deps.view, deps.admission, restores, tables.catalog,
-                tables.finder, tables.tasks, snapshots, orders, open, runner, cancels}) {}
+                tables.finder, tables.tasks, snapshots, orders, open, runner, cancels}),
+      gang_images({deps.events, deps.nodes, deps.calls, deps.jobs, tables.catalog, tables.numbers,
+                   tables.reports, tables.tasks, deps.running, orders, snapshots, runner, deps.executor}),
+      gang_restores({deps.calls, deps.jobs, tables.catalog, tables.finder, tables.tasks, deps.planner,
+                     restores, runner, deps.executor}),
+      job_images({deps.jobs, snapshots, requests, gang_images, gang_restores}),
+      protections({deps.events, deps.nodes, deps.jobs, job_images, orders, deps.executor}) {}
 
 void ImageServices::start() {
   runner.start();

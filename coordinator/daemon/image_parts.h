@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of coordinator/images, constructed in the order of their dependencies. The tables of images come
+// The parts of coordinator/images and coordinator/gangs that handle images, constructed in the order of their dependencies. The tables of images come
 // first, and then the classes that use them.
 // Threads: the thread that runs the executor. Ownership: owns its parts; borrows ImageDependencies, which
 // outlive it. Errors: those of the store.
 #pragma once
 
 #include "coordinator/fleet/job_admission.h"
+#include "coordinator/gangs/protections.h"
 #include "coordinator/images/image_removals.h"
 #include "coordinator/images/operations/image_requests.h"
-#include "coordinator/images/protections.h"
 
 namespace ckpt::coordinator {
 
@@ -53,13 +53,16 @@ struct ImageServices {
   CheckpointStoreGrants grants;
   SnapshotOrders orders;
   Snapshots snapshots;
-  Protections protections;
   ImageRemovals removals;
   OpenOperations open;
   OperationRunner runner;
   OperationCancels cancels;
   RestorePlans restores;
   ImageRequests requests;
+  GangImages gang_images;
+  GangRestores gang_restores;
+  JobImages job_images;
+  Protections protections;
 };
 
 }  // namespace ckpt::coordinator

@@ -50,16 +50,22 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
                  job_text(report.job), told.error().to_string());
 }
 
+std::string GangImages::why_never(const WholeJob& gang) {
+  for (const Job* rank : gang.ranks) {
+    if (rank->spec.mode != MigrationMode::kCooperative)
+      return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at a common step",
+                         rank->rank_number(), to_string(rank->spec.mode));
+  }
+  return {};
+}
+
 std::string GangImages::why_none(const WholeJob& gang) const {
   if (gang.ranks.size() != gang.size)
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
+  if (std::string reason = why_never(gang); !reason.empty()) return reason;
   for (const Job* rank : gang.ranks) {
-    const std::uint32_t number = rank->rank_number();
-    if (rank->spec.mode != MigrationMode::kCooperative)
-      return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at a common step", number,
-                         to_string(rank->spec.mode));
     if (const std::string reason = deps_.snapshots.why_none(*rank); !reason.empty())
-      return fmt::format("no image of rank {} can be taken: {}", number, reason);
+      return fmt::format("no image of rank {} can be taken: {}", rank->rank_number(), reason);
   }
   return {};
 }
@@ -69,10 +75,9 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_whole(deps_.jobs, id);
   if (!gang) co_return job_was_removed(id);
   std::vector<JobId> ranks;  // ids only, because a job may be removed while the loop waits for another job
-  for (const Job* rank : gang->ranks) {
-    if (rank->spec.mode != MigrationMode::kCooperative) break;  // why_none() below returns the reason
-    ranks.push_back(rank->id);
-  }
+  // Without a chance of images nothing is waited for: why_none() below returns the reason.
+  if (why_never(*gang).empty())
+    for (const Job* rank : gang->ranks) ranks.push_back(rank->id);
   for (const JobId rank : ranks) {
     CKPT_CO_TRYV(co_await deps_.snapshots.wait_until_free(rank));
   }
@@ -140,7 +145,7 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   }
   // The set is stored as the checkpoint stores list it. A later continuation compares its images with those
   // lists.
-  const auto gang = find_whole(deps_.jobs, changed.front().spec.gang.id);
+  const auto gang = find_whole(deps_.jobs, changed.front().whole());
   const auto listed = gang ? set_with(deps_.catalog, *gang, set.images.front()) : std::nullopt;
   if (!listed || listed->number != number)
     return Error(ErrorCode::kProtocol,

@@ -48,6 +48,8 @@ class GangImages {
   control::Task<Result<GangSet>> snapshot(JobId gang, Destination to, TaskId task);
   // Returns why no images of the gang can be taken now; empty: they can be taken.
   [[nodiscard]] std::string why_none(const WholeJob& gang) const;
+  // Returns why no images of the gang can ever be taken; empty: there may be a time.
+  [[nodiscard]] static std::string why_never(const WholeJob& gang);
 
  private:
   using Taken = std::pair<std::shared_ptr<GangSnapshot>, GangSet>;

@@ -51,7 +51,6 @@ Result<WholeJob> GangRestores::find(JobId id, const GangRestoreWish& wish) const
   for (const Job* rank : gang->ranks) {
     RestoreWish own;
     own.verb = wish.verb;
-    own.all_ranks = true;
     CKPT_TRYV(deps_.restores.may_restore(rank->id, own));
     if (holds_gpu(rank->state))
       return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->rank_number()));

@@ -110,7 +110,7 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
 
 // Returns how many images of the rank belong to failed sets. These images must not displace usable ones.
 std::uint32_t GangSnapshot::leftovers_of_rank(const Job& rank) const {
-  const auto gang = find_whole(deps_.jobs, rank.spec.gang.id);
+  const auto gang = find_whole(deps_.jobs, rank.whole());
   if (!gang) return 0;
   const std::vector<Image> left = leftovers_of(deps_.catalog, *gang);
   return static_cast<std::uint32_t>(

@@ -18,8 +18,22 @@ std::optional<Image> ImageFinder::newest(JobId job) const {
                          [this](const Image& image) { return image.suspect.empty() && is_readable(image); });
 }
 
+Result<void> ImageFinder::check_is_alone(const Image& image) {
+  if (image.set == 0) return ok();
+  return Error(
+      ErrorCode::kRefused,
+      "Image " + image_text(image) + " is one of a set, from which all ranks of its job continue together");
+}
+
 Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
                                      const std::optional<Image>& wanted) const {
+  CKPT_TRY(image, choose(job, verb, wanted));
+  CKPT_TRYV(check_is_alone(image));
+  return std::move(image);
+}
+
+Result<Image> ImageFinder::choose(const Job& job, const std::string& verb,
+                                  const std::optional<Image>& wanted) const {
   if (wanted) {
     if (is_readable(*wanted)) return *wanted;
     return Error(ErrorCode::kUnavailable, "Image " + image_text(*wanted) + " is in the checkpoint store of " +

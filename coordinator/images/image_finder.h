@@ -25,9 +25,12 @@ class ImageFinder {
   // Returns the newest whole image that can be read and is not suspect.
   [[nodiscard]] std::optional<Image> newest(JobId job) const;
   // Returns the image from which an order of `verb` continues. This is `wanted` if set, otherwise the newest
-  // image that is not suspect.
+  // image that is not suspect. Returns kRefused for an image of a set, from which no rank continues alone.
   [[nodiscard]] Result<Image> for_order(const Job& job, const std::string& verb,
                                         const std::optional<Image>& wanted = std::nullopt) const;
+
+  // Checks that a job can continue from the image alone, without others of one step.
+  [[nodiscard]] static Result<void> check_is_alone(const Image& image);
 
   // Returns the newest whole image of each job that this coordinator does not know.
   [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
@@ -37,6 +40,8 @@ class ImageFinder {
   [[nodiscard]] Result<Image> of_unknown(const std::string& id_or_name) const;
 
  private:
+  [[nodiscard]] Result<Image> choose(const Job& job, const std::string& verb,
+                                     const std::optional<Image>& wanted) const;
   // Returns whether another store, used before this one, assigned the job's id.
   [[nodiscard]] bool is_unknown_job(JobId id) const;
 

@@ -35,6 +35,12 @@ std::string Snapshots::why_none(const Job& job) const {
   return "it is " + state + (state == "starting" && !job.reason.empty() ? ": " + job.reason : "");
 }
 
+std::string Snapshots::why_never(const Job& job) const {
+  if (job.spec.mode == MigrationMode::kAdopted)
+    return "it was adopted, and has no images: start it with `run` to protect it";
+  return deps_.states.lacks_context(job) ? why_none(job) : std::string();
+}
+
 control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
   const auto deadline = steady_clock::now() + kLongestTurn;
   auto soon_until = steady_clock::now() + kLongestPause;
@@ -85,7 +91,6 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
 control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  CKPT_CO_TRYV(check_has_images(*job));
   // By default the snapshot goes where the job's other images are stored.
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);

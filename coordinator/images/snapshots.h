@@ -41,7 +41,8 @@ class Snapshots {
   control::Task<Result<void>> wait_until_free(JobId id);
   // Returns why the job can have no snapshot now; empty: it can.
   [[nodiscard]] std::string why_none(const Job& job) const;
-  [[nodiscard]] bool lacks_context(const Job& job) const { return deps_.states.lacks_context(job); }
+  // Returns why the job can never have a snapshot, as far as known; empty: there may be a time.
+  [[nodiscard]] std::string why_never(const Job& job) const;
 
  private:
   control::Task<> run_task(JobId id, Destination to, TaskId task);

@@ -97,10 +97,4 @@ bool valid_job_name(std::string_view name) {
                      [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
 
-Result<void> check_has_images(const Job& job) {
-  if (job.spec.gang.id == 0) return ok();
-  return Error(ErrorCode::kNotSupported, "Job " + label(job) + " is a rank of " + job.spec.gang.name +
-                                             ", and ranks have no images yet");
-}
-
 }  // namespace ckpt::coordinator

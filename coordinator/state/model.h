@@ -350,8 +350,5 @@ struct EventQuery {
 [[nodiscard]] std::string label(const Job& job);
 [[nodiscard]] std::string label(const Migration& migration);
 [[nodiscard]] bool valid_job_name(std::string_view name);
-// Returns kNotSupported for a rank of a gang. An image of one rank does not fit what the other ranks have
-// computed since.
-[[nodiscard]] Result<void> check_has_images(const Job& job);
 
 }  // namespace ckpt::coordinator

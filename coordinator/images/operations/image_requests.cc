@@ -70,7 +70,6 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
                                                            ImageOperation operation) {
   CKPT_CO_TRYV(co_await deps_.snapshots.wait_until_free(id));
   const Job* job = deps_.jobs.find(id);
-  CKPT_CO_TRYV(check_has_images(*job));
   if (const Doubt* doubt = open_doubt(job->doubts))
     co_return Error(ErrorCode::kRefused,
                     "Job " + job->spec.name +
@@ -91,7 +90,6 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
 control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string to) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  CKPT_CO_TRYV(check_has_images(*job));
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (job->state == JobState::kParked && !job->operation) {
     // The job is already parked. Now it stays parked until a user resumes it.

@@ -382,15 +382,13 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   wire::RestoreImage order;
   order.spec = job->spec;
   order.spec.incarnation = job->incarnation;
-  if (order.spec.gang.id != 0) {
-    auto spec = co_await deps_.rendezvous.complete(order.spec);
-    if (!is_still_starting(id, operation)) co_return;
-    if (!spec) {
-      spdlog::info("rank {} waits for rank 0 of its job: {}", job_text(id), spec.error().to_string());
-      co_return co_await wait_for_change(deps_.jobs);
-    }
-    order.spec = *std::move(spec);
+  auto spec = co_await deps_.rendezvous.complete(order.spec);
+  if (!is_still_starting(id, operation)) co_return;
+  if (!spec) {
+    spdlog::info("rank {} waits for rank 0 of its job: {}", job_text(id), spec.error().to_string());
+    co_return co_await wait_for_change(deps_.jobs);
   }
+  order.spec = *std::move(spec);
   for (wire::RankSpec& rank : order.spec.ranks) rank.gpu_index = operation.to_gpu;
   order.folder = operation.image.folder;
   order.image_job = operation.image.image_job;

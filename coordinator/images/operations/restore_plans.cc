@@ -52,8 +52,6 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   const Job* same = deps_.jobs.find(job->spec.name);
   if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
     return refused("another job that has not ended has its name (" + job_text(same->id) + ")");
-  if (job->spec.gang.id != 0 && !wish.all_ranks)
-    return refused("it is a rank of " + job->spec.gang.name + ", whose ranks are restored together");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
@@ -152,6 +150,7 @@ Result<RestorePlan> RestorePlans::plan_at(JobId id, const RestoreWish& wish, con
 
 control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) {
   const Image image = *wish.image;
+  CKPT_CO_TRYV(ImageFinder::check_is_alone(image));
   if (!deps_.finder.is_readable(image))
     co_return Error(ErrorCode::kUnavailable,
                     "Image " + image_text(image) + " is on " + image.node + ", which is not connected");

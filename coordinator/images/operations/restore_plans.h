@@ -25,8 +25,7 @@ struct RestoreWish {
   bool accept_loss = false;    // the user accepts the loss of work since the image
   bool only_plan = false;      // a dry run: a place is chosen even if the loss is not accepted
   bool by_user = true;
-  bool all_ranks = false;  // the job is a rank of a gang, and the other ranks continue as well
-  PlanHints hints;         // placement hints, including the claims of other jobs
+  PlanHints hints;  // placement hints, including the claims of other jobs
 };
 
 struct RestorePlan {

@@ -181,9 +181,9 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
   return queue(outcome + "; the remaining targets are tried next", TryAgain::kAtOnce);
 }
 
-EvacuationStep without_image(Evacuation& e, const Job& job, const ClusterFacts& facts) {
+EvacuationStep without_image(Evacuation& e, const Job& job, bool may_park, const ClusterFacts& facts) {
   // The job's memory can still be read. So a new image is taken and the job is parked in it.
-  if (!e.failed.empty() && !is_ended(job.state) && check_has_images(job)) return park(e, true);
+  if (!e.failed.empty() && !is_ended(job.state) && may_park) return park(e, true);
   if (facts.are_away) return wait("no node that is connected has an image of it");
   return enter(EvacuationState::kLeft,
                (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +

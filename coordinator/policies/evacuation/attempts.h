@@ -77,8 +77,10 @@ struct ClusterFacts {
 // Returns the step after `migration`, which is the evacuation's migration and has ended.
 [[nodiscard]] EvacuationStep after_live(Evacuation& e, const Migration& migration);
 
-// Returns the step for a job without an image that a connected node can read.
-[[nodiscard]] EvacuationStep without_image(Evacuation& e, const Job& job, const ClusterFacts& facts);
+// Returns the step for a job without an image that a connected node can read. `may_park` means that the job
+// can be parked in an image by itself.
+[[nodiscard]] EvacuationStep without_image(Evacuation& e, const Job& job, bool may_park,
+                                           const ClusterFacts& facts);
 // Returns the step after the search for a GPU that can restore the image. `to` is the GPU; nullopt means that
 // there is none, for `reason`.
 [[nodiscard]] EvacuationStep after_restore_plan(Evacuation& e, const std::optional<Place>& to,

@@ -18,10 +18,6 @@ Protection after_snapshot(Protection protection, const Result<void>& taken) {
   return protection;
 }
 
-bool is_set_due(const Protection& protection, std::int64_t now_ms) {
-  return now_ms >= protection.begun_ms + protection.every_ms;
-}
-
 bool pays_for_host_state(const Job& job) {
   return job.spec.mode != MigrationMode::kCooperative;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of protection beside its schedule: how a snapshot went, what it costs, when a set of images is
-// due. Pure.
+// The rules of protection beside its schedule: how a snapshot went, and what it costs. Pure.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -14,9 +13,6 @@ namespace ckpt::coordinator {
 
 // Returns the protection with the result of its last snapshot.
 [[nodiscard]] Protection after_snapshot(Protection protection, const Result<void>& taken);
-// Returns true if the next set of images is due. It is due one interval after the last attempt began, even if
-// that attempt failed.
-[[nodiscard]] bool is_set_due(const Protection& protection, std::int64_t now_ms);
 // Returns true if each snapshot of the job also checkpoints and restores the CUDA context in place (thin
 // checkpoint).
 [[nodiscard]] bool pays_for_host_state(const Job& job);

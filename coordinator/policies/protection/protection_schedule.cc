@@ -2,6 +2,7 @@
 #include "coordinator/policies/protection/protection_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ckpt::coordinator {
 
@@ -31,25 +32,29 @@ std::vector<wire::JobId> ProtectionSchedule::due(std::int64_t now_ms, const Wher
   std::set<std::string> busy;
   for (const auto& [job, entry] : entries_) {
     if (entry.running)
-      busy.insert(entry.node);
+      busy.insert(entry.nodes.begin(), entry.nodes.end());
     else if (entry.due_ms <= now_ms || entry.begun_ms > now_ms)  // the clock was set back
       waiting.emplace_back(entry.due_ms, job);
   }
   std::sort(waiting.begin(), waiting.end());
   std::vector<wire::JobId> due;
   for (const auto& [at, job] : waiting) {
-    const auto node = where(job);
-    if (node && busy.insert(*node).second) due.push_back(job);
+    const auto nodes = where(job);
+    if (!nodes) continue;
+    const bool are_free = std::none_of(nodes->begin(), nodes->end(),
+                                       [&busy](const std::string& node) { return busy.contains(node); });
+    if (are_free) due.push_back(job);
+    busy.insert(nodes->begin(), nodes->end());
   }
   return due;
 }
 
-void ProtectionSchedule::began(wire::JobId job, const std::string& node, std::int64_t now_ms) {
+void ProtectionSchedule::began(wire::JobId job, Nodes nodes, std::int64_t now_ms) {
   const auto at = entries_.find(job);
   if (at == entries_.end()) return;
   at->second.begun_ms = now_ms;
   at->second.running = true;
-  at->second.node = node;
+  at->second.nodes = std::move(nodes);
 }
 
 void ProtectionSchedule::ended(wire::JobId job, std::int64_t now_ms, bool good) {

@@ -4,9 +4,10 @@
 //
 // A snapshot begins `every` after the previous one began, or when the previous one ends if that is later. At
 // most one snapshot runs per node at a time, the one that is overdue the longest first. So jobs that were
-// protected at the same moment are snapshotted one after another. After a failure the interval doubles, up to
-// ten minutes (or the interval, if it is longer). A job that cannot have a snapshot now (it moves, it is
-// parked, its node is disconnected) keeps its turn.
+// protected at the same moment are snapshotted one after another. A job that waits for one of its nodes keeps
+// the others for itself. After a failure the interval doubles, up to ten minutes (or the interval, if it is
+// longer). A job that cannot have a snapshot now (it moves, it is parked, a node of it is disconnected) keeps
+// its turn.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -31,11 +32,12 @@ class ProtectionSchedule {
   void protect(wire::JobId job, std::int64_t every_ms, std::int64_t begun_ms, unsigned failures);
   void drop(wire::JobId job);
 
-  // A function that returns the node on which a job's snapshot could be taken now; nullopt: not now.
-  using Where = std::function<std::optional<std::string>(wire::JobId)>;
+  using Nodes = std::set<std::string>;
+  // A function that returns the nodes on which a job's snapshot could be taken now; nullopt: not now.
+  using Where = std::function<std::optional<Nodes>(wire::JobId)>;
   // Returns the jobs whose snapshots are to begin. The caller calls began() for each.
   [[nodiscard]] std::vector<wire::JobId> due(std::int64_t now_ms, const Where& where) const;
-  void began(wire::JobId job, const std::string& node, std::int64_t now_ms);
+  void began(wire::JobId job, Nodes nodes, std::int64_t now_ms);
   void ended(wire::JobId job, std::int64_t now_ms, bool good);
 
   // Returns when to check again if nothing else happens; nullopt: never.
@@ -49,7 +51,7 @@ class ProtectionSchedule {
     std::int64_t due_ms = 0;
     unsigned failures = 0;
     bool running = false;
-    std::string node;  // the node where the snapshot runs
+    Nodes nodes;  // the nodes where the snapshot runs
   };
   static std::int64_t interval_of(const Entry& entry);
 

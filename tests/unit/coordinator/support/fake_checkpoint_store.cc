@@ -14,6 +14,16 @@ using wire::FrameType;
 
 constexpr std::uint64_t kStateBytes = 1 << 20;
 
+wire::SnapshotReport report_on(const wire::TakeSnapshot& order) {
+  wire::SnapshotReport report;
+  report.job = order.job;
+  report.incarnation = order.incarnation;
+  report.folder = order.folder;
+  report.image_job = order.image_job;
+  report.set = order.set;
+  return report;
+}
+
 }  // namespace
 
 FakeCheckpointStore::FakeCheckpointStore(FakeAgent& agent, std::string node,
@@ -27,6 +37,7 @@ FakeCheckpointStore::FakeCheckpointStore(FakeAgent& agent, std::string node,
 
 void FakeCheckpointStore::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kTakeSnapshot) take(wire::decode<wire::TakeSnapshot>(body).value());
+  if (header.type == FrameType::kGatherRank) gather(wire::decode<wire::GatherRank>(body).value());
   if (header.type == FrameType::kRestoreImage) restore(wire::decode<wire::RestoreImage>(body).value());
   if (header.type == FrameType::kCheckpointStoreOrder)
     perform(wire::decode<wire::CheckpointStoreOrder>(body).value());
@@ -108,11 +119,7 @@ void FakeCheckpointStore::take(const wire::TakeSnapshot& order) {
     return;
   }
   if (refuse_snapshots) return reply(order.request_id, ErrorCode::kOutOfMemory, "The disk is full");
-  wire::SnapshotReport report;
-  report.job = order.job;
-  report.incarnation = order.incarnation;
-  report.folder = order.folder;
-  report.image_job = order.image_job;
+  wire::SnapshotReport report = report_on(order);
   if (!lose_answers && !ended_before) agent_.send(report);
   if (gives_way) {
     report.phase = wire::SnapshotPhase::kFailed;
@@ -120,6 +127,30 @@ void FakeCheckpointStore::take(const wire::TakeSnapshot& order) {
     agent_.send(report);
     return reply(order.request_id, ErrorCode::kUnavailable, report.error);
   }
+  if (order.set != 0)
+    held_snapshots_.push_back(order);
+  else
+    write(order);
+}
+
+// Stops the rank at the first barrier. Its image is taken there.
+void FakeCheckpointStore::gather(const wire::GatherRank& order) {
+  wire::RankGathered answer;
+  answer.request_id = order.request_id;
+  answer.stop_at = order.barrier;
+  agent_.send(answer);
+  if (order.act != wire::GatherAct::kPauseAt) return;
+  const auto held = std::exchange(held_snapshots_, {});
+  for (const wire::TakeSnapshot& snapshot : held) {
+    if (snapshot.job == order.job && snapshot.set == order.set)
+      write(snapshot);
+    else
+      held_snapshots_.push_back(snapshot);
+  }
+}
+
+void FakeCheckpointStore::write(const wire::TakeSnapshot& order) {
+  wire::SnapshotReport report = report_on(order);
   wire::ImageRow row;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -129,6 +160,7 @@ void FakeCheckpointStore::take(const wire::TakeSnapshot& order) {
     row.image_job = order.image_job;
     row.job = order.job;
     row.sequence = order.sequence;
+    row.set = order.set;
     row.created_ms = wall_clock_ms() - age_ms;
     row.incarnation = order.incarnation;
     row.state_bytes = kStateBytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checkpoint store of a fake agent. Snapshots are entries of a list; a job that continues from a snapshot
-// "runs" at once. Folders are shared between the checkpoint stores of a test. Set the checkpoint store up
-// before the agent starts.
+// "runs" at once. An image of a set is taken once its rank is ordered to pause. Folders are shared between the
+// checkpoint stores of a test. Set the checkpoint store up before the agent starts.
 #pragma once
 
 #include <atomic>
@@ -59,6 +59,8 @@ class FakeCheckpointStore {
  private:
   void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   void take(const wire::TakeSnapshot& order);
+  void write(const wire::TakeSnapshot& order);
+  void gather(const wire::GatherRank& order);
   void give_up(const wire::TakeSnapshot& order);
   void restore(const wire::RestoreImage& order);
   void report_restore(const wire::RestoreImage& order);
@@ -72,8 +74,8 @@ class FakeCheckpointStore {
 
   FakeAgent& agent_;
   std::string node_;
-  std::vector<wire::CheckpointStoreOrder> held_;  // held orders; used on the agent's thread only
-  std::vector<wire::TakeSnapshot> held_snapshots_;
+  std::vector<wire::CheckpointStoreOrder> held_;    // held orders; used on the agent's thread only
+  std::vector<wire::TakeSnapshot> held_snapshots_;  // also those of ranks that wait for their barrier
   std::vector<std::uint64_t> held_restores_;
   std::shared_ptr<SharedFolders> shared_;
 };

@@ -179,11 +179,12 @@ TEST_F(EvacuationPolicy, OutcomeOfALiveMoveDecidesTheNextStep) {
 
 TEST_F(EvacuationPolicy, AJobWithoutAnImageIsLeftUnlessAnImageCanBeTakenOrFound) {
   facts_.are_away = true;
-  EXPECT_EQ(without_image(e_, job_, facts_).kind, Kind::kWait);
+  EXPECT_EQ(without_image(e_, job_, true, facts_).kind, Kind::kWait);
   facts_.are_away = false;
-  EXPECT_EQ(without_image(e_, job_, facts_).state, State::kLeft);
+  EXPECT_EQ(without_image(e_, job_, true, facts_).state, State::kLeft);
   e_.failed.emplace_back(Place("b", 0), "it failed");
-  EXPECT_EQ(without_image(e_, job_, facts_).kind, Kind::kPark);
+  EXPECT_EQ(without_image(e_, job_, true, facts_).kind, Kind::kPark);
+  EXPECT_EQ(without_image(e_, job_, false, facts_).state, State::kLeft);
 }
 
 TEST_F(EvacuationPolicy, OutcomeOfARestoreDecidesTheNextStep) {

@@ -17,14 +17,6 @@ TEST(ProtectionRules, FailuresAreCountedInARow) {
   EXPECT_EQ(protection.error, "");
 }
 
-TEST(ProtectionRules, ASetIsDueAfterItsInterval) {
-  Protection protection;
-  protection.every_ms = 1'000;
-  protection.begun_ms = 500;
-  EXPECT_FALSE(is_set_due(protection, 1'499));
-  EXPECT_TRUE(is_set_due(protection, 1'500));
-}
-
 TEST(ProtectionRules, OnlyTransparentJobsHaveAMinimumProtectionInterval) {
   Job job;
   job.spec.mode = MigrationMode::kTransparent;

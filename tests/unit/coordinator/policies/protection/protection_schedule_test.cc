@@ -9,11 +9,12 @@ namespace ckpt::coordinator {
 namespace {
 
 using Jobs = std::vector<wire::JobId>;
+using Nodes = ProtectionSchedule::Nodes;
 
 class ScheduleTest : public ::testing::Test {
  protected:
   Jobs due(std::int64_t now) {
-    return schedule_.due(now, [this](wire::JobId job) -> std::optional<std::string> {
+    return schedule_.due(now, [this](wire::JobId job) -> std::optional<Nodes> {
       const auto at = nodes_.find(job);
       return at == nodes_.end() ? std::nullopt : std::optional(at->second);
     });
@@ -24,7 +25,7 @@ class ScheduleTest : public ::testing::Test {
   }
   ProtectionSchedule schedule_;
   // the jobs that could be saved now, with their nodes
-  std::map<wire::JobId, std::string> nodes_{{1, "a"}, {2, "a"}, {3, "b"}};
+  std::map<wire::JobId, Nodes> nodes_{{1, {"a"}}, {2, {"a"}}, {3, {"b"}}};
 };
 
 TEST_F(ScheduleTest, FirstSnapshotIsDueImmediatelyAndTheNextAfterTheInterval) {
@@ -38,7 +39,7 @@ TEST_F(ScheduleTest, FirstSnapshotIsDueImmediatelyAndTheNextAfterTheInterval) {
 
 TEST_F(ScheduleTest, JobRunsOneSnapshotAtATime) {
   schedule_.protect(1, 1'000, 0, 0);
-  schedule_.began(1, "a", 1'000'000);
+  schedule_.began(1, {"a"}, 1'000'000);
   EXPECT_TRUE(due(2'000'000).empty());
   schedule_.ended(1, 2'000'000, true);
   EXPECT_EQ(due(2'000'000), Jobs{1});  // the snapshot took longer than the interval
@@ -48,11 +49,35 @@ TEST_F(ScheduleTest, JobRunsOneSnapshotAtATime) {
 TEST_F(ScheduleTest, JobsOfANodeAreSavedOneAfterAnother) {
   for (const wire::JobId job : {1, 2, 3}) schedule_.protect(job, 30'000, 0, 0);
   EXPECT_EQ(due(1'000'000), (Jobs{1, 3}));
-  schedule_.began(1, "a", 1'000'000);
-  schedule_.began(3, "b", 1'000'000);
+  schedule_.began(1, {"a"}, 1'000'000);
+  schedule_.began(3, {"b"}, 1'000'000);
   EXPECT_TRUE(due(1'000'100).empty());
   schedule_.ended(1, 1'000'200, true);
   EXPECT_EQ(due(1'000'200), Jobs{2});
+}
+
+TEST_F(ScheduleTest, JobOnSeveralNodesWaitsUntilAllAreFree) {
+  nodes_[4] = {"a", "b"};
+  schedule_.protect(3, 30'000, 0, 0);
+  schedule_.began(3, {"b"}, 1'000'000);
+  schedule_.protect(4, 30'000, 0, 0);
+  EXPECT_TRUE(due(1'000'100).empty());
+  schedule_.ended(3, 1'000'200, true);
+  EXPECT_EQ(due(1'000'200), Jobs{4});
+  schedule_.began(4, nodes_[4], 1'000'200);
+  schedule_.protect(1, 30'000, 0, 0);
+  EXPECT_TRUE(due(1'000'300).empty());
+}
+
+TEST_F(ScheduleTest, JobThatWaitsForOneNodeIsNotOvertakenOnItsOthers) {
+  nodes_[4] = {"a", "b"};
+  schedule_.protect(3, 30'000, 0, 0);
+  schedule_.began(3, {"b"}, 1'000'000);
+  schedule_.protect(4, 30'000, 1'000, 0);  // overdue longer than job 1
+  schedule_.protect(1, 30'000, 2'000, 0);
+  EXPECT_TRUE(due(1'000'100).empty());
+  schedule_.ended(3, 1'000'200, true);
+  EXPECT_EQ(due(1'000'200), Jobs{4});
 }
 
 TEST_F(ScheduleTest, LongestOverdueJobIsSavedFirst) {
@@ -68,7 +93,7 @@ TEST_F(ScheduleTest, JobThatCannotBeSavedStaysDue) {
   nodes_.erase(1);  // the job is moving
   EXPECT_TRUE(due(1'000'000).empty());
   EXPECT_EQ(schedule_.next_due(1'000'000), std::nullopt);  // no point in time makes the job due
-  nodes_[1] = "b";
+  nodes_[1] = {"b"};
   EXPECT_EQ(due(1'000'001), Jobs{1});
 }
 
@@ -110,7 +135,7 @@ TEST_F(ScheduleTest, NextDueTimeIsTheEarliestOfTheWaitingJobs) {
   schedule_.protect(1, 30'000, 1'000'000, 0);
   schedule_.protect(2, 60'000, 1'000'000, 0);
   schedule_.protect(3, 10'000, 1'000'000, 0);
-  schedule_.began(3, "b", 1'000'000);  // the schedule waits for the snapshot's end, not for a time
+  schedule_.began(3, {"b"}, 1'000'000);  // the schedule waits for the snapshot's end, not for a time
   EXPECT_EQ(schedule_.next_due(1'005'000), 1'030'000);
   EXPECT_EQ(schedule_.next_due(1'030'000), 1'060'000);
 }
@@ -125,7 +150,7 @@ class ProtectedFor : public ScheduleTest {
   static constexpr std::int64_t kEvery = 30'000;
   void run(const Jobs& jobs, std::int64_t longest, std::size_t snapshots) {
     for (const wire::JobId job : jobs) {
-      nodes_[job] = "a";
+      nodes_[job] = {"a"};
       schedule_.protect(job, kEvery, 0, 0);
     }
     std::int64_t now = 1'000'000;
@@ -140,7 +165,7 @@ class ProtectedFor : public ScheduleTest {
       one.begin = now;
       one.end = now + 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(longest));
       one.barrier = now + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(one.end - now));
-      schedule_.began(job, "a", now);
+      schedule_.began(job, {"a"}, now);
       now = one.end;
       schedule_.ended(job, now, true);
       taken_[job].push_back(one);
