@@ -21,6 +21,7 @@
 #include "agent/jobs/log_times.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
 #include "tests/unit/agent/jobs/node_of_jobs.h"
+#include "tests/unit/agent/jobs/played_keeper.h"
 #include "tests/unit/agent/support/loop.h"
 
 namespace ckpt::agent {
@@ -165,6 +166,26 @@ TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
     return record && record->ended;
   };
   run_until(io_, is_recorded);
+}
+
+// A keeper writes the end before it sends the end. It may exit in between.
+TEST_F(JobTest, AnEndThatTheKeeperHasOnlyWrittenReachesTheListeners) {
+  const std::string folder = leave_instance(1, 1);
+  PlayedKeeper keeper(io_, folder);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  run_until(io_, [&] { return job->instance().movable; });
+  std::vector<std::int32_t> ends;
+  job->listen([&ends](const local::Body& body) {
+    if (const auto* exited = std::get_if<local::RankExited>(&body)) ends.push_back(exited->wait_status);
+  });
+  std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
+  keeper.go_away();
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(job->instance().exit_code, 5);
+  EXPECT_THAT(ends, testing::ElementsAre(5 << 8));
 }
 
 TEST_F(JobTest, RankOfAMissingKeeperIsReportedAsKilled) {
