@@ -108,6 +108,8 @@ class Judgement {
     return to_new || in<coordinator::Kept>() ||
            (in<coordinator::Granted>() && (excludes_return() || lacks_a_source()));
   }
+  // Returns whether no instance can run. RELINQUISHED and FENCED are stated once an instance has ended. The
+  // rank of a released source stands at its barrier, and is never resumed.
   [[nodiscard]] bool is_fenced() const {
     return all(Role::kSource, [](const Facts& f) { return f.lost || f.released || f.fenced; }) &&
            all(Role::kTarget, [](const Facts& f) { return f.lost || f.relinquished; }) &&
@@ -278,9 +280,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     };
     return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
   }
-  // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and its
-  // instance had ended before. The exception is an order of a coordinator to give up. Only an earlier run of
-  // the coordinator, whose record may be lost, can have sent such an order.
+  // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and states
+  // that only once its instance cannot run. The wait for earlier leases does not rely on statements.
   bool leases_are_over() const {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
