@@ -309,6 +309,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     s_.phase = coordinator::Closed{side, incarnation};
     Record r = record(RecordKind::kClosed, incarnation);
     r.side = side;
+    if (s_.abort) r.reason = *s_.abort;
     act(WriteRecord(r));
     announce();
     return true;
@@ -556,7 +557,8 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {
   CoordinatorState state = fresh(newest.info);
-  if (newest.kind == RecordKind::kAborted) state.abort = newest.reason;
+  // A reason in the record of any phase is that of an abort. A move that is to be given up stays so.
+  if (!newest.reason.text.empty()) state.abort = newest.reason;
   switch (newest.kind) {
     case RecordKind::kBegun:
       return state;
