@@ -225,6 +225,28 @@ class MuteProcess {
   pid_t pid_;
 };
 
+// The connection breaks, the rank ends, and the keeper states that only in its next answer.
+TEST_F(JobTest, AnEndInTheAnswerOfAKeeperReachesTheListeners) {
+  const std::string folder = leave_instance(1, 1);
+  const MuteProcess process(folder);
+  std::optional<PlayedKeeper> keeper;
+  keeper.emplace(io_, folder);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  run_until(io_, [&] { return job->instance().movable; });
+  int ends = 0;
+  job->listen(
+      [&ends](const local::Body& body) { ends += std::holds_alternative<local::RankExited>(body) ? 1 : 0; });
+  keeper->go_away();
+  run_until(io_, [&] { return job->unknown(); });
+  EXPECT_EQ(ends, 0);
+  keeper.emplace(io_, folder, local::Phase::kExited);
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(ends, 1);
+}
+
 TEST_F(JobTest, SilentKeeperIsUnknownAndIsNotReplaced) {
   config_.keeper_timeout = Milliseconds(20);
   FakeKeeper keeper(
