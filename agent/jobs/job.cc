@@ -248,11 +248,14 @@ void Job::on_event(const local::Message& message) {
     if (phase_ == local::Phase::kRunning)
       control::spawn(environment_.executor, "job summary", refresh_summary());
   }
-  for (const auto& [id, listener] : std::map(listeners_)) listener(message.body);
-  if (const auto* exited = std::get_if<local::RankExited>(&message.body)) {
+  if (const auto* exited = std::get_if<local::RankExited>(&message.body))
     return on_exited(exited->wait_status, exited->ended_by_keeper != 0);
-  }
+  tell_listeners(message.body);
   changed();
+}
+
+void Job::tell_listeners(const local::Body& event) {
+  for (const auto& [id, listener] : std::map(listeners_)) listener(event);
 }
 
 void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
@@ -281,6 +284,11 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (ended_by_keeper ? ", as requested" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
+  // The keeper's event may be lost: the end is then known from an answer, or from the keeper's file.
+  local::RankExited exited;
+  exited.wait_status = wait_status;
+  exited.ended_by_keeper = ended_by_keeper ? 1 : 0;
+  tell_listeners(local::Body(exited));
   save_soon();
   changed();
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
@@ -489,6 +497,10 @@ Task<> Job::destroy() {
     record_.ended = true;
     ended_as_told_ = true;
     phase_ = local::Phase::kExited;
+    local::RankExited exited;
+    exited.wait_status = SIGKILL;
+    exited.ended_by_keeper = 1;
+    tell_listeners(local::Body(exited));
     co_await try_save();
     changed();
   }

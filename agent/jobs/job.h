@@ -168,7 +168,9 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> stop_unknown(Milliseconds grace);
   Task<> kill_until_proven();
   Task<> rest(Milliseconds time);
+  // Records the rank's end, however it became known, and passes it to the listeners.
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
+  void tell_listeners(const local::Body& event);
   void take_status(const local::Status& status);
   Task<Result<void>> ask_rank();
   // Records that the instance ran as `incarnation`. Returns false if this was already recorded.

@@ -80,7 +80,7 @@ void Job::end_without_word(const Error& error) {
                 error.to_string());
   local::RankExited exited;
   exited.wait_status = SIGKILL;
-  for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
+  tell_listeners(local::Body(exited));
   save_soon();
   changed();
 }

@@ -311,6 +311,11 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceFinished(order.k));
       continue;
     }
+    // A keeper that does not answer proves nothing: the instance may run. The order is repeated once it does.
+    if (job_ && job_->unknown()) {
+      if (!order_) order_ = order;
+      continue;
+    }
     spdlog::error("instance could not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
                   order.k, ran.error().to_string());
     const bool gone = !job_ || job_->ended() || !job_->keeper() || ran.error().code() == ErrorCode::kAborted;

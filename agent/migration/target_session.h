@@ -52,6 +52,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
   // Lets the instance pass its gate and run as k until `deadline`. A repeated call renews the lease.
   Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
+  // Ends the instance and releases what the migration uses here, like FreeTarget. Idempotent.
+  Task<> free();
   // Records for the report that communicators were created in the pause.
   void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
   // Returns the measurements. They are complete after the instance runs.
@@ -93,7 +95,6 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> run_instance(RunOrder& order);
   Task<> release_memory();
   void learn();
-  Task<> free();
   void attach_to(const std::shared_ptr<Job>& job);
   void on_local(const local::Body& body);
   void report_end();

@@ -120,6 +120,8 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
     return "the node takes no part in the migration";
+  // A target that does not know the migration would give up the rank that it prepares for the other commit.
+  if (m->gang_move != 0) return "the migration is one of several ranks, which have a commit of their own";
   if (!may_state(*m, node.row.name, message))
     return "the node is not the " + std::string(to_string(message.from.role));
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;

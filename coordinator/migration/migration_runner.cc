@@ -77,7 +77,7 @@ void MigrationRunner::adopt_outcome(Migration& m) {
   if (state == nullptr)
     return outcomes_.decide(m, MigrationResult::kFailed,
                             "The coordinator was restarted before the migration began", 0);
-  if (!migration::is_closed(*state)) return;
+  if (!migration::is_closed(*state)) return abort_again(m);
   const Incarnation owner = owner_of(m.id);
   const auto* closed = std::get_if<migration::coordinator::Closed>(&state->phase);
   if (closed != nullptr && closed->side == Side::kTarget)
@@ -85,6 +85,15 @@ void MigrationRunner::adopt_outcome(Migration& m) {
   const auto kind =
       closed != nullptr ? migration::ReportKind::kClosedSource : migration::ReportKind::kAborted;
   outcomes_.on_report(m, migration::Report(kind, m.incarnation, state->reason), owner);
+}
+
+// Repeats an abort that was requested before the restart: from GRANTED on it has no record.
+void MigrationRunner::abort_again(const Migration& m) {
+  const bool by_user = m.abort_cause == AbortCause::kUser;
+  if (!by_user && m.abort_cause != AbortCause::kTarget) return;
+  const wire::Reason why(by_user ? ErrorCode::kAborted : ErrorCode::kUnavailable,
+                         "The migration was aborted before the coordinator restarted");
+  driver_.on_event(m.id, migration::AbortRequested(false, why));
 }
 
 Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {

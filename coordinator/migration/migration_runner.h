@@ -110,6 +110,7 @@ class MigrationRunner : private HandoverEffects {
   void on_target_report(const Node& node, const wire::TargetReport& report);
   void send_presence(const Node& node, bool connected);
   void adopt_outcome(Migration& migration);
+  void abort_again(const Migration& migration);
   Migration& entry(const migration::HandoverInfo& info);
   // Returns the incarnation as which the job's owner runs, as far as reported; 0: not reported.
   [[nodiscard]] Incarnation owner_of(MigrationId id) const;

@@ -16,6 +16,10 @@
  * Liveness.  At one moment chosen by the checker the faults end (stable=1).  All in flight is lost; C is up or away for ever; nodes
  * that are not lost reach each other.  Then each step can happen a bounded number of times, and "eventually" needs no fairness.
  *
+ * The end of an instance.  FENCED, and RELINQUISHED after a promise, are recorded, then the instance ends, then that is stated.  Here
+ * this is one step.  Between record and statement a party does nothing, and nobody knows of the record: to the others it is as if the
+ * party were silent in the state before.
+ *
  * The model is wider than the machines in three points.  It begins when the ranks are held, so it does not show that none is before
  * all targets have leases.  A target gives up at any time before it promises, also where SW-7 keeps a time-out from asking for that.
  * An instance that has finished is one that is past its gate: it is not lost, and what it states stays true.
@@ -301,7 +305,15 @@ LEASE(0) LEASE_1
 #define ENDS(i)
 #endif
 
-#define TARGET(i) ENDS(i) \
+#ifdef V_STATED_BEFORE_END    /* RELINQUISHED is stated while the instance still ends */
+#define STOPS(i) skip
+#define ENDS_LATE(i) :: d_step { t[i]==TQ && onT[i] -> onT[i]=0 }
+#else
+#define STOPS(i) onT[i]=0
+#define ENDS_LATE(i)
+#endif
+
+#define TARGET(i) ENDS(i) ENDS_LATE(i) \
 :: d_step { !lostT[i] && t[i]==T0 && fin[i] -> t[i]=TV; memT[i]=1 } \
 :: d_step { !lostT[i] && (t[i]==T0 || t[i]==TV) -> t[i]=TN; memT[i]=0; gate[i]=0; onT[i]=0; l[i]=0 } /* restarted, asked, failed, late */ \
 :: d_step { !lostT[i] && !gate[i] && memT[i] && PROMISED(i) && COMMIT_STATED && FROM(lostT[0]) -> gate[i]=1 } \
@@ -310,7 +322,7 @@ LEASE(0) LEASE_1
 :: d_step { !stable && nf<MAXFAULT && !lostT[i] && memT[i] && t[i]!=TQ && c!=CR -> nf++; memT[i]=0; gate[i]=0; onT[i]=0 }   /* instance dies */ \
 :: d_step { !stable && !rf && !lostT[i] && memT[i] && !gate[i] && (t[i]==TR || t[i]==TC) && COMMIT_STATED -> rf=1; memT[i]=0 } /* resume fails */ \
 :: d_step { !lostT[i] && !memT[i] && (t[i]==TR || t[i]==TC) -> t[i]=TQ; l[i]=0; own[i]=0 } \
-:: d_step { !lostT[i] && (t[i]==TR || t[i]==TC) && (BACK || RESTORE || GIVES_UP(i)) -> t[i]=TQ; memT[i]=0; gate[i]=0; onT[i]=0; l[i]=0; own[i]=0 } \
+:: d_step { !lostT[i] && (t[i]==TR || t[i]==TC) && (BACK || RESTORE || GIVES_UP(i)) -> t[i]=TQ; memT[i]=0; gate[i]=0; STOPS(i); l[i]=0; own[i]=0 } \
 :: d_step { !stable && nf<MAXFAULT && !lostT[i] && c!=CR -> lostT[i]=1; nf++; memT[i]=0; gate[i]=0; onT[i]=0; TOGETHER_T }
 
 #if defined(V_READY_NOT_DURABLE) || defined(READY_BEFORE_RUNS)   /* the lead is told before the record is durable */

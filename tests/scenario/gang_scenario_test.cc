@@ -6,7 +6,7 @@
 //   until P RECORD (of that party, at most 60 s)    crash P · restart P (its agent, or the coordinator)
 //   lose P (its node, for good; the coordinator learns of it)      lose-journal (the coordinator's, with it)
 //   kill P (a target's instance)                    finish P (a target's program, past its gate)
-//   refuse P (its next record)
+//   refuse P (its next record)                      slow-end P MS (its instance takes so long to end)
 //   cut P P · heal P P · cut-off P · reach P        hold MESSAGE [P] (is lost, to P) · release
 //   no-communicators (none are made)
 #include <memory>
@@ -118,6 +118,10 @@ class Player {
     }
     const auto one = party(a);
     if (!one) return false;
+    if (verb == "slow-end") {
+      world_->take_long_to_end(*one, std::stoll(b));
+      return true;
+    }
     if (verb == "until")
       until(*one, b);
     else if (verb == "crash")

@@ -14,6 +14,9 @@ TWICE = "SW" + "-4"
 SECTION = "design.md " + "§99"
 PAGE = "docs/" + "no-such-page.md"
 RECORD = "adr/" + "9999"
+GONE = "libckpt/" + "base/gone.h"
+NO_TEST = "GangScenario." + "NothingOfTheKind"
+NO_SUITE = "NoSuchTest." + "AnyName"
 OLD_NAME = "an_" + "old_name"
 MOST = "kMost" + "Words"
 # a sentence of 26 words
@@ -34,6 +37,11 @@ MISTAKES = [
     ("libckpt/base/clock.h", f"// {RECORD}", f"there is no docs/{RECORD}"),
     ("libckpt/base/clock.h", "// DESIGN" + " §5",
      "cites a page that is not in the tree; docs/design.md has its sections"),
+    ("libckpt/base/clock.h", f"// {GONE}", f"there is no {GONE}"),
+    ("docs/operations.md", f"`{GONE}`", f"there is no {GONE}"),
+    ("docs/operations.md", f"`{NO_TEST}`", f"there is no test {NO_TEST}"),
+    ("docs/operations.md", f"`{NO_TEST}*`", f"there is no test {NO_TEST}*"),
+    ("libckpt/base/clock.h", f"// {NO_SUITE}", f"there is no test {NO_SUITE}"),
     ("libckpt/base/clock.h", f"int {OLD_NAME};", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
     ("tools/check-layers", f"# {OLD_NAME}", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
     ("docs/design.md", f"| {TWICE} | again |", f"{TWICE} is defined twice"),
@@ -72,6 +80,7 @@ for name, text in [
     MISTAKES.append((name, text, "a test's name has no subject"))
 # Texts that resemble mistakes but are correct.
 RIGHT = [
+    ("docs/operations.md", "`GangScenario.AllRanksChange*` and `libckpt/base/clock.h`"),
     ("libckpt/base/clock.h", "// The pipe\n// Of which one end is open.\nint c;  // of a rank"),
     ("libckpt/base/clock.h", 'const char* text = "Which node is it?";  // "Offered"'),
     ("docs/operations.md", "## What moves\n\nWhat moves?\n\nOffers are\nOf one kind."),

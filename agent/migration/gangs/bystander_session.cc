@@ -165,7 +165,14 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
 void BystanderSession::end() {
   attach();
   ++orders_;
-  if (job_) control::spawn(context_.executor, "rank ends", job_->destroy());
+  if (!std::exchange(is_ending_, true)) control::spawn(context_.executor, "rank ends", end_rank());
+}
+
+Task<> BystanderSession::end_rank() {
+  auto self = shared_from_this();
+  co_await end_for_certain(job_);
+  is_ending_ = false;
+  emit_(gang::RankEnded{});
 }
 
 }  // namespace ckpt::agent

@@ -35,6 +35,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   void pause_at(std::uint64_t barrier);
   // Continues the rank with the new communicators, or with the old ones.
   void go_on(bool with_new);
+  // Ends the rank. Emits RankEnded once the end is proven.
   void end();
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
 
@@ -45,6 +46,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   Task<> join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   Task<> pause(std::uint64_t barrier);
   Task<> resume(std::uint64_t order, std::uint64_t epoch);
+  Task<> end_rank();
 
   MigrationContext& context_;
   const gang::StayingRank rank_;
@@ -52,6 +54,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const Emit emit_;
   const Measured measured_;
   bool is_admitted_ = false;
+  bool is_ending_ = false;
   Nanos groups_took_ = 0;
   Nanos stood_since_ = 0;  // time at which the rank entered its barrier; 0 if the rank is not known to be
                            // paused

@@ -184,7 +184,9 @@ void GangDriver::on_event_done(wire::MigrationId /*migration*/, const Event* eve
   const auto* message = event == nullptr ? nullptr : std::get_if<wire::CommitMessage>(event);
   if (!outcome || message == nullptr || !message->asks_for_info || message->from != gang::Party()) return;
   const gang::PartyKey key(message->migration, message->to);
-  if (const gang::PartyState* state = parties_.find(key)) effects_.has_stated_all(key, gang::info_of(*state));
+  const gang::PartyState* state = parties_.find(key);
+  // A party that waits for the end of its instance has more to state. The coordinator asks again.
+  if (state != nullptr && !gang::is_ending(*state)) effects_.has_stated_all(key, gang::info_of(*state));
 }
 
 std::string GangDriver::name_of(const Record& record) const {

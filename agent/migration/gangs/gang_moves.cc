@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/migration/instance_end.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -188,7 +189,7 @@ void GangMoves::perform(const PartyKey& key, const gang::GangInfo& info, const g
   }
 }
 
-void GangMoves::perform_source(const PartyKey& /*key*/, Member& member, const gang::Action& action) {
+void GangMoves::perform_source(const PartyKey& key, Member& member, const gang::Action& action) {
   if (std::holds_alternative<gang::HoldRank>(action)) return member.stop->want();
   if (const auto* go_on = std::get_if<gang::ResumeRank>(&action)) {
     member.stop->end();
@@ -196,7 +197,8 @@ void GangMoves::perform_source(const PartyKey& /*key*/, Member& member, const ga
   }
   if (std::holds_alternative<gang::EndRank>(action)) {
     member.stop->end();
-    control::spawn(context_.executor, "rank ends", end_rank(member.source->job()));
+    if (!std::exchange(member.ending, true))
+      control::spawn(context_.executor, "rank ends", end_source(key, instance_of(member)));
     return;
   }
   if (std::holds_alternative<gang::StopCopy>(action) || std::holds_alternative<gang::FreeSource>(action))
@@ -211,6 +213,9 @@ void GangMoves::perform_target(const PartyKey& key, Member& member, const gang::
     control::spawn(context_.executor, "communicators of a standby", join_in_pause(key, member.target));
   } else if (const auto* open = std::get_if<gang::OpenGate>(&action)) {
     control::spawn(context_.executor, "rank passes its gate", open_gate(key, member.target, *open));
+  } else if (std::holds_alternative<gang::FreeTarget>(action)) {
+    if (!std::exchange(member.ending, true))
+      control::spawn(context_.executor, "target ends", end_target(key, member.target));
   } else if (const auto order = to_session(action)) {
     member.target->perform(*order);
   }
@@ -238,8 +243,26 @@ void GangMoves::perform_bystander(Member& member, const gang::Action& action) {
   }
 }
 
-Task<> GangMoves::end_rank(std::shared_ptr<Job> job) {
-  if (job) co_await job->destroy();
+// Returns the source's instance. After a return and a restart of the agent, only the later incarnation
+// identifies the instance.
+std::shared_ptr<Job> GangMoves::instance_of(const Member& member) const {
+  if (auto job = member.source->job()) return job;
+  auto job = context_.jobs.running_as(member.job, member.info.base);
+  return job ? job : context_.jobs.running_as(member.job, member.info.base + 2);
+}
+
+Task<> GangMoves::end_source(PartyKey key, std::shared_ptr<Job> job) {
+  co_await end_for_certain(std::move(job));
+  if (Member* known = find(key)) known->ending = false;
+  emit(key, gang::SourceEvent(gang::RankEnded{}));
+}
+
+Task<> GangMoves::end_target(PartyKey key, std::shared_ptr<TargetSession> session) {
+  co_await session->free();
+  const std::shared_ptr<Job> job = session->job();
+  co_await end_for_certain(job);
+  if (Member* known = find(key)) known->ending = false;
+  emit(key, gang::TargetEvent(gang::RankEnded{}));
 }
 
 // Creates the communicators. `beside` is additional time until the other ranks take part.

@@ -76,6 +76,7 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
     std::shared_ptr<RankStop> stop;
+    bool ending = false;    // true while the end of the instance is awaited
     Nanos groups_took = 0;  // time to create the communicators of a standby, before the pause
   };
   // Implement SessionPort: handle the events of the sessions of moved ranks.
@@ -101,7 +102,9 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
   Task<> join_in_pause(gang::PartyKey key, std::shared_ptr<TargetSession> session);
   Task<> enter_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, wire::Incarnation k);
   Task<> open_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order);
-  Task<> end_rank(std::shared_ptr<Job> job);
+  [[nodiscard]] std::shared_ptr<Job> instance_of(const Member& member) const;
+  Task<> end_source(gang::PartyKey key, std::shared_ptr<Job> job);
+  Task<> end_target(gang::PartyKey key, std::shared_ptr<TargetSession> session);
   void send_report_before(const gang::PartyKey& key, const gang::Body& body);
   void send_source_report(const Member& member);
   void send_target_report(const Member& member);

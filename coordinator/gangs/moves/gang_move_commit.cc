@@ -49,9 +49,12 @@ GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing 
                     });
   deps_.table.gang_abort_asked().subscribe(
       [this](MigrationId id, AbortCause cause, const std::string& reason) {
-        for (const auto& [row_id, m] : deps_.table.all())
-          if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
-            deps_.table.find(row_id)->abort_cause = cause;
+        for (const auto& [row_id, m] : deps_.table.all()) {
+          if (m.gang_move != id || m.phase >= MigrationPhase::kClosing) continue;
+          Migration& row = *deps_.table.find(row_id);
+          row.abort_cause = cause;
+          deps_.table.save(row);  // the abort has no record, so restore() repeats it
+        }
         driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, reason)));
       });
   deps_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });

@@ -43,9 +43,23 @@ Result<void> GangMoves::restore() {
   for (const auto& [id, state] : driver_.all()) {
     CKPT_TRYV(adopt_rows(state.info));
     for (Migration* row : rows_of(state.info)) deps_.table.mark_unsettled(row->id);
+    abort_again(state);
   }
   find_rows_without_record();
   return ok();
+}
+
+// Repeats an abort that was requested before the restart. The move ends as if it were requested now.
+void GangMoves::abort_again(const gang::CoordinatorState& state) {
+  if (gang::is_closed(state)) return;
+  const std::vector<Migration*> rows = rows_of(state.info);
+  const auto is_aborted = [](const Migration* row) { return row->abort_cause != AbortCause::kNone; };
+  if (std::none_of(rows.begin(), rows.end(), is_aborted)) return;
+  // The driver's first event of a restored move is Restarted, which it has posted.
+  control::asio::post(deps_.executor, [this, id = state.info.migration] {
+    driver_.on_event(id, gang::AbortRequested(wire::Reason(
+                             ErrorCode::kAborted, "The move was aborted before the coordinator restarted")));
+  });
 }
 
 Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {

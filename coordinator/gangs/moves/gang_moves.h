@@ -154,6 +154,7 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
   // Creates rows that the store lacks from the move's record. The journal becomes durable before the store.
   Result<void> adopt_rows(const gang::GangInfo& info);
+  void abort_again(const gang::CoordinatorState& state);
   void find_rows_without_record();
   void fail_those_without_record();
   void fail_without_record(MigrationId move);

@@ -53,14 +53,12 @@ class BystanderStepper : private Stepper<BystanderState> {
     disarm(Timer::kPoll);
   }
   void fence() {
-    if (!in<bystander::Fenced>()) {
-      s_.phase = bystander::Fenced{};
-      write(RecordKind::kFenced);
-      act(EndRank{});
-      disarm(Timer::kPause);
-      disarm(Timer::kPoll);
-    }
-    tell_coordinator(Fenced{});
+    if (in<bystander::Fenced>()) return restate(Party());
+    s_.phase = bystander::Fenced{};
+    write(RecordKind::kFenced);
+    act(EndRank{});
+    disarm(Timer::kPause);
+    disarm(Timer::kPoll);
   }
 
   void restate(const Party& to) {
@@ -78,8 +76,10 @@ class BystanderStepper : private Stepper<BystanderState> {
     } else if (auto* old = in<bystander::Old>()) {
       record_if_due(*old);
       tell(to, Old(old->k));
-    } else {
+    } else if (in<bystander::Fenced>()->ended) {
       tell(to, Fenced{});
+    } else if (to == Party()) {
+      act(EndRank{});  // repeated, since this agent may have begun after the order
     }
   }
   void record_if_due(bystander::Old& old) {
@@ -148,6 +148,12 @@ class BystanderStepper : private Stepper<BystanderState> {
     tell_coordinator(Dead(e.reason));
     return true;
   }
+  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  bool on(const RankEnded&) {
+    if (auto* fenced = in<bystander::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
+      restate(Party());
+    return true;
+  }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<bystander::Joining>()) {
       tell_coordinator(
@@ -180,7 +186,6 @@ class BystanderStepper : private Stepper<BystanderState> {
       state_old(old->k);
     } else {
       act(EndRank{});
-      tell_coordinator(Fenced{});
     }
     return true;
   }

@@ -41,6 +41,7 @@ struct Old {
   friend bool operator==(const Old&, const Old&) = default;
 };
 struct Fenced {
+  bool ended = false;  // the rank is proven to have ended; it states nothing before
   friend bool operator==(const Fenced&, const Fenced&) = default;
 };
 }  // namespace bystander
@@ -56,8 +57,9 @@ struct BystanderState {
   friend bool operator==(const BystanderState&, const BystanderState&) = default;
 };
 
-using BystanderEvent = std::variant<PrepareReceived, RankReady, CommunicatorsReady, CommunicatorsFailed,
-                                    RankHeld, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+using BystanderEvent =
+    std::variant<PrepareReceived, RankReady, CommunicatorsReady, CommunicatorsFailed, RankHeld, InstanceDied,
+                 RankEnded, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<BystanderState, Action>> step(const BystanderState& state, const BystanderEvent& event, Nanos now,
                                           const Timing& timing);

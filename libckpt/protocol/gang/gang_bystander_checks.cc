@@ -63,7 +63,8 @@ void check_step(const BystanderState& before, const Step<BystanderState, Action>
         CKPT_CHECK(in<bystander::Lifted>(before) || wrote(RecordKind::kLifted),
                    "GANG-10: LIFTED is written before it is stated");
       if (std::holds_alternative<Fenced>(send->body))
-        CKPT_CHECK(fenced, "GANG-12: FENCED is written before it is stated");
+        CKPT_CHECK(fenced && in<bystander::Fenced>(made.state)->ended,
+                   "GANG-12: FENCED is written, and the rank has ended, before it is stated");
     }
   }
 }

@@ -108,6 +108,8 @@ class Judgement {
     return to_new || in<coordinator::Kept>() ||
            (in<coordinator::Granted>() && (excludes_return() || lacks_a_source()));
   }
+  // Returns whether no instance can run. RELINQUISHED and FENCED are stated once an instance has ended. The
+  // rank of a released source stands at its barrier, and is never resumed.
   [[nodiscard]] bool is_fenced() const {
     return all(Role::kSource, [](const Facts& f) { return f.lost || f.released || f.fenced; }) &&
            all(Role::kTarget, [](const Facts& f) { return f.lost || f.relinquished; }) &&
@@ -278,9 +280,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     };
     return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
   }
-  // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and its
-  // instance had ended before. The exception is an order of a coordinator to give up. Only an earlier run of
-  // the coordinator, whose record may be lost, can have sent such an order.
+  // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and states
+  // that only once its instance cannot run. The wait for earlier leases does not rely on statements.
   bool leases_are_over() const {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
@@ -308,6 +309,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     s_.phase = coordinator::Closed{side, incarnation};
     Record r = record(RecordKind::kClosed, incarnation);
     r.side = side;
+    if (s_.abort) r.reason = *s_.abort;
     act(WriteRecord(r));
     announce();
     return true;
@@ -555,7 +557,8 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {
   CoordinatorState state = fresh(newest.info);
-  if (newest.kind == RecordKind::kAborted) state.abort = newest.reason;
+  // A reason in the record of any phase is that of an abort. A move that is to be given up stays so.
+  if (!newest.reason.text.empty()) state.abort = newest.reason;
   switch (newest.kind) {
     case RecordKind::kBegun:
       return state;

@@ -79,6 +79,18 @@ bool is_closed(const PartyState& state) {
   return std::visit([](const auto& known) { return is_closed(known); }, state);
 }
 
+bool is_ending(const PartyState& state) {
+  const auto* source = std::get_if<SourceState>(&state);
+  const auto* target = std::get_if<TargetState>(&state);
+  const auto* bystander = std::get_if<BystanderState>(&state);
+  if (const auto* fenced = source ? std::get_if<source::Fenced>(&source->phase) : nullptr)
+    return !fenced->ended;
+  if (const auto* left = target ? std::get_if<target::Relinquished>(&target->phase) : nullptr)
+    return !left->ended;
+  const auto* fenced = bystander ? std::get_if<bystander::Fenced>(&bystander->phase) : nullptr;
+  return fenced != nullptr && !fenced->ended;
+}
+
 std::string_view phase_name(const PartyState& state) {
   return std::visit([](const auto& known) { return phase_name(known); }, state);
 }

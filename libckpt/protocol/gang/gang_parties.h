@@ -81,6 +81,9 @@ class GangParties {
 
 [[nodiscard]] const GangInfo& info_of(const PartyState& state);
 [[nodiscard]] bool is_closed(const PartyState& state);
+// Returns whether the party has recorded that its instance ends, and waits for that end. It states nothing
+// until then.
+[[nodiscard]] bool is_ending(const PartyState& state);
 [[nodiscard]] std::string_view phase_name(const PartyState& state);
 
 }  // namespace ckpt::gang

@@ -74,16 +74,13 @@ class SourceStepper : private Stepper<SourceState> {
     tell(target(), Released{});
   }
   void fence() {
-    if (in<source::Released>()) return restate(Party());
-    if (!in<source::Fenced>()) {
-      s_.phase = source::Fenced{};
-      write(RecordKind::kFenced);
-      act(StopCopy{});
-      act(EndRank{});
-      disarm_waiting();
-      disarm(Timer::kPause);
-    }
-    tell_coordinator(Fenced{});
+    if (in<source::Released>() || in<source::Fenced>()) return restate(Party());
+    s_.phase = source::Fenced{};
+    write(RecordKind::kFenced);
+    act(StopCopy{});
+    act(EndRank{});
+    disarm_waiting();
+    disarm(Timer::kPause);
   }
   void disarm_waiting() {
     disarm(Timer::kPoll);
@@ -103,8 +100,11 @@ class SourceStepper : private Stepper<SourceState> {
         tell(to, Resumed(owner->k));
     } else if (in<source::Released>()) {
       tell(to, Released{});
-    } else if (in<source::Fenced>()) {
-      tell(to, Fenced{});
+    } else if (const auto* fenced = in<source::Fenced>()) {
+      if (fenced->ended)
+        tell(to, Fenced{});
+      else if (to == Party())
+        act(EndRank{});  // repeated, since this agent may have begun after the order
     } else if (in<source::Holding>() && to != Party()) {
       tell_source_of_copy(to);
     } else if (to == Party() && !in<source::Preparing>()) {
@@ -221,6 +221,12 @@ class SourceStepper : private Stepper<SourceState> {
     }
     return true;
   }
+  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  bool on(const RankEnded&) {
+    if (auto* fenced = in<source::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
+      restate(Party());
+    return true;
+  }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<source::Holding>())
       leave(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time"));
@@ -268,7 +274,6 @@ class SourceStepper : private Stepper<SourceState> {
       act(FreeSource{});
     } else {
       act(EndRank{});
-      tell_coordinator(Fenced{});
     }
     return true;
   }

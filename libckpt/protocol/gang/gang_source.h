@@ -52,6 +52,7 @@ struct Released {
   friend bool operator==(const Released&, const Released&) = default;
 };
 struct Fenced {
+  bool ended = false;  // the rank is proven to have ended; the source states nothing before
   friend bool operator==(const Fenced&, const Fenced&) = default;
 };
 }  // namespace source
@@ -72,7 +73,7 @@ struct SourceState {
 
 using SourceEvent = std::variant<PrepareReceived, SourceReady, SourceRefused, FirstRoundDone,
                                  PrecopyConverged, RankHeld, FinalDataAcknowledged, EngineFailed,
-                                 InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+                                 InstanceDied, RankEnded, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<SourceState, Action>> step(const SourceState& state, const SourceEvent& event, Nanos now,
                                        const Timing& timing);

@@ -64,7 +64,8 @@ void check_step(const SourceState& before, const Step<SourceState, Action>& made
         CKPT_CHECK((waited && waited->still) || wrote(RecordKind::kHeldStill),
                    "GANG-11: HELD_STILL is written before it is stated");
       if (std::holds_alternative<Fenced>(send->body))
-        CKPT_CHECK(fenced, "GANG-12: FENCED is written before it is stated");
+        CKPT_CHECK(fenced && in<source::Fenced>(made.state)->ended,
+                   "GANG-12: FENCED is written, and the rank has ended, before it is stated");
     }
   }
 }

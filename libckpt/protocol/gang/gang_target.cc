@@ -36,9 +36,9 @@ class TargetStepper : private Stepper<TargetState> {
   bool lease_lasts() const { return s_.lease.k == k() && migration::lasts(s_.lease, now_, timing_); }
 
   // ---- ways to leave the migration ----
-  void relinquish(const Reason& reason) {
+  void relinquish(const Reason& reason, bool has_died = false) {
     const bool veto = unpromised();
-    s_.phase = target::Relinquished{veto, reason};
+    s_.phase = target::Relinquished{veto, reason, veto || has_died};
     s_.leaving.reset();
     Record r = record(RecordKind::kRelinquished);
     r.veto = veto;
@@ -49,8 +49,10 @@ class TargetStepper : private Stepper<TargetState> {
     disarm(Timer::kLease);
     disarm(Timer::kPoll);
   }
-  // States that the target has given up. A veto ends the move for every party.
+  // States that the target has given up. A veto ends the move for every party. After a promise the instance
+  // may run, so its end is awaited: the coordinator may then count on it (GANG-8, GANG-12).
   void state_relinquished(const target::Relinquished& left) {
+    if (!left.ended) return;
     const Relinquished said(left.veto, left.reason);
     if (left.veto)
       tell_everyone(said);
@@ -130,7 +132,11 @@ class TargetStepper : private Stepper<TargetState> {
 
   // ---- statements ----
   void restate(const Party& to) {
-    if (const auto* r = in<target::Relinquished>()) return tell(to, Relinquished(r->veto, r->reason));
+    if (const auto* r = in<target::Relinquished>()) {
+      if (r->ended) return tell(to, Relinquished(r->veto, r->reason));
+      if (to == Party()) act(FreeTarget{});  // repeated, since this agent may have begun after the order
+      return;
+    }
     const auto* p = in<target::Promised>();
     if (p == nullptr) {
       if (to != Party() || in<target::Preparing>()) return;
@@ -258,7 +264,12 @@ class TargetStepper : private Stepper<TargetState> {
   bool on(const InstanceDied& e) {
     const auto* p = in<target::Promised>();
     const bool has_finished = p != nullptr && p->finished;
-    if (!has_finished && !in<target::Relinquished>()) relinquish(e.reason);
+    if (!has_finished && !in<target::Relinquished>()) relinquish(e.reason, true);
+    return true;
+  }
+  bool on(const RankEnded&) {
+    auto* left = in<target::Relinquished>();
+    if (left != nullptr && !std::exchange(left->ended, true)) state_relinquished(*left);
     return true;
   }
   bool on(const TimerFired& e) {
@@ -460,7 +471,7 @@ Result<TargetState> restore_target(const GangInfo& info, std::uint32_t rank, con
       state.phase = target::Promised{newest->owner, false, false};
       return state;
     case RecordKind::kRelinquished:
-      state.phase = target::Relinquished{newest->veto, newest->reason};
+      state.phase = target::Relinquished{newest->veto, newest->reason, newest->veto};
       return state;
     default:
       return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a target's journal");

@@ -40,6 +40,9 @@ struct Promised {
 struct Relinquished {
   bool veto = false;
   Reason reason;
+  // Whether the instance cannot run any more; the target states nothing before. An instance of a target that
+  // has not promised never runs.
+  bool ended = false;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };
 }  // namespace target
@@ -69,7 +72,7 @@ struct TargetState {
 using TargetEvent =
     std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
                  CommunicatorsReady, CommunicatorsFailed, RankInGate, InstanceRuns, InstanceStopped,
-                 InstanceFinished, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+                 InstanceFinished, InstanceDied, RankEnded, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<TargetState, Action>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                        const Timing& timing);

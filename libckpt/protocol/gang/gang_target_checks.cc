@@ -70,7 +70,8 @@ void check_step(const TargetState& before, const Step<TargetState, Action>& made
       if (std::holds_alternative<Owns>(send->body))
         CKPT_CHECK(owns, "GANG-6: a target is recorded as owner before it states that");
       if (std::holds_alternative<Relinquished>(send->body))
-        CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before it is stated");
+        CKPT_CHECK(left && std::get<target::Relinquished>(after.phase).ended,
+                   "GANG-12: RELINQUISHED is written, and the instance cannot run, before it is stated");
     }
   }
 }

@@ -236,6 +236,7 @@ struct RankInGate {
   explicit RankInGate(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };
+struct RankEnded {};  // the instance is proven to have ended, as EndRank or FreeTarget ordered
 struct CommunicatorsReady {};
 struct CommunicatorsFailed {
   explicit CommunicatorsFailed(Reason why) : reason(std::move(why)) {}

@@ -21,6 +21,7 @@
 #include "agent/jobs/log_times.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
 #include "tests/unit/agent/jobs/node_of_jobs.h"
+#include "tests/unit/agent/jobs/played_keeper.h"
 #include "tests/unit/agent/support/loop.h"
 
 namespace ckpt::agent {
@@ -167,6 +168,26 @@ TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
   run_until(io_, is_recorded);
 }
 
+// A keeper writes the end before it sends the end. It may exit in between.
+TEST_F(JobTest, AnEndThatTheKeeperHasOnlyWrittenReachesTheListeners) {
+  const std::string folder = leave_instance(1, 1);
+  PlayedKeeper keeper(io_, folder);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  run_until(io_, [&] { return job->instance().movable; });
+  std::vector<std::int32_t> ends;
+  job->listen([&ends](const local::Body& body) {
+    if (const auto* exited = std::get_if<local::RankExited>(&body)) ends.push_back(exited->wait_status);
+  });
+  std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
+  keeper.go_away();
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(job->instance().exit_code, 5);
+  EXPECT_THAT(ends, testing::ElementsAre(5 << 8));
+}
+
 TEST_F(JobTest, RankOfAMissingKeeperIsReportedAsKilled) {
   leave_instance(1, 1);
   JobTable table(*environment_);
@@ -203,6 +224,28 @@ class MuteProcess {
  private:
   pid_t pid_;
 };
+
+// The connection breaks, the rank ends, and the keeper states that only in its next answer.
+TEST_F(JobTest, AnEndInTheAnswerOfAKeeperReachesTheListeners) {
+  const std::string folder = leave_instance(1, 1);
+  const MuteProcess process(folder);
+  std::optional<PlayedKeeper> keeper;
+  keeper.emplace(io_, folder);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  run_until(io_, [&] { return job->instance().movable; });
+  int ends = 0;
+  job->listen(
+      [&ends](const local::Body& body) { ends += std::holds_alternative<local::RankExited>(body) ? 1 : 0; });
+  keeper->go_away();
+  run_until(io_, [&] { return job->unknown(); });
+  EXPECT_EQ(ends, 0);
+  keeper.emplace(io_, folder, local::Phase::kExited);
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(ends, 1);
+}
 
 TEST_F(JobTest, SilentKeeperIsUnknownAndIsNotReplaced) {
   config_.keeper_timeout = Milliseconds(20);

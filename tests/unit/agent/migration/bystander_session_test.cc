@@ -101,6 +101,14 @@ TEST_F(BystanderSessionTest, RankIsReadyOnceNoOtherOperationUsesItsJob) {
   EXPECT_EQ(holder_.asked.size(), 1U) << "it is admitted already";
 }
 
+TEST_F(BystanderSessionTest, EndIsReportedOnceTheRankHasEnded) {
+  session_->end();
+  EXPECT_TRUE(seen_.empty());
+  await_events(1);
+  EXPECT_EQ(count<gang::RankEnded>(), 1);
+  EXPECT_TRUE(job_->ended());
+}
+
 TEST_F(BystanderSessionTest, RankThatRunsAsAnotherIncarnationIsNotAdmitted) {
   begin(2);
   session_->admit();

@@ -3,12 +3,21 @@
 #include "agent/migration/target_session.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/job_table.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/jobs/played_keeper.h"
 #include "tests/unit/agent/migration/fake_ports.h"
 #include "tests/unit/agent/support/awaited.h"
 #include "tests/unit/agent/support/loop.h"
@@ -70,6 +79,53 @@ class FoundMode : public SlowMode {
   std::shared_ptr<Job> found_;
 };
 
+// A mode that loses the keeper in its first run(). The keeper answers again afterwards.
+class LosingMode : public SlowMode {
+ public:
+  LosingMode(JobTable& jobs, AsyncEvent& go_on, std::vector<Nanos>& deadlines, int& freed,
+             asio::any_io_executor executor, std::function<void()> lose, std::function<void()> answer_again)
+      : SlowMode(jobs, go_on, deadlines, freed),
+        executor_(std::move(executor)),
+        lose_(std::move(lose)),
+        answer_again_(std::move(answer_again)) {}
+  Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override {
+    if (std::exchange(has_lost_, true)) co_return co_await SlowMode::run(job, order, report);
+    lose_();
+    while (!job->unknown()) {
+      AsyncEvent nobody(executor_);
+      co_await nobody.wait(std::chrono::steady_clock::now() + Milliseconds(1));
+    }
+    answer_again_();
+    co_return Error(ErrorCode::kUnavailable, "The keeper closed the connection");
+  }
+
+ private:
+  asio::any_io_executor executor_;
+  std::function<void()> lose_;
+  std::function<void()> answer_again_;
+  bool has_lost_ = false;
+};
+
+// A live process that keeper.pid of `folder` names as the keeper.
+class LiveProcess {
+ public:
+  explicit LiveProcess(const std::string& folder) : pid_(::fork()) {
+    if (pid_ == 0) {
+      for (;;) ::pause();
+    }
+    std::ofstream(folder + "/keeper.pid") << pid_ << " " << host::start_ticks_of(pid_) << "\n";
+  }
+  ~LiveProcess() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  LiveProcess(const LiveProcess&) = delete;
+  LiveProcess& operator=(const LiveProcess&) = delete;
+
+ private:
+  const pid_t pid_;
+};
+
 class TargetSessionTest : public WithContext<NodeOfJobs> {
  protected:
   TargetSessionTest() {
@@ -116,6 +172,36 @@ TEST_F(TargetSessionTest, InstanceRunsUnderARenewedLeaseIfItsStartOutlastsTheFir
   // the second event belongs to the renewal
   run_until(io_, [&] { return count<migration::InstanceRuns>() == 2; });
   EXPECT_EQ(deadlines_, (std::vector<Nanos>{3000, 3000}));
+
+  const auto job = jobs.started_as(1, 2);
+  ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+// The instance may run. If it were reported as dead, the source would continue beside it.
+TEST_F(TargetSessionTest, AnInstanceWhoseKeeperDoesNotAnswerIsNotReportedAsDead) {
+  const std::string folder = leave_instance();
+  const LiveProcess process(folder);
+  std::optional<PlayedKeeper> keeper;
+  keeper.emplace(io_, folder, local::Phase::kDumped);
+  JobTable jobs(*environment_);
+  ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
+  MigrationContext context = this->context(jobs);
+  const auto answer_again = [this, &keeper, &folder] {
+    std::filesystem::remove(folder + "/keeper.sock");
+    keeper.emplace(io_, folder, local::Phase::kDumped);
+  };
+  const auto session =
+      std::make_shared<TargetSession>(context, events_, info_,
+                                      std::make_unique<LosingMode>(
+                                          jobs, go_on_, deadlines_, freed_, io_.get_executor(),
+                                          [&keeper] { keeper->go_away(); }, answer_again));
+  session->perform(migration::RunInstance(2, 1000));
+  run_ready(io_);
+  go_on_.notify();
+  run_until(io_, [&] { return count<migration::InstanceRuns>() + count<migration::InstanceDied>() > 0; });
+  EXPECT_EQ(count<migration::InstanceRuns>(), 1);
+  EXPECT_EQ(count<migration::InstanceDied>(), 0);
 
   const auto job = jobs.started_as(1, 2);
   ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));

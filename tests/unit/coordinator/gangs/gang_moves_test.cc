@@ -194,5 +194,40 @@ TEST_F(GangMovesTest, MessagesOfAnotherGangOrIncarnationAreDropped) {
   EXPECT_EQ(passed_on->wait(), "this gang");
 }
 
+// A source sends a message of the other commit about the migration of its own rank. The target would give up a
+// rank that it prepares by a commit that it does not know.
+TEST_F(GangMovesTest, MessagesOfTheOtherCommitAreNotRelayed) {
+  const auto passed_on = std::make_shared<FirstText>();
+  const auto relayed = std::make_shared<std::atomic<int>>(0);
+  FakeAgent& source = node("node-a");
+  source.on_gang = [&source, stated = false](const wire::CommitMessage& m) mutable {
+    if (!std::holds_alternative<wire::Prepare>(m.body) || !m.info || std::exchange(stated, true)) return;
+    const auto plan = gang::decode_gang_plan(m.info->plan);
+    const auto* moved = plan ? gang::find_moved(*plan, m.to.rank) : nullptr;
+    const auto own = moved == nullptr ? Result<wire::MigrationPlan>(Error(ErrorCode::kInternal, "no plan"))
+                                      : wire::decode_plan(moved->plan);
+    ASSERT_TRUE(own);
+    source.send(wire::CommitMessage(moved->migration, own->spec.job, moved->base, wire::Role::kSource,
+                                    wire::Role::kTarget, wire::Query()));
+    const wire::Failed failed(wire::Reason(ErrorCode::kDevice, "the last message"));
+    source.send(wire::CommitMessage(m.migration, m.job, m.base, m.to,
+                                    wire::Party(wire::Role::kTarget, m.to.rank), failed));
+  };
+  for (const char* target : {"node-c", "node-d"}) {
+    node(target).on_gang = [passed_on](const wire::CommitMessage& m) {
+      if (const auto* failed = std::get_if<wire::Failed>(&m.body)) passed_on->give(failed->reason.text);
+    };
+    node(target).instead = [relayed](const wire::CommitMessage&) {
+      ++*relayed;
+      return true;
+    };
+  }
+  start_ranks();
+  const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
+  ASSERT_EQ(begun.status, 202U) << begun.body;
+  EXPECT_EQ(passed_on->wait(), "the last message");
+  EXPECT_EQ(*relayed, 0);
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator::test

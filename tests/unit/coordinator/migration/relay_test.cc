@@ -3,7 +3,12 @@
 // migration.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <utility>
 
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
@@ -99,6 +104,40 @@ TEST_F(RelayTest, MessagesAboutAnotherJobOrIncarnationAreNotRelayed) {
   };
   EXPECT_EQ(migrated()["result"], "done");
   EXPECT_EQ(heard, 0);
+}
+
+// The target never commits, and no side follows the abort. The coordinator that restarts repeats it.
+TEST_F(RelayTest, AnAbortAfterTheGrantIsRepeatedAfterARestart) {
+  // The agents go on until the fixture ends.
+  struct Seen {
+    std::promise<void> granted;
+    std::array<std::promise<void>, 2> asked;
+    std::array<bool, 2> was_asked{};
+    bool was_granted = false;
+    std::atomic<unsigned> life{0};
+  };
+  const auto seen = std::make_shared<Seen>();
+  a_->instead = [seen](const wire::CommitMessage& m) {
+    if (!std::holds_alternative<wire::GiveUp>(m.body)) return false;
+    const unsigned life = seen->life;
+    if (!std::exchange(seen->was_asked.at(life), true)) seen->asked.at(life).set_value();
+    return true;
+  };
+  b_->instead = [seen](const wire::CommitMessage& m) {
+    const bool is_commit = std::holds_alternative<wire::Commit>(m.body);
+    if (is_commit && !std::exchange(seen->was_granted, true)) seen->granted.set_value();
+    return is_commit || std::holds_alternative<wire::GiveUp>(m.body);
+  };
+  const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+  ASSERT_EQ(begun.status, 202U) << begun.body;
+  seen->granted.get_future().wait();
+  const auto aborted = cluster_.post("/v1/migrations/" + begun.json()["id"].get<std::string>() + "/abort");
+  ASSERT_LT(aborted.status, 300U) << aborted.body;
+  seen->asked[0].get_future().wait();
+  cluster_.stop();
+  seen->life = 1;
+  cluster_.start();
+  EXPECT_EQ(seen->asked[1].get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
 }
 
 }  // namespace

@@ -345,6 +345,53 @@ std::string lease_is_forgotten(Mutant mutant) {
   return world.first_violation();
 }
 
+// A bystander is lost after the switch, so the gang is restored from its image. The instance of `slow` takes
+// seconds to end.
+std::string restore_beside(Mutant mutant, const Party& slow) {
+  World world(with(mutant));
+  world.take_long_to_end(slow, 3'000);
+  world.hold("Owns");  // the move is not settled
+  world.migrate();
+  run_until(world, kCoordinator, "CLOSED(target)");
+  world.run_for(200);
+  const Party lost = slow.role == Role::kBystander ? kLead : kBystander;
+  world.lose(lost);
+  world.prove_lost(lost);
+  world.run_for(1'000);
+  EXPECT_EQ(world.last_record(kCoordinator), "RESTORED") << world.summary();
+  EXPECT_EQ(world.is_restored(), mutant != Mutant::kNone) << world.summary();
+  world.run_for(5'000);
+  EXPECT_TRUE(world.is_restored()) << world.summary();
+  return world.first_violation();
+}
+
+TEST(GangScenario, GangIsRestoredOnlyAfterEachInstanceHasEnded) {
+  for (const Party& slow : {kLead, kBystander}) {
+    EXPECT_EQ(restore_beside(Mutant::kNone, slow), "");
+    EXPECT_NE(restore_beside(Mutant::kStatedBeforeEnd, slow), "");
+  }
+}
+
+// The agent is restarted while its instance still ends: the order is carried out again, and then stated.
+TEST(GangScenario, AnEndIsAwaitedAgainAfterARestartOfTheAgent) {
+  World world(with());
+  world.take_long_to_end(kLead, 3'000);
+  world.hold("Owns");
+  world.migrate();
+  run_until(world, kCoordinator, "CLOSED(target)");
+  world.run_for(200);
+  world.lose(kBystander);
+  world.prove_lost(kBystander);
+  run_until(world, kLead, "RELINQUISHED");
+  world.crash(kLead);
+  world.restart(kLead);
+  world.run_for(1'000);
+  EXPECT_FALSE(world.is_restored()) << world.summary();
+  world.run_for(6'000);
+  EXPECT_TRUE(world.is_restored()) << world.summary();
+  EXPECT_EQ(world.first_violation(), "");
+}
+
 TEST(GangScenario, HeldBystanderRefusesARepeatedGoAfterItsRestart) {
   EXPECT_EQ(still_is_forgotten(Mutant::kNone), "");
   EXPECT_NE(still_is_forgotten(Mutant::kStillNotDurable), "");

@@ -144,12 +144,25 @@ void World::answer_in_one_piece(const Party& party) {
   to_coordinator_ = &stated;
   deliver(kCoordinator, party, Query{});
   to_coordinator_ = nullptr;
-  if (!is_up(party) || chance(0.05)) return;
+  if (!is_up(party) || chance(0.05) || has_more_to_state(party)) return;
   after_ms(delay_ms(1), [this, party, stated, life = hosts_.at(kCoordinator).life] {
     if (hosts_.at(kCoordinator).life != life || !reaches(party, kCoordinator)) return;
     for (const Body& body : stated) deliver(party, kCoordinator, body);
     feed(kCoordinator, CoordinatorEvent(PartyAnswered(party)));
   });
+}
+
+// Returns whether the party waits for the end of its instance, and states nothing until then.
+bool World::has_more_to_state(const Party& party) const {
+  return std::visit(
+      [](const auto& state) {
+        using State = std::decay_t<decltype(state)>;
+        if constexpr (std::is_constructible_v<PartyState, State>)
+          return is_ending(PartyState(state));
+        else
+          return false;
+      },
+      hosts_.at(party).machine);
 }
 
 // Returns whether the record is lost through the driver's mistake, if any: the written record was not
@@ -336,7 +349,7 @@ bool World::execute_one(const Party& party, const Action& action) {
                  [&](const StopCopy&) { break_session(rank); },
                  [&](const ResumeRank&) { resume_rank(party); },
                  [&](const FreeSource&) { end_instance(party, false); },
-                 [&](const EndRank&) { end_instance(party, false); },
+                 [&](const EndRank&) { end_as_ordered(party); },
                  [&](const PrepareStandby&) {
                    if (chance(0.02)) return feed_later(party, TargetEvent(StandbyRefused(why("refused"))), 1);
                    instances_.at(party).alive = true;
@@ -347,7 +360,9 @@ bool World::execute_one(const Party& party, const Action& action) {
                  [&](const OpenGate& open) { open_gate(party, open); },
                  [&](const FreeTarget&) {
                    if (options_.mutant != Mutant::kEndsLate || !instances_.at(party).running)
-                     end_instance(party, false);
+                     end_as_ordered(party);
+                   else
+                     feed_ended(party);
                  },
                  [&](const PrepareRank&) { feed_later(party, BystanderEvent(RankReady{}), delay_ms(5)); },
                  [&](const PrepareCommunicators&) { join(party); },

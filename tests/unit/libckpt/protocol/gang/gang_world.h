@@ -19,6 +19,7 @@
 
 #include "libckpt/protocol/gang/gang_bystander.h"
 #include "libckpt/protocol/gang/gang_coordinator.h"
+#include "libckpt/protocol/gang/gang_parties.h"
 #include "libckpt/protocol/gang/gang_source.h"
 #include "libckpt/protocol/gang/gang_target.h"
 
@@ -41,6 +42,7 @@ enum class Mutant {
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had granted
   kFinishedIsDead,      // a finished program is treated as an instance that died
   kEndsLate,            // an instance that is given up runs on until its lease ends
+  kStatedBeforeEnd,     // an instance counts as ended as soon as it is ordered to end
 };
 
 // Returns the reason of a failure that the world causes.
@@ -77,6 +79,7 @@ class World {
   void fail_record(const Party& party) { failing_.insert(party); }
   void take_long_for_last_copy(std::uint32_t rank, std::int64_t ms) { last_copies_ms_[rank] = ms; }
   void take_long_to_hold(const Party& party, std::int64_t ms) { holds_ms_[party] = ms; }
+  void take_long_to_end(const Party& party, std::int64_t ms) { ends_ms_[party] = ms; }
   void make_no_communicators() { makes_communicators_ = false; }
   void fail_next_resume() { fails_resume_ = true; }
   // drops all messages with this name
@@ -157,8 +160,11 @@ class World {
   void revive(const Party& party);
   void recover_coordinator_by_ranks();
   void answer_in_one_piece(const Party& party);
+  [[nodiscard]] bool has_more_to_state(const Party& party) const;
   void resume_rank(const Party& party);
   void end_instance(const Party& party, bool by_fault);
+  void end_as_ordered(const Party& party);  // ends the instance, then states RankEnded to its machine
+  void feed_ended(const Party& party);
   TargetEvent end_of(const Party& party);  // returns the event of a target whose program has ended
   void join(const Party& party);
   void make_communicators();
@@ -202,6 +208,7 @@ class World {
                                                           // copies take a short random time
   std::map<Party, std::int64_t> holds_ms_;                // durations of slow holds by party; other holds
                                                           // take a short random time
+  std::map<Party, std::int64_t> ends_ms_;  // durations of slow ends by party; other instances end at once
   bool makes_communicators_ = true;
   std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
   std::vector<Body>* to_coordinator_ = nullptr;  // collects the messages to the coordinator

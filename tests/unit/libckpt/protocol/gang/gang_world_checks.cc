@@ -67,7 +67,10 @@ void World::check() {
   if (any_target && any_old) violate("ranks of both epochs run");
   if (any_gone && old_passed_)
     violate("a rank has passed the step in the old epoch, and a bystander in the new one");
-  if (restored_ && (any_source || any_target || any_old)) violate("a rank runs beside the restored gang");
+  const bool any_on = std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& host) {
+    return host.first != Party() && is_on(host.first);
+  });
+  if (restored_ && any_on) violate("a rank runs beside the restored gang");
   const std::vector<Party> ranks = info_.ranks();
   const bool waits = std::all_of(ranks.begin(), ranks.end(), [this](const Party& party) {
     return !is_role(party, Role::kBystander) || waits_at_n(party);

@@ -28,6 +28,33 @@ void World::resume_rank(const Party& party) {
   instance.running = true;
 }
 
+void World::end_as_ordered(const Party& party) {
+  if (options_.mutant == Mutant::kStatedBeforeEnd) feed_ended(party);
+  const auto slow = ends_ms_.find(party);
+  if (slow == ends_ms_.end()) {
+    end_instance(party, false);
+    return feed_ended(party);
+  }
+  // The order is repeated. The first one ends the instance, also where the agent crashes in the meantime.
+  after_ms(slow->second, [this, party] {
+    end_instance(party, false);
+    feed_ended(party);
+  });
+}
+
+void World::feed_ended(const Party& party) {
+  switch (party.role) {
+    case Role::kSource:
+      return feed_later(party, SourceEvent(RankEnded{}), 0);
+    case Role::kTarget:
+      return feed_later(party, TargetEvent(RankEnded{}), 0);
+    case Role::kBystander:
+      return feed_later(party, BystanderEvent(RankEnded{}), 0);
+    case Role::kCoordinator:
+      return;
+  }
+}
+
 // Runs the rounds of a source. Nothing arrives before the target takes part.
 void World::run_rounds(const Party& source) {
   after_ms(delay_ms(20), [this, source, session = sessions_[source.rank]] {
