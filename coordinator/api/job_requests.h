@@ -2,7 +2,7 @@
 // Reads the bodies of calls about jobs (docs/api.md). Pure. Errors: kInvalidArgument.
 #pragma once
 
-#include "coordinator/images/protections.h"
+#include "coordinator/gangs/protections.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/requests/http.h"
