@@ -20,17 +20,56 @@ using std::chrono::steady_clock;
 constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
                                                     "suspend", "restore",   "resume"};
 
+// The body of `restore` and `resume`.
+struct RestoreBody {
+  JobRestoreWish wish;
+  std::optional<std::string> image;
+  bool only_plan = false;
+};
+
+Result<RestoreBody> read_restore(const HttpRequest& request) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  RestoreBody read;
+  read.wish.verb = request.path[3];
+  read.wish.to = body.text("to").value_or("auto");
+  read.wish.reason = body.text("reason").value_or("");
+  if (read.wish.verb == "restore") {
+    read.image = body.text("image");
+    read.wish.force = body.boolean("force").value_or(false);
+    read.wish.accept_loss = body.boolean("accept_loss").value_or(false);
+  }
+  read.only_plan = body.boolean("dry_run").value_or(false);
+  CKPT_TRYV(body.finish());
+  return read;
+}
+
+// Returns the wish for a job that the coordinator does not know.
+RestoreWish revival_wish(const RestoreBody& body, const Image& image) {
+  RestoreWish wish;
+  wish.verb = body.wish.verb;
+  wish.reason = body.wish.reason;
+  wish.to = body.wish.to;
+  wish.image = image;
+  wish.force = body.wish.force;
+  wish.accept_loss = body.wish.accept_loss;
+  wish.only_plan = body.only_plan;
+  return wish;
+}
+
+HttpResponse answer_with_plan(const JobRestorePlan& plan, const std::string& verb, JobId job,
+                              const std::string& name) {
+  api::RestorePlan view = restore_plan_view(plan);
+  view.verb = verb;
+  view.job = job_text(job);
+  view.job_name = name;
+  return to_response(200, record::to_answer(view));
+}
+
 }  // namespace
 
 bool ImageApi::takes(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   if (what == "images" || what == "tasks") return true;
-  if (request.path.size() == 4) {
-    const Job* job = deps_.jobs.find(request.path[2]);
-    const bool is_of_gang = job == nullptr ? deps_.jobs.find_whole(request.path[2]).has_value()
-                                           : job->spec.gang.id != 0 && request.path[3] == "restore";
-    if (is_of_gang) return false;
-  }
   return what == "jobs" && request.path.size() == 4 && is_post(request) &&
          std::find(kVerbs.begin(), kVerbs.end(), request.path[3]) != kVerbs.end();
 }
@@ -98,106 +137,98 @@ control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
 }
 
 control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
-  const Job* job = deps_.jobs.find(request.path[2]);
-  const bool comes_back = request.path[3] == "restore" || request.path[3] == "resume";
-  if (job == nullptr && comes_back) co_return co_await restore(std::move(request), 0);
-  if (job == nullptr) co_return deps_.jobs.not_found(request.path[2]);
-  const JobId id = job->id;
   const std::string verb = request.path[3];
-  if (verb == "protect") co_return co_await protect(std::move(request), id);
-  if (verb == "unprotect") co_return unprotect(request, id);
-  if (verb == "snapshot" || verb == "suspend") co_return co_await snapshot(std::move(request), id);
-  co_return co_await restore(std::move(request), id);
+  const bool comes_back = verb == "restore" || verb == "resume";
+  auto found = find_named(deps_.jobs, request.path[2]);
+  if (!found && comes_back) co_return co_await revive(std::move(request));
+  CKPT_CO_TRY(named, std::move(found));
+  if (comes_back) co_return co_await restore(std::move(request), std::move(named));
+  CKPT_CO_TRY(whole, whole_of(named));
+  if (verb == "protect") co_return co_await protect(std::move(request), whole);
+  if (verb == "unprotect") co_return unprotect(request, whole);
+  co_return co_await snapshot(std::move(request), whole);
 }
 
-control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId id) {
+control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId whole) {
   CKPT_CO_TRY(wish, read_protect(request));
-  CKPT_CO_TRY(done, co_await deps_.protections.protect(id, wish));
-  co_return to_response(200, record::to_answer(protected_view(id, done, wish.dry_run)));
+  CKPT_CO_TRY(done, co_await deps_.protections.protect(whole, wish));
+  co_return to_response(200, record::to_answer(protected_view(whole, done, wish.dry_run)));
 }
 
-ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
+ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId whole) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(deps_.protections.unprotect(id));
-  return to_response(200, record::to_answer(api::Unprotected{job_text(id)}));
+  CKPT_TRYV(deps_.protections.unprotect(whole));
+  return to_response(200, record::to_answer(api::Unprotected{job_text(whole)}));
 }
 
-control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id) {
+control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId whole) {
   CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
-    CKPT_CO_TRY(suspending, co_await deps_.images.begin_suspend(id, to));
+    CKPT_CO_TRY(suspending, co_await deps_.job_images.begin_suspend(whole, to));
     co_return show(suspending, 202);
   }
-  CKPT_CO_TRY(before_event, co_await deps_.images.begin_snapshot(id, to));
+  CKPT_CO_TRY(before_event, co_await deps_.job_images.begin_snapshot(whole, to));
   co_return show(before_event, 202);
 }
 
-control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  RestoreWish wish;
-  wish.verb = request.path[3];
-  wish.to = body.text("to").value_or("auto");
-  wish.reason = body.text("reason").value_or("");
-  std::optional<std::string> image;
-  if (wish.verb == "restore") {
-    image = body.text("image");
-    wish.force = body.boolean("force").value_or(false);
-    wish.accept_loss = body.boolean("accept_loss").value_or(false);
+Result<Image> ImageApi::find_image(const std::string& id) const {
+  const auto wanted = parse_image_id(id);
+  if (!wanted)
+    return Error(ErrorCode::kInvalidArgument,
+                 "\"" + id + "\" is not the id of an image: use one like j3.v12@node-a");
+  CKPT_TRY(listed, deps_.catalog.find(*wanted));
+  if (listed.damaged) return Error(ErrorCode::kRefused, "Image " + id + " is damaged");
+  return std::move(listed.image);
+}
+
+control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, NamedJob named) {
+  CKPT_CO_TRY(body, read_restore(request));
+  if (body.image) {
+    // An image of one rank identifies the images of all ranks.
+    CKPT_CO_TRY(image, find_image(*body.image));
+    body.wish.image = std::move(image);
+  } else {
+    CKPT_CO_TRYV(whole_of(named));
   }
-  wish.only_plan = body.boolean("dry_run").value_or(false);
-  CKPT_CO_TRYV(body.finish());
-  if (image) {
-    const auto wanted = parse_image_id(*image);
-    if (!wanted)
-      co_return Error(ErrorCode::kInvalidArgument,
-                      "\"" + *image + "\" is not the id of an image: use one like j3.v12@node-a");
-    const JobId given = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
-    if (!wire::may_mean(wanted->job, given) && !wire::may_mean(given, wanted->job))
-      co_return Error(ErrorCode::kInvalidArgument,
-                      "Image " + *image + " does not belong to job " + request.path[2]);
-    CKPT_CO_TRY(listed, deps_.catalog.find(*wanted));
-    if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
-    wish.image = listed.image;
+  const JobId whole = named.whole;
+  if (!body.only_plan) {
+    CKPT_CO_TRY(task, co_await deps_.job_images.begin_restore(whole, std::move(body.wish)));
+    co_return show(task, 202);
   }
-  const bool known = deps_.jobs.find(id) != nullptr;
-  if (!known && !wish.image) {
+  const std::string verb = body.wish.verb;
+  const std::string name = named.job.ranks.front()->whole_name();
+  CKPT_CO_TRY(plan, co_await deps_.job_images.dry_restore(whole, std::move(body.wish)));
+  co_return answer_with_plan(plan, verb, whole, name);
+}
+
+control::Task<ImageApi::Answer> ImageApi::revive(HttpRequest request) {
+  CKPT_CO_TRY(body, read_restore(request));
+  Image image;
+  if (body.image) {
+    CKPT_CO_TRY(named, find_image(*body.image));
+    const JobId given = parse_job_id(request.path[2]).value_or(0);
+    if (!wire::may_mean(named.job, given) && !wire::may_mean(given, named.job))
+      co_return Error(ErrorCode::kInvalidArgument,
+                      "Image " + *body.image + " does not belong to job " + request.path[2]);
+    image = std::move(named);
+  } else {
     CKPT_CO_TRY(resting, deps_.finder.of_unknown(request.path[2]));
-    wish.image = resting;
+    image = std::move(resting);
   }
   // The program and its user are taken from an image that a node lists. This coordinator has never checked
   // either of them.
   const Role role = role_of(request.peer).value_or(Role::kViewer);
-  if (!known && role < Role::kAdmin)
+  if (role < Role::kAdmin)
     co_return forbidden(
         text_of_refusal("Starting a job that the coordinator does not know", Role::kAdmin, role));
-  if (wish.only_plan) co_return co_await dry_restore(id, std::move(wish));
-  if (!known) {
+  RestoreWish wish = revival_wish(body, image);
+  if (!body.only_plan) {
     CKPT_CO_TRY(revival, co_await deps_.requests.begin_revival(std::move(wish)));
     co_return show(revival, 202);
   }
-  CKPT_CO_TRY(task, co_await deps_.requests.begin_restore(id, std::move(wish)));
-  co_return show(task, 202);
-}
-
-control::Task<ImageApi::Answer> ImageApi::dry_restore(JobId id, RestoreWish wish) {
-  const std::string verb = wish.verb;
-  const bool known = deps_.jobs.find(id) != nullptr;
-  const std::string job = job_text(known ? id : wish.image->job);
-  const std::string name = known ? deps_.jobs.find(id)->spec.name : name_in(*wish.image);
-  RestorePlan plan;
-  if (known) {
-    CKPT_CO_TRY(planned, co_await deps_.requests.dry_restore(id, std::move(wish)));
-    plan = std::move(planned);
-  } else {
-    CKPT_CO_TRY(planned, co_await deps_.requests.dry_revival(std::move(wish)));
-    plan = std::move(planned);
-  }
-  api::RestorePlan view = restore_plan_view(plan);
-  view.verb = verb;
-  view.job = job;
-  view.job_name = name;
-  co_return to_response(200, record::to_answer(view));
+  CKPT_CO_TRY(plan, co_await deps_.requests.dry_revival(std::move(wish)));
+  co_return answer_with_plan(job_restore_plan(plan), body.wish.verb, image.job, name_in(image));
 }
 
 }  // namespace ckpt::coordinator

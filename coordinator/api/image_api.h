@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API calls for images, protection, suspend and restore (docs/api.md).
+// The API calls for images, protection, suspend and restore of jobs with any number of ranks (docs/api.md).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies. Errors become JSON
 // (api_answers.h).
 #pragma once
 
+#include <string>
+
+#include "coordinator/api/named_job.h"
+#include "coordinator/gangs/job_images.h"
 #include "coordinator/gangs/protections.h"
 #include "coordinator/images/image_removals.h"
 #include "coordinator/images/operations/image_requests.h"
@@ -19,7 +23,7 @@ class ImageApi : public ApiSection {
     const ImageFinder& finder;
     ImageTasks& tasks;
     Protections& protections;
-    JobImages& images;
+    JobImages& job_images;
     ImageRequests& requests;
     ImageRemovals& removals;
   };
@@ -35,11 +39,13 @@ class ImageApi : public ApiSection {
   Answer list(const HttpRequest& request) const;
   control::Task<Answer> remove(HttpRequest request);
   control::Task<Answer> task(HttpRequest request);
-  control::Task<Answer> protect(HttpRequest request, JobId id);
-  Answer unprotect(const HttpRequest& request, JobId id);
-  control::Task<Answer> snapshot(HttpRequest request, JobId id);
-  control::Task<Answer> restore(HttpRequest request, JobId id);
-  control::Task<Answer> dry_restore(JobId id, RestoreWish wish);
+  control::Task<Answer> protect(HttpRequest request, JobId whole);
+  Answer unprotect(const HttpRequest& request, JobId whole);
+  control::Task<Answer> snapshot(HttpRequest request, JobId whole);
+  control::Task<Answer> restore(HttpRequest request, NamedJob named);
+  // Restores a job that is no longer known, from an image that a node lists.
+  control::Task<Answer> revive(HttpRequest request);
+  [[nodiscard]] Result<Image> find_image(const std::string& id) const;
   [[nodiscard]] Answer show(TaskId id, unsigned status);
 
   Dependencies deps_;

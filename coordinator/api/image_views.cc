@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "coordinator/api/optional_text.h"
-#include "coordinator/policies/placement/gang_placement.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -105,23 +104,12 @@ api::Protected protected_view(JobId id, const Protected& done, bool dry_run) {
           .dry_run = dry_run};
 }
 
-api::RestorePlan restore_plan_view(const RestorePlan& plan) {
+api::RestorePlan restore_plan_view(const JobRestorePlan& plan) {
   api::RestorePlan view;
-  view.image = image_text(plan.image);
-  view.created = time_text(plan.image.barrier_ms);
-  view.to = to_text(plan.place);
+  view.image = image_text(plan.images.front());
+  view.created = time_text(plan.barrier_ms);
+  view.to = plan.to;
   view.runs = plan.runs;
-  view.lost_ms = plan.lost_ms;
-  view.possible = plan.obstacle.empty();
-  view.reason = text_if_any(plan.obstacle);
-  return view;
-}
-
-api::RestorePlan restore_plan_view(const GangRestorePlan& plan) {
-  api::RestorePlan view;
-  view.image = image_text(plan.set.images.front());
-  view.created = time_text(plan.set.barrier_ms);
-  view.to = shares_text(plan.places);
   view.lost_ms = plan.lost_ms;
   view.possible = plan.obstacle.empty();
   view.reason = text_if_any(plan.obstacle);

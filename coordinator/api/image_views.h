@@ -3,11 +3,10 @@
 // for an image's age.
 #pragma once
 
-#include "coordinator/gangs/gang_restores.h"
+#include "coordinator/gangs/job_images.h"
 #include "coordinator/gangs/protections.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_tasks.h"
-#include "coordinator/images/operations/restore_plans.h"
 #include "libckpt/api/image.h"
 
 namespace ckpt::coordinator {
@@ -18,7 +17,6 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::ImageTask task_view(const ImageTask& task);
 [[nodiscard]] api::Protected protected_view(JobId id, const Protected& done, bool dry_run);
 // Returns the API view of a restore plan. The caller adds the verb and the job.
-[[nodiscard]] api::RestorePlan restore_plan_view(const RestorePlan& plan);
-[[nodiscard]] api::RestorePlan restore_plan_view(const GangRestorePlan& plan);
+[[nodiscard]] api::RestorePlan restore_plan_view(const JobRestorePlan& plan);
 
 }  // namespace ckpt::coordinator

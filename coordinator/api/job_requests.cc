@@ -126,8 +126,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.node = body.text("node");
   if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
   const auto gang = read_gang(body);
-  const auto communicators = body.named<wire::Communicators>("communicators");
-  submit.spec.gang.communicators = communicators.value_or(wire::Communicators::kOverlap);
+  submit.spec.gang.communicators =
+      body.named<wire::Communicators>("communicators").value_or(wire::Communicators::kOverlap);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
   submit.spec.priority =
@@ -152,9 +152,6 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (submit.gpu && !submit.node) return usage("Field \"gpu\" needs the field \"node\"");
   if (submit.node && !submit.gang.one_node)
     return usage("Fields \"ranks\" and \"node\" exclude each other: use \"nodes\" with \"ranks\"");
-  if (communicators && submit.gang.ranks == 1)
-    return usage("Field \"communicators\" is for jobs of several ranks");
-  if (submit.gang.ranks == 1 && !submit.gang.nodes.empty()) submit.node = submit.gang.nodes.front();
   return submit;
 }
 

@@ -2,10 +2,15 @@
 #include "coordinator/api/job_views.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <set>
 
 #include "coordinator/api/migration_views.h"
 #include "coordinator/api/node_views.h"
 #include "coordinator/api/optional_text.h"
+#include "coordinator/api/plan_views.h"
+#include "coordinator/fleet/expected_pause.h"
 #include "coordinator/images/image_catalog.h"
 #include "libckpt/base/clock.h"
 
@@ -16,11 +21,21 @@ std::optional<int> exit_code_if_any(bool ended, int exit_code) {
   return ended && exit_code >= 0 ? std::optional(exit_code) : std::nullopt;
 }
 
-api::JobRank rank_view(const JobRank& rank) {
-  api::JobRank view{.rank = rank.rank, .node = rank.place.node, .gpu = rank.place.gpu};
-  if (rank.pid != 0) view.pid = rank.pid;
-  view.state_bytes = rank.state_bytes;
-  return view;
+void add_rank(const Job& rank, const JobStates& states, std::vector<api::JobRank>& view) {
+  for (const JobRank& process : rank.ranks) {
+    api::JobRank& shown = view.emplace_back();
+    shown.rank = process.rank;
+    shown.node = process.place.node;
+    shown.gpu = process.place.gpu;
+    if (process.pid != 0) shown.pid = process.pid;
+    shown.state_bytes = process.state_bytes;
+    shown.job = job_text(rank.id);
+    shown.name = rank.spec.name;
+    shown.state = states.of(rank);
+    shown.silent_node = text_if_any(states.silent_node(rank));
+    shown.exit_code = exit_code_if_any(is_ended(rank.state), rank.exit_code);
+    shown.reason = text_if_any(rank.reason);
+  }
 }
 
 std::optional<api::Protection> protection_view(const Job& job) {
@@ -65,183 +80,176 @@ std::optional<api::Operation> operation_view(const Job& job) {
                                                : "stop or restore --force --accept-loss"};
 }
 
-void add_expected_pauses(const Job& job, const NodeTable& nodes, api::JobDetail& view) {
-  const auto source_of = [](const ExpectedPause& pause) {
-    return pause.is_estimate ? "estimate" : "last_move";
-  };
-  if (const auto here = expected_pause(job, nodes, true)) {
-    view.expected_pause_ms.within_node = here->ms;
-    view.expected_pause_from.within_node = source_of(*here);
+// Returns the longest pause that is expected of a rank; nullopt if that of one rank is not known.
+std::optional<ExpectedPause> longest_pause(const WholeJob& job, const NodeTable& nodes, bool within_node) {
+  std::optional<ExpectedPause> longest;
+  for (const Job* rank : job.ranks) {
+    const auto pause = expected_pause(*rank, nodes, within_node);
+    if (!pause) return std::nullopt;
+    if (!longest || pause->ms > longest->ms) longest = pause;
   }
-  if (const auto away = expected_pause(job, nodes, false)) {
-    view.expected_pause_ms.between_nodes = away->ms;
-    view.expected_pause_from.between_nodes = source_of(*away);
-  }
+  return longest;
 }
 
-std::vector<api::Instance> instances_view(JobId job, const NodeTable& nodes) {
-  std::vector<api::Instance> view;
+void add_expected_pauses(const WholeJob& job, const NodeTable& nodes, api::JobDetail& view) {
+  const auto here = longest_pause(job, nodes, true);
+  view.expected_pause_ms.within_node = pause_ms_if_any(here);
+  view.expected_pause_from.within_node = pause_from_if_any(here);
+  const auto away = longest_pause(job, nodes, false);
+  view.expected_pause_ms.between_nodes = pause_ms_if_any(away);
+  view.expected_pause_from.between_nodes = pause_from_if_any(away);
+}
+
+void add_instances(const Job& rank, const NodeTable& nodes, std::vector<api::Instance>& view) {
   for (const auto& [name, node] : nodes.all())
     for (const wire::JobInstance& instance : node.instances)
-      if (instance.job == job)
-        view.push_back({.incarnation = instance.incarnation,
+      if (instance.job == rank.id)
+        view.push_back({.rank = rank.rank_number(),
+                        .incarnation = instance.incarnation,
                         .node = name,
                         .role = std::string(record::name_of(instance.role)),
                         .phase = std::string(to_string(instance.phase)),
                         .log_bytes = instance.log_bytes});
-  std::sort(view.begin(), view.end(),
-            [](const api::Instance& a, const api::Instance& b) { return a.incarnation < b.incarnation; });
+}
+
+std::vector<api::Instance> instances_view(const WholeJob& job, const NodeTable& nodes) {
+  std::vector<api::Instance> view;
+  for (const Job* rank : job.ranks) add_instances(*rank, nodes, view);
+  std::ranges::stable_sort(
+      view, {}, [](const api::Instance& instance) { return std::pair(instance.rank, instance.incarnation); });
   return view;
 }
 
-void add_migrations(JobId job, const MigrationTable& migrations, api::JobDetail& view) {
-  for (const MigrationId id : migrations.of(job)) {
+api::OpenMigration open_migration_view(const Migration& migration) {
+  return {.id = migration_text(migration.id),
+          .state = std::string(state_text(migration)),
+          .from = to_text(migration.from),
+          .to = to_text(migration.to),
+          .strategy = std::string(record::name_of(migration.options.strategy)),
+          .options = options_view(migration.options)};
+}
+
+// Adds the job's moves. The migration of the first rank that moves stands for those that move with it.
+void add_migrations(const WholeJob& job, const MigrationTable& migrations, api::JobDetail& view) {
+  std::set<MigrationId> all;
+  for (const Job* rank : job.ranks) all.merge(migrations.of(rank->id));
+  for (const MigrationId id : all) {
     const Migration& migration = *migrations.find(id);
-    view.migrations.push_back(migration_text(id));
-    if (!migration.open()) continue;
-    view.open_migration =
-        api::OpenMigration{.id = migration_text(id),
-                           .state = std::string(state_text(migration)),
-                           .from = to_text(migration.from),
-                           .to = to_text(migration.to),
-                           .strategy = std::string(record::name_of(migration.options.strategy)),
-                           .options = options_view(migration.options)};
+    if (migration.open() && !view.open_migration) view.open_migration = open_migration_view(migration);
+    const bool is_led = migration.gang_move != id && all.contains(migration.gang_move);
+    if (!is_led) view.migrations.push_back(migration_text(id));
   }
 }
 
-api::JobRank rank_of_gang_view(const Job& rank, const JobStates& states) {
-  api::JobRank view = rank_view(rank.ranks.front());
-  view.of_several = api::RankOfSeveral{.job = job_text(rank.id),
-                                       .name = rank.spec.name,
-                                       .state = std::string(states.of(rank)),
-                                       .silent_node = text_if_any(states.silent_node(rank)),
-                                       .exit_code = exit_code_if_any(is_ended(rank.state), rank.exit_code),
-                                       .reason = text_if_any(rank.reason)};
-  return view;
+// Returns the first text that is not empty, in the order of the ranks.
+std::optional<std::string> first_text(const WholeJob& job,
+                                      const std::function<std::string(const Job&)>& text_of) {
+  for (const Job* rank : job.ranks)
+    if (std::string text = text_of(*rank); !text.empty()) return text;
+  return std::nullopt;
 }
 
-// Returns the state of the gang's worst rank, for example a rank that is disconnected, starting or stopping.
-std::string state_of_gang(const WholeJob& gang, const JobStates& states) {
-  const JobState state = state_of(gang);
-  if (is_ended(state)) return std::string(to_string(state));
-  for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "suspending", "restoring",
-                             "parked", "paused", "migrating"}) {
-    for (const Job* rank : gang.ranks)
-      if (states.of(*rank) == wanted) return wanted;
+// Returns the state of the job's worst rank, for example a rank that is disconnected, starting or stopping.
+std::string worst_state(const WholeJob& job, const JobStates& states) {
+  constexpr std::array kWorstFirst = {"unreachable", "unknown", "stopping", "starting",  "suspending",
+                                      "restoring",   "parked",  "paused",   "migrating", "running"};
+  for (const char* state : kWorstFirst) {
+    const auto is_it = [&](const Job* rank) { return states.of(*rank) == state; };
+    if (std::ranges::any_of(job.ranks, is_it)) return state;
   }
-  return "running";
+  return std::string(to_string(state_of(job)));
 }
 
-// Returns why the gang does not stop, why it ended, or why it cannot move. `stays` is the first rank that
-// cannot move, or null.
-std::string reason_of_gang(const WholeJob& gang, const JobStates& states, const Job* stays) {
-  for (const Job* rank : gang.ranks) {
-    if (is_ended(rank->state)) continue;
-    if (std::string reason = states.why_not_stopped(*rank); !reason.empty()) return reason;
+// Returns why the job does not stop, why it ended or is parked, or why it cannot move.
+std::string reason_in_view(const WholeJob& job, const JobStates& states, const JobMoves& moves) {
+  const auto stays = first_text(job, [&states](const Job& rank) {
+    return is_ended(rank.state) ? std::string() : states.why_not_stopped(rank);
+  });
+  if (stays) return *stays;
+  const JobState state = state_of(job);
+  std::string reason = reason_of(job);
+  if (!reason.empty() || is_ended(state) || state == JobState::kParked) return reason;
+  return moves.why_not_movable(job);
+}
+
+// Adds where the job is: its ranks, its GPUs, and the node and the GPU if all ranks share it.
+void add_places(const WholeJob& job, const JobStates& states, api::Job& view) {
+  for (const Job* rank : job.ranks) add_rank(*rank, states, view.ranks);
+  if (state_of(job) == JobState::kParked) return;
+  const Job& first = *job.ranks.front();
+  for (const Job* rank : job.ranks) view.gpus.push_back(to_text(rank->place()));
+  const auto at_node = [&first](const Job* rank) { return rank->node() == first.node(); };
+  const auto at_gpu = [&first](const Job* rank) { return rank->place() == first.place(); };
+  if (std::ranges::all_of(job.ranks, at_node)) view.node = first.node();
+  if (std::ranges::all_of(job.ranks, at_gpu)) view.gpu = first.place().gpu;
+}
+
+// Adds the job's memory. The history is that of the rank with the highest peak.
+void add_memory(const WholeJob& job, api::Job& view) {
+  for (const Job* rank : job.ranks) {
+    view.state_bytes += rank->state_bytes();
+    view.expected_bytes += rank->expected_bytes();
   }
-  std::string reason = reason_of(gang);
-  if (!reason.empty() || is_ended(state_of(gang)) || stays == nullptr) return reason;
-  return stays->spec.mode == MigrationMode::kCooperative
-             ? stays->reason
-             : "ranks that do not call ckpt_barrier cannot be moved";
+  const auto fullest =
+      std::ranges::max_element(job.ranks, {}, [](const Job* rank) { return rank->memory.peak(); });
+  view.memory = memory_view((*fullest)->memory);
+}
+
+// Returns the number of obstacles to a move to another node, of all ranks; nullopt if none was counted.
+std::optional<std::int32_t> obstacles_in_view(const WholeJob& job) {
+  std::optional<std::int32_t> sum;
+  for (const Job* rank : job.ranks)
+    if (rank->obstacles >= 0) sum = sum.value_or(0) + rank->obstacles;
+  return sum;
 }
 
 }  // namespace
 
-api::Job job_view(const Job& job, const JobStates& states) {
-  const bool ended = is_ended(job.state);
-  const bool parked = job.state == JobState::kParked;
-  const std::string obstacle = ended || parked ? job.reason : states.why_not_movable(job);
+api::Job job_view(const WholeJob& job, const JobStates& states, const JobMoves& moves) {
+  const Job& first = *job.ranks.front();
+  const JobState state = state_of(job);
+  const bool is_live = !is_ended(state) && state != JobState::kParked;
+  const std::string reason = reason_in_view(job, states, moves);
   api::Job view;
   view.id = job_text(job.id);
-  view.name = job.spec.name;
-  view.state = states.of(job);
-  view.silent_node = text_if_any(states.silent_node(job));
-  view.trouble = text_if_any(states.trouble_of(job));
-  if (!parked) {
-    view.node = job.node();
-    view.gpu = job.ranks.front().place.gpu;
-    for (const JobRank& rank : job.ranks) view.ranks.push_back(rank_view(rank));
-  }
-  view.incarnation = job.incarnation;
-  view.unconfirmed = job.unconfirmed;
-  view.mode = to_string(job.spec.mode);
-  view.movable = !ended && !parked && obstacle.empty();
-  view.reason = text_if_any(obstacle);
-  if (!ended && !parked && job.obstacles >= 0) view.obstacles = job.obstacles;
-  view.state_bytes = job.state_bytes();
-  view.priority = job.spec.priority;
-  view.memory = memory_view(job.memory);
-  view.expected_bytes = job.expected_bytes();
-  if (job.spec.gpu_memory_bytes != 0) view.gpu_memory_bytes = job.spec.gpu_memory_bytes;
-  view.started = time_if_any(job.started_ms);
-  view.last_downtime_ms = job.last_downtime_ms;
-  view.exit_code = exit_code_if_any(ended, job.exit_code);
-  view.protection = protection_view(job);
+  view.name = job.name;
+  view.state = worst_state(job, states);
+  view.silent_node = first_text(job, [&states](const Job& rank) { return states.silent_node(rank); });
+  view.trouble = first_text(job, [&states](const Job& rank) { return states.trouble_of(rank); });
+  add_places(job, states, view);
+  view.incarnation = first.incarnation;
+  view.unconfirmed = std::ranges::any_of(job.ranks, &Job::unconfirmed);
+  view.mode = to_string(first.spec.mode);
+  view.movable = is_live && reason.empty();
+  view.reason = text_if_any(reason);
+  if (is_live) view.obstacles = obstacles_in_view(job);
+  view.priority = first.spec.priority;
+  add_memory(job, view);
+  if (first.spec.gpu_memory_bytes != 0) view.gpu_memory_bytes = first.spec.gpu_memory_bytes;
+  view.started = time_if_any(first.started_ms);
+  view.last_downtime_ms = first.last_downtime_ms;
+  view.exit_code = exit_code_if_any(is_ended(state), exit_code_of(job));
+  view.protection = protection_view(first);
+  view.size = job.size;
+  view.communicators = record::name_of(first.spec.gang.communicators);
   return view;
 }
 
-api::JobDetail job_detail_view(const Job& job, const JobStates& states, const NodeTable& nodes,
-                               const MigrationTable& migrations) {
+api::JobDetail job_detail_view(const WholeJob& job, const JobStates& states, const JobMoves& moves,
+                               const NodeTable& nodes, const MigrationTable& migrations) {
+  const Job& first = *job.ranks.front();
   api::JobDetail view;
-  view.job = job_view(job, states);
-  view.argv = api::Command{job.spec.argv};
-  view.cwd = api::CommandText{job.spec.cwd};
-  view.placed = text_if_any(job.placed);
-  add_expected_pauses(job, nodes, view);
-  view.last_snapshot = snapshot_view(job);
-  view.operation = operation_view(job);
-  view.instances = instances_view(job.id, nodes);
-  add_migrations(job.id, migrations, view);
-  return view;
-}
-
-api::Job gang_view(const WholeJob& gang, const JobStates& states) {
-  const Job& first = *gang.ranks.front();
-  const bool ended = is_ended(state_of(gang));
-  api::Job view = job_view(first, states);
-  view.silent_node.reset();
-  view.trouble.reset();
-  view.ranks.clear();
-  view.gang.emplace();
-  view.state_bytes = 0;
-  view.expected_bytes = 0;
-  bool one_node = true;
-  for (const Job* rank : gang.ranks) {
-    if (const std::string silent = states.silent_node(*rank); !silent.empty()) view.silent_node = silent;
-    if (const std::string trouble = states.trouble_of(*rank); !trouble.empty()) view.trouble = trouble;
-    view.ranks.push_back(rank_of_gang_view(*rank, states));
-    view.gang->gpus.push_back(to_text(rank->ranks.front().place));
-    view.state_bytes += rank->state_bytes();
-    view.expected_bytes += rank->expected_bytes();
-    one_node = one_node && rank->node() == first.node();
-  }
-  const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
-    return !rank->movable || rank->spec.mode != MigrationMode::kCooperative;
-  });
-  view.id = job_text(gang.id);
-  view.name = gang.name;
-  view.state = state_of_gang(gang, states);
-  view.node = one_node ? std::optional(first.node()) : std::nullopt;
-  view.gpu.reset();
-  view.gang->size = gang.size;
-  view.gang->communicators = record::name_of(first.spec.gang.communicators);
-  view.movable = !ended && stays == gang.ranks.end();
-  view.reason = text_if_any(reason_of_gang(gang, states, stays == gang.ranks.end() ? nullptr : *stays));
-  view.obstacles.reset();
-  view.memory.reset();
-  view.exit_code = exit_code_if_any(ended, exit_code_of(gang));
-  return view;
-}
-
-api::GangDetail gang_detail_view(const WholeJob& gang, const JobStates& states, const Migration* open) {
-  const Job& first = *gang.ranks.front();
-  api::GangDetail view;
-  view.job = gang_view(gang, states);
+  view.job = job_view(job, states, moves);
   view.argv = api::Command{first.spec.argv};
   view.cwd = api::CommandText{first.spec.cwd};
   view.placed = text_if_any(first.placed);
-  if (open != nullptr) view.open_migration = migration_view(*open);
+  add_expected_pauses(job, nodes, view);
+  view.last_snapshot = snapshot_view(first);
+  const auto has_operation = [](const Job* rank) { return rank->operation.has_value(); };
+  const auto busy = std::ranges::find_if(job.ranks, has_operation);
+  if (busy != job.ranks.end()) view.operation = operation_view(**busy);
+  view.instances = instances_view(job, nodes);
+  add_migrations(job, migrations, view);
   return view;
 }
 

@@ -124,7 +124,7 @@ api::Gpu gpu_view(const Node& node, const wire::GpuInfo& gpu, std::uint64_t avai
   view.node_silent = !node.connected();
   if (fault) view.finding = fault_view(*fault);
   for (const Job& job : jobs.live()) {
-    if (!holds_gpu(job.state) || job.ranks.front().place != place) continue;
+    if (!holds_gpu(job.state) || job.place() != place) continue;
     view.jobs.push_back(job_text(job.id));
     view.expected_bytes += job.expected_bytes();
   }

@@ -63,71 +63,43 @@ std::vector<api::Displacement> displaced_view(const std::vector<Displacement>& d
 api::RunPlan run_plan_view(const SubmitRequest& request, const RunPlan& plan) {
   api::RunPlan view;
   view.name = text_if_any(request.spec.name);
-  if (plan.placing.to) view.places.push_back(to_text(*plan.placing.to));
-  if (plan.placing.to) view.to = to_text(*plan.placing.to);
+  view.places = texts_of(plan.placing.places);
+  view.to = text_if_any(fmt::format("{}", fmt::join(view.places, ", ")));
   view.gpu_memory_bytes = request.spec.gpu_memory_bytes;
   view.displaced = displaced_view(plan.displaced);
-  view.possible = plan.placing.to.has_value();
+  view.possible = !plan.placing.places.empty();
   view.reason = text_if_any(plan.placing.reason);
   view.candidates = candidates_view(plan.placing.candidates);
   return view;
 }
 
-api::RunPlan run_plan_view(const SubmitRequest& request, const GangPlan& plan) {
-  api::RunPlan view;
-  view.name = text_if_any(request.spec.name);
-  view.places = texts_of(plan.places);
-  view.to = text_if_any(fmt::format("{}", fmt::join(view.places, ", ")));
-  view.gpu_memory_bytes = request.spec.gpu_memory_bytes;
-  view.possible = !plan.places.empty();
-  view.reason = text_if_any(plan.reason);
-  view.candidates = candidates_view(plan.candidates);
-  return view;
-}
-
-api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
-                             const NodeTable& nodes) {
-  std::optional<ExpectedPause> pause;
-  if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
-  // The driver saves an adopted job's memory during the pause. Therefore nothing can be copied before the
-  // pause.
-  const bool is_adopted = job.spec.mode == MigrationMode::kAdopted;
+api::MovePlan move_plan_view(const WholeJob& job, const JobMovePlan& plan, wire::MigrateOptions options,
+                             const std::optional<ExpectedPause>& pause) {
+  options.communicators = plan.communicators;
   api::MovePlan view;
   view.job = job_text(job.id);
-  view.job_name = job.spec.name;
-  view.from = to_text(job.ranks.front().place);
-  if (plan.to) view.to = to_text(*plan.to);
-  view.strategy = record::name_of(is_adopted ? wire::MigrateStrategy::kStopCopy : options.strategy);
-  view.options = options_view(options);
-  view.state_bytes = job.state_bytes();
-  view.expected_pause_ms = pause_ms_if_any(pause);
-  view.expected_pause_from = pause_from_if_any(pause);
-  view.possible = plan.to.has_value();
-  view.reason = text_if_any(plan.reason);
-  view.warnings = plan.warnings;
-  view.candidates = candidates_view(plan.candidates);
-  return view;
-}
-
-api::MovePlan move_plan_view(const WholeJob& gang, const GangMovePlan& plan,
-                             const wire::MigrateOptions& options) {
-  api::MovePlan view;
-  view.job = job_text(gang.id);
-  view.job_name = gang.name;
+  view.job_name = job.name;
   view.ranks = plan.moved;
+  view.size = job.size;
+  view.strategy = record::name_of(options.strategy);
   std::vector<std::string> from;
-  for (const Job* known : gang.ranks) {
-    const JobRank& at = known->ranks.front();
-    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) == plan.moved.end()) continue;
-    from.push_back(to_text(at.place));
-    view.state_bytes += known->state_bytes();
+  for (const Job* rank : job.ranks) {
+    if (std::ranges::find(plan.moved, rank->rank_number()) == plan.moved.end()) continue;
+    from.push_back(to_text(rank->place()));
+    view.state_bytes += rank->state_bytes();
+    // The driver saves an adopted job's memory during the pause. Therefore nothing can be copied before the
+    // pause.
+    if (rank->spec.mode == MigrationMode::kAdopted)
+      view.strategy = record::name_of(wire::MigrateStrategy::kStopCopy);
   }
   view.from = fmt::format("{}", fmt::join(from, ","));
   view.to = text_if_any(fmt::format("{}", fmt::join(texts_of(plan.places), ",")));
-  view.strategy = record::name_of(options.strategy);
   view.options = options_view(options);
-  view.possible = !plan.places.empty();
+  view.expected_pause_ms = pause_ms_if_any(pause);
+  view.expected_pause_from = pause_from_if_any(pause);
+  view.possible = plan.is_possible();
   view.reason = text_if_any(plan.reason);
+  view.warnings = plan.warnings;
   view.candidates = candidates_view(plan.candidates);
   return view;
 }
@@ -136,7 +108,7 @@ api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found) {
   api::Obstacles view;
   view.job = job_text(job.id);
   view.name = job.spec.name;
-  view.at = to_text(job.ranks.front().place);
+  view.at = to_text(job.place());
   view.within_node = movability_view(found.within_node);
   view.between_nodes.movability = movability_view(found.between_nodes);
   for (const TargetAnswer& target : found.targets)

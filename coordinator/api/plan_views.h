@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "coordinator/fleet/expected_pause.h"
-#include "coordinator/fleet/jobs.h"
-#include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/fleet/whole_job.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/operations/preemptor.h"
+#include "coordinator/policies/job_move_plan.h"
 #include "libckpt/api/plan.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -23,11 +23,10 @@ namespace ckpt::coordinator {
 
 [[nodiscard]] std::vector<api::Displacement> displaced_view(const std::vector<Displacement>& displaced);
 [[nodiscard]] api::RunPlan run_plan_view(const SubmitRequest& request, const RunPlan& plan);
-[[nodiscard]] api::RunPlan run_plan_view(const SubmitRequest& request, const GangPlan& plan);
-[[nodiscard]] api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan,
-                                           const wire::MigrateOptions& options, const NodeTable& nodes);
-[[nodiscard]] api::MovePlan move_plan_view(const WholeJob& gang, const GangMovePlan& plan,
-                                           const wire::MigrateOptions& options);
+// Returns the API view of a planned move. `pause` is its expected pause (JobMoves::pause_of()).
+[[nodiscard]] api::MovePlan move_plan_view(const WholeJob& job, const JobMovePlan& plan,
+                                           wire::MigrateOptions options,
+                                           const std::optional<ExpectedPause>& pause);
 [[nodiscard]] api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found);
 
 }  // namespace ckpt::coordinator

@@ -127,15 +127,13 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       output_copier_({nodes_, node_calls_, jobs_, output_copies_,
                       std::chrono::milliseconds(config_.output_copy_interval_ms), executor_}),
       logs_(nodes_, node_calls_, jobs_, output_copies_),
-      job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
       gang_moves_({store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
                    migration_runner_.outcomes(), states_, planner_, moves_, image_tables_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
       job_moves_({nodes_, jobs_, states_, planner_, moves_, gang_moves_}),
       recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, job_runner_, migrations_,
                  migration_runner_, gang_moves_, image_tables_.catalog, image_tables_.finder, executor_}),
-      gang_section_({service_, states_, job_section_, jobs_, image_tables_.catalog, image_tables_.tasks,
-                     images_.gang_images, images_.gang_restores, images_.protections, gang_moves_}),
+      job_section_({service_, job_moves_, states_, logs_, nodes_, jobs_, migrations_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, job_moves_,
@@ -275,8 +273,8 @@ Result<void> Coordinator::listen() {
                                                         policy_, planner_, faults_, listener_->address(),
                                                         wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
-      &recovery_, &image_api_, &rebalancer_,   &maintenance_, &health_section_,    &removals_,        &joins_,
-      &denied_,   &backups_,   &gang_section_, &job_section_, &migration_section_, &*cluster_section_};
+      &recovery_, &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,
+      &joins_,    &denied_,    &backups_,    &job_section_, &migration_section_, &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
   HttpServer::Settings settings{
       config_.api_address, {identity_, control::except(denied_.serials(), admit_client)}, api_socket()};

@@ -13,7 +13,6 @@
 
 #include "coordinator/api/api.h"
 #include "coordinator/api/cluster_section.h"
-#include "coordinator/api/gang_section.h"
 #include "coordinator/api/health_section.h"
 #include "coordinator/api/image_api.h"
 #include "coordinator/api/job_section.h"
@@ -124,11 +123,10 @@ class Coordinator {
   OutputCopies output_copies_;
   OutputCopier output_copier_;
   LogReader logs_;
-  JobSection job_section_;
   GangMoves gang_moves_;
   JobMoves job_moves_;
   Recovery recovery_;
-  GangSection gang_section_;
+  JobSection job_section_;
   MigrationSection migration_section_;
   DrainTable drain_table_;
   Drains drains_;

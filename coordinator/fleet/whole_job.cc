@@ -46,7 +46,13 @@ int exit_code_of(const WholeJob& job) {
 }
 
 std::string reason_of(const WholeJob& job) {
-  return lifecycle::reason_of(const_ranks(job));
+  const JobState state = state_of(job);
+  const Job& first = *job.ranks.front();
+  if (is_ended(state) && first.id == job.id) return first.reason;
+  if (first_failed(job) != nullptr) return lifecycle::reason_of(const_ranks(job));
+  if (state != JobState::kParked) return {};
+  const auto is_parked = [](const Job* rank) { return rank->state == JobState::kParked; };
+  return (*std::ranges::find_if(job.ranks, is_parked))->reason;
 }
 
 }  // namespace ckpt::coordinator

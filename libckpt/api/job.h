@@ -16,35 +16,28 @@
 
 namespace ckpt::api {
 
-// A rank of a job of several ranks. To its node, the rank is a separate job.
-struct RankOfSeveral {
-  std::string job;
-  std::string name;
-  std::string state;
-  std::optional<std::string> silent_node;
-  std::optional<int> exit_code;
-  std::optional<std::string> reason;
-};
-template <std::same_as<RankOfSeveral> T>
-constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("job", &T::job), record::field("name", &T::name),
-                        record::field("state", &T::state), record::field("silent_node", &T::silent_node),
-                        record::field("exit_code", &T::exit_code), record::field("reason", &T::reason));
-}
-
+// A rank of a job. A job of one rank has itself as its rank. To its node, each rank is a job of its own.
 struct JobRank {
   std::uint32_t rank = 0;
   std::string node;
   std::uint32_t gpu = 0;
   std::optional<std::int32_t> pid;
   std::uint64_t state_bytes = 0;
-  std::optional<RankOfSeveral> of_several;
+  std::string job;  // the id of the rank
+  std::string name;
+  std::string state;
+  std::optional<std::string> silent_node;
+  std::optional<int> exit_code;
+  std::optional<std::string> reason;
 };
 template <std::same_as<JobRank> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("rank", &T::rank), record::field("node", &T::node),
                         record::field("gpu", &T::gpu), record::field("pid", &T::pid),
-                        record::field("state_bytes", &T::state_bytes), record::inlined(&T::of_several));
+                        record::field("state_bytes", &T::state_bytes), record::field("job", &T::job),
+                        record::field("name", &T::name), record::field("state", &T::state),
+                        record::field("silent_node", &T::silent_node),
+                        record::field("exit_code", &T::exit_code), record::field("reason", &T::reason));
 }
 
 struct Protection {
@@ -66,18 +59,6 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("failures", &T::failures), record::field("last_error", &T::last_error));
 }
 
-// Members that only a job of several ranks has.
-struct Gang {
-  std::vector<std::string> gpus;  // the places of its ranks
-  std::uint64_t size = 0;         // the number of ranks that the job was started with
-  std::string communicators;      // overlap or in-pause
-};
-template <std::same_as<Gang> T>
-constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("gpus", &T::gpus), record::field("size", &T::size),
-                        record::field("communicators", &T::communicators));
-}
-
 struct Job {
   std::string id;
   std::string name;
@@ -85,7 +66,7 @@ struct Job {
   std::optional<std::string> silent_node;
   std::optional<std::string> trouble;  // the problem of its GPU
   std::optional<std::string> node;     // null if the job is parked or runs on several nodes
-  std::optional<std::uint32_t> gpu;
+  std::optional<std::uint32_t> gpu;    // null if the job is parked or has several GPUs
   std::vector<JobRank> ranks;
   std::uint64_t incarnation = 0;
   bool unconfirmed = false;  // the job was added from its node's report and is not confirmed yet
@@ -102,7 +83,9 @@ struct Job {
   std::optional<double> last_downtime_ms;
   std::optional<int> exit_code;
   std::optional<Protection> protection;
-  std::optional<Gang> gang;
+  std::vector<std::string> gpus;  // the places of its ranks; empty if the job is parked
+  std::uint64_t size = 0;         // the number of ranks that the job was started with
+  std::string communicators;      // overlap or in-pause
 };
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -117,7 +100,8 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("memory", &T::memory), record::field("expected_bytes", &T::expected_bytes),
       record::field("gpu_memory_bytes", &T::gpu_memory_bytes), record::field("started", &T::started),
       record::field("last_downtime_ms", &T::last_downtime_ms), record::field("exit_code", &T::exit_code),
-      record::field("protection", &T::protection), record::inlined(&T::gang));
+      record::field("protection", &T::protection), record::field("gpus", &T::gpus),
+      record::field("size", &T::size), record::field("communicators", &T::communicators));
 }
 
 struct ExpectedPauses {
@@ -176,6 +160,7 @@ constexpr auto fields_of(record::Of<T>) {
 }
 
 struct Instance {
+  std::uint32_t rank = 0;
   std::uint64_t incarnation = 0;
   std::string node;
   std::string role;  // fresh or standby
@@ -184,9 +169,9 @@ struct Instance {
 };
 template <std::same_as<Instance> T>
 constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("incarnation", &T::incarnation), record::field("node", &T::node),
-                        record::field("role", &T::role), record::field("phase", &T::phase),
-                        record::field("log_bytes", &T::log_bytes));
+  return record::fields(record::field("rank", &T::rank), record::field("incarnation", &T::incarnation),
+                        record::field("node", &T::node), record::field("role", &T::role),
+                        record::field("phase", &T::phase), record::field("log_bytes", &T::log_bytes));
 }
 
 // A summary of the job's open migration.
@@ -205,7 +190,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("strategy", &T::strategy), record::field("options", &T::options));
 }
 
-// The details of one job with one rank. Lists do not contain them.
+// The details of one job. Lists do not contain them.
 struct JobDetail {
   Job job;
   std::optional<Command> argv;
@@ -228,21 +213,6 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("last_snapshot", &T::last_snapshot), record::field("operation", &T::operation),
       record::field("instances", &T::instances), record::field("migrations", &T::migrations),
       record::field("open_migration", &T::open_migration));
-}
-
-// The details of one job with several ranks. A reader of JobDetail finds its members here, too.
-struct GangDetail {
-  Job job;
-  std::optional<Command> argv;
-  std::optional<CommandText> cwd;
-  std::optional<std::string> placed;
-  std::optional<Migration> open_migration;
-};
-template <std::same_as<GangDetail> T>
-constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::inlined(&T::job), record::field("argv", &T::argv),
-                        record::field("cwd", &T::cwd), record::field("placed", &T::placed),
-                        record::field("open_migration", &T::open_migration));
 }
 
 }  // namespace ckpt::api

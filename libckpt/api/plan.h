@@ -82,9 +82,10 @@ struct MovePlan {
   bool dry_run = true;
   std::string job;
   std::string job_name;
-  std::optional<std::vector<std::uint32_t>> ranks;  // the ranks that move; null for a job of one rank
-  std::string from;                                 // the places of these ranks, separated by commas
-  std::optional<std::string> to;                    // null if the move is not possible
+  std::vector<std::uint32_t> ranks;  // the ranks that move
+  std::uint64_t size = 0;            // the number of ranks that the job was started with
+  std::string from;                  // the places of these ranks, separated by commas
+  std::optional<std::string> to;     // null if the move is not possible
   std::string strategy;
   MigrateOptions options;
   std::uint64_t state_bytes = 0;
@@ -99,9 +100,9 @@ template <std::same_as<MovePlan> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("dry_run", &T::dry_run), record::field("job", &T::job),
                         record::field("job_name", &T::job_name), record::field("ranks", &T::ranks),
-                        record::field("from", &T::from), record::field("to", &T::to),
-                        record::field("strategy", &T::strategy), record::field("options", &T::options),
-                        record::field("state_bytes", &T::state_bytes),
+                        record::field("size", &T::size), record::field("from", &T::from),
+                        record::field("to", &T::to), record::field("strategy", &T::strategy),
+                        record::field("options", &T::options), record::field("state_bytes", &T::state_bytes),
                         record::field("expected_pause_ms", &T::expected_pause_ms),
                         record::field("expected_pause_from", &T::expected_pause_from),
                         record::field("possible", &T::possible), record::field("reason", &T::reason),

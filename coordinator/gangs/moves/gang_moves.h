@@ -29,7 +29,6 @@
 
 namespace ckpt::coordinator {
 
-using GangMovePlan = JobMovePlan;
 
 class GangMoves : private GangHandoverEffects {
  public:

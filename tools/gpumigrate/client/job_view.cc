@@ -134,15 +134,14 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
 
 // Returns a line for each rank of a job of several ranks. Returns an empty text for another job.
 std::string ranks_of(const api::Job& job, const Layout& layout) {
-  if (!job.gang) return "";
+  if (job.size < 2) return "";
   std::string out;
   for (const api::JobRank& rank : job.ranks) {
-    const auto part = rank.of_several.value_or(api::RankOfSeveral());
     const api::Job shown{
-        .id = part.job, .state = part.state, .silent_node = part.silent_node, .exit_code = part.exit_code};
+        .id = rank.job, .state = rank.state, .silent_node = rank.silent_node, .exit_code = rank.exit_code};
     std::string text = rank.node + ":" + std::to_string(rank.gpu) + ", " + state_of_job(shown, {}).text +
-                       ", " + part.name + " (" + part.job + ")";
-    if (part.reason) text += "; " + *part.reason;
+                       ", " + rank.name + " (" + rank.job + ")";
+    if (rank.reason) text += "; " + *rank.reason;
     out += field_line(("rank " + std::to_string(rank.rank)).c_str(), text, layout);
   }
   return out;

@@ -88,7 +88,7 @@ static std::string places_of(const std::vector<std::string>& gpus) {
 }
 
 std::string place_of(const api::Job& job) {
-  if (job.gang && !job.gang->gpus.empty()) return places_of(job.gang->gpus);
+  if (!job.gpus.empty()) return places_of(job.gpus);
   return job.node.value_or("-") + (job.gpu ? ":" + std::to_string(*job.gpu) : "");
 }
 

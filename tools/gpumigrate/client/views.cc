@@ -102,10 +102,10 @@ std::string options_text(const api::MigrateOptions& options) {
 
 namespace {
 
-// Returns "job j3", or "ranks 1, 2 of train" for a job of several ranks.
+// Returns "job j3" if all of its ranks move, otherwise "ranks 1, 2 of train".
 std::string what_moves(const api::MovePlan& plan) {
-  const auto ranks = plan.ranks.value_or(std::vector<std::uint32_t>());
-  if (ranks.empty()) return "job " + plan.job;
+  const std::vector<std::uint32_t>& ranks = plan.ranks;
+  if (ranks.size() == plan.size) return "job " + plan.job;
   std::string out = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return out + " of " + plan.job_name;

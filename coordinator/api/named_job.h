@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job that a call names in its path: a whole job, or one of its ranks by the rank's own id or name.
+// Threads: one io_context on one thread. Ownership: borrows jobs of the table (whole_job.h). Errors:
+// kNotFound; kNotSupported for a rank where a call is for whole jobs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "coordinator/fleet/whole_job.h"
+
+namespace ckpt::coordinator {
+
+struct NamedJob {
+  WholeJob job;  // what the call shows and orders: the whole job, or the named rank as a job of its own
+  JobId whole = 0;
+  std::optional<std::uint32_t> rank;  // the number of the rank, if the call names a rank
+};
+
+// Finds the job by id or name. A whole job takes precedence over a rank.
+[[nodiscard]] Result<NamedJob> find_named(JobTable& jobs, std::string_view id_or_name);
+// Finds NamedJob::job again, after a wait.
+[[nodiscard]] Result<WholeJob> find_named(JobTable& jobs, JobId id);
+// Returns the whole job. Returns kNotSupported if the call names a rank.
+[[nodiscard]] Result<JobId> whole_of(const NamedJob& named);
+
+}  // namespace ckpt::coordinator
