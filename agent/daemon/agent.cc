@@ -12,20 +12,16 @@
 #include "agent/daemon/machine_timing.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/files/kept_logs.h"
-#include "agent/jobs/adoption.h"
-#include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_reader.h"
 #include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
-#include "agent/migration/target_check.h"
 #include "libckpt/net/control/loop_watch.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::chrono::seconds kEndOfRestores{8};
 constexpr Nanos kTidyLogs = 3600 * 1000 * kNanosPerMs;
 constexpr std::int64_t kMinLeaseTermMs = 10;
@@ -113,6 +109,7 @@ Result<void> Agent::open() {
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   create_context();
+  job_orders_.emplace(JobOrders::Parts{config_, *contexts_, *jobs_, inventory_, *gpus_});
   forecast_ = std::make_unique<PauseForecast>(*context_);
   const auto fatal = [](const Error& error) {
     // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
@@ -436,43 +433,11 @@ wire::NodeInventory Agent::inventory() const {
 }
 
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
-  CKPT_CO_TRYV(check_spec(*gpus_, spec));
-  const bool adopts = spec.mode == MigrationMode::kAdopted;
-  // A coordinator that has not received the answer repeats its request. The running instance is then this
-  // job's own.
-  if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
-    CKPT_CO_TRYV(co_await check_adopted(spec));
-  }
-  if (auto mover = gpus_->mover_of(gpu_of(spec.ranks))) (*mover)->start();
-  JobRecord record;
-  record.incarnation = spec.incarnation;
-  record.spec = std::move(spec);
-  CKPT_CO_TRYV(add_rendezvous(record.spec));
-  record.started_unix_ms = wall_clock_ms();
-  if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
-  auto job = co_await jobs_->start(std::move(record));
-  if (!job) co_return std::move(job).error();
-  // The adopted process already runs, so its state is read first. The job can then be moved as soon as the
-  // caller has the answer.
-  if (adopts) co_await (*job)->described(std::chrono::steady_clock::now() + kDescribedWithin);
-  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text((*job)->id()),
-               (*job)->incarnation(), (*job)->gpu());
-  co_return ok();
+  return job_orders_->start(std::move(spec));
 }
 
 Task<Result<wire::ProcessFacts>> Agent::inspect(wire::InspectProcess request) {
-  const AdoptionContext context{config_, *contexts_, *jobs_, inventory_};
-  co_return co_await inspect_process(context, std::move(request));
-}
-
-Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
-  wire::InspectProcess request;
-  request.pid = spec.adopt_pid;
-  request.start_ticks = spec.adopt_start_ticks;
-  CKPT_CO_TRY(facts, co_await inspect(std::move(request)));
-  if (facts.gpu_index == gpu_of(spec.ranks) && facts.uid == spec.uid && facts.gid == spec.gid) co_return ok();
-  co_return Error(ErrorCode::kRefused,
-                  "Process " + std::to_string(spec.adopt_pid) + " has changed its GPU or user");
+  return job_orders_->inspect(std::move(request));
 }
 
 Task<Result<void>> Agent::stop_job(wire::StopJob stop) {

@@ -17,6 +17,7 @@
 #include "agent/coordinator_link/gang_orders.h"
 #include "agent/coordinator_link/move_checks.h"
 #include "agent/coordinator_link/network_checks.h"
+#include "agent/daemon/job_orders.h"
 #include "agent/daemon/metrics.h"
 #include "agent/daemon/metrics_server.h"
 #include "agent/daemon/node_gpus.h"
@@ -82,7 +83,6 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   // protect::MovePort.
   [[nodiscard]] bool is_moving(wire::JobId job) const override;
   Task<> gather(wire::GatherRank order) override;
-  Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   void create_context();
   void create_snapshot_service();
   void stop();
@@ -117,6 +117,7 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   std::unique_ptr<HealthMonitor> health_;
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
+  std::optional<JobOrders> job_orders_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::optional<GangLink> gang_link_;
