@@ -415,7 +415,7 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
 
 Result<void> GangMoves::set_limits(const wire::SetLimits& limits) {
   for (const auto& [key, known] : members_) {
-    if (!known.source || known.info.migration != limits.migration) continue;
+    if (!known.source || known.info.migration != limits.migration || !sends(limits.migration)) continue;
     known.source->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
     return ok();
   }
