@@ -9,16 +9,14 @@
 
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/jobs/job_table.h"
-#include "agent/migration/gangs/gang_moves.h"
-#include "agent/migration/handover_driver.h"
+#include "agent/migration/move_protocol.h"
 
 namespace ckpt::agent {
 
 class Descriptions {
  public:
   // Registers its frame handlers with `link`, which must not have been started.
-  Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver,
-               const GangMoves& gang_moves);
+  Descriptions(CoordinatorLink& link, const JobTable& jobs, const MoveProtocols& protocols);
   Descriptions(const Descriptions&) = delete;
   Descriptions& operator=(const Descriptions&) = delete;
 
@@ -29,12 +27,10 @@ class Descriptions {
   Result<void> describe_job(std::span<const std::byte> body);
   Result<void> describe_handover(std::span<const std::byte> body);
   [[nodiscard]] Result<wire::HandoverFacts> facts_of(const wire::DescribeHandover& request) const;
-  [[nodiscard]] const migration::HandoverInfo* find_handover(const wire::DescribeHandover& request) const;
 
   CoordinatorLink& link_;
   const JobTable& jobs_;
-  const HandoverDriver& driver_;
-  const GangMoves& gang_moves_;
+  const MoveProtocols& protocols_;
 };
 
 }  // namespace ckpt::agent

@@ -12,20 +12,16 @@
 #include "agent/daemon/machine_timing.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/files/kept_logs.h"
-#include "agent/jobs/adoption.h"
-#include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_reader.h"
 #include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
-#include "agent/migration/target_check.h"
 #include "libckpt/net/control/loop_watch.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::chrono::seconds kEndOfRestores{8};
 constexpr Nanos kTidyLogs = 3600 * 1000 * kNanosPerMs;
 constexpr std::int64_t kMinLeaseTermMs = 10;
@@ -97,11 +93,6 @@ Result<void> Agent::open() {
   networks_ = std::move(networks);
   CKPT_TRYV(open_jobs());
   CKPT_TRYV(open_identity());
-  CKPT_TRYV(open_peers());
-  CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
-  if (journal.torn_bytes() > 0) {
-    spdlog::warn("journal: an incomplete record at the end was removed, bytes {}", journal.torn_bytes());
-  }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this, identity_, denied_);
   const std::string context_program = programs_ + "/gpumigrate-context";
   CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
@@ -113,27 +104,14 @@ Result<void> Agent::open() {
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   create_context();
+  job_orders_.emplace(JobOrders::Parts{config_, *contexts_, *jobs_, inventory_, *gpus_});
   forecast_ = std::make_unique<PauseForecast>(*context_);
-  const auto fatal = [](const Error& error) {
-    // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
-    spdlog::critical("agent ends: {}", error.to_string());
-    spdlog::shutdown();
-    ::_exit(70);
-  };
-  CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
-  gang_link_.emplace(*coordinator_);
-  gang_moves_ = std::make_unique<GangMoves>(
-      *context_, *gang_link_, *peers_,
-      GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal});
-  gang_orders_.emplace(*coordinator_, *gang_moves_, io_.get_executor());
-  migrations_ = std::make_unique<Migrations>(
-      *context_, *peers_, *gang_moves_,
-      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal});
+  CKPT_TRYV(open_moves());
   create_snapshot_service();
   memory_.emplace(*jobs_, inventory_,
-                  [this](wire::JobId job) { return is_moving(job) || protection_->is_stored(job); });
+                  [this](wire::JobId job) { return moves_->is_moving(job) || protection_->is_stored(job); });
   CKPT_TRYV(open_metrics());
-  descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver(), *gang_moves_);
+  descriptions_.emplace(*coordinator_, *jobs_, moves_->protocols());
   move_checks_.emplace(*coordinator_, *context_);
   network_checks_.emplace(*coordinator_, *context_);
   if (identity_) {
@@ -179,25 +157,36 @@ Result<void> Agent::open_identity() {
 }
 
 void Agent::close_denied() {
-  peers_->close_denied();
+  moves_->peers().close_denied();
   if (metrics_server_) metrics_server_->close_denied(*denied_);
 }
 
-Result<void> Agent::open_peers() {
-  PeerLinks::Settings peer;
-  peer.node = config_.node;
-  peer.listen = config_.peer_listen;
-  peer.port_file = config_.home + "/peer.port";
-  peer.identity = identity_;
-  peer.denied = denied_;
-  peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
-  peer.take_of_ranks = [this](const std::string& node, const wire::CommitMessage& message) {
-    return gang_moves_ && gang_moves_->take_of_peer(node, message);
+Result<void> Agent::open_moves() {
+  CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
+  if (journal.torn_bytes() > 0) {
+    spdlog::warn("journal: an incomplete record at the end was removed, bytes {}", journal.torn_bytes());
+  }
+  CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
+  const auto fatal = [](const Error& error) {
+    // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
+    spdlog::critical("agent ends: {}", error.to_string());
+    spdlog::shutdown();
+    ::_exit(70);
   };
-  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::CommitMessage message) {
-             commit_message(std::move(message));
-           }));
-  peers_ = std::move(peers);
+  PeerLinks::Settings peers;
+  peers.node = config_.node;
+  peers.listen = config_.peer_listen;
+  peers.port_file = config_.home + "/peer.port";
+  peers.identity = identity_;
+  peers.denied = denied_;
+  gang_link_.emplace(*coordinator_);
+  CKPT_TRY(moves,
+           Moves::create(
+               {*context_, *gang_link_, std::move(peers),
+                Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal},
+                GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal}}));
+  moves_ = std::move(moves);
+  gang_orders_.emplace(*coordinator_, moves_->gangs(), io_.get_executor());
   return ok();
 }
 
@@ -227,7 +216,7 @@ void Agent::create_snapshot_service() {
   checkpoint_store.host = host_text(networks_.front().address);
   checkpoint_store.port = config_.checkpoint_store_port;
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
-      *context_, *coordinator_, snapshots_, *this,
+      *context_, *coordinator_, snapshots_, *moves_,
       CheckpointStoreServer::create(io_.get_executor(), std::move(checkpoint_store))});
 }
 
@@ -235,20 +224,13 @@ Result<void> Agent::open_metrics() {
   metrics_ = std::make_unique<Metrics>(
       config_.node,
       Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, gpus_->movers(),
-                       *transfers_, [this](wire::MigrationId id) { return sends(id); }});
+                       *transfers_, [this](wire::MigrationId id) { return moves_->protocols().sends(id); }});
   if (config_.metrics_address.empty()) return ok();
   CKPT_TRY(server,
            MetricsServer::create(io_.get_executor(), config_, identity_, denied_, metrics_->registry()));
   metrics_server_ = std::move(server);
   spdlog::info("metrics are served at {}", metrics_server_->where());
   return ok();
-}
-
-// Checks whether the migration is open and this node is its source.
-bool Agent::sends(wire::MigrationId migration) const {
-  if (gang_moves_->sends(migration)) return true;
-  const auto* state = migrations_->driver().handovers().source(migration);
-  return state != nullptr && !migration::is_closed(*state);
 }
 
 Result<void> Agent::run() {
@@ -289,18 +271,14 @@ Task<> Agent::start() {
     spdlog::error("jobs of the previous agent process not found: reason {}", found.error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // a restore may have to place a job on its GPU again
-  auto restored = co_await migrations_->driver().restore();
-  if (restored) {
-    auto ranks = co_await gang_moves_->driver().restore();
-    restored = std::move(ranks);
-  }
+  auto restored = co_await moves_->restore();
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " is inconsistent")
                    .caused_by(std::move(restored).error());
     stop();
     co_return;
   }
-  co_await migrations_->settle_after_restart();
+  co_await moves_->settling().after_restart();
   co_await look_for_criu();
   if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
   for (const auto& job : jobs_->all()) {
@@ -308,7 +286,7 @@ Task<> Agent::start() {
     if (auto mover = gpus_->mover_of(job->gpu())) (*mover)->start();
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
-               inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
+               inventory_.last().gpus.size(), inventory_.last().driver_version, moves_->peers().address());
   health_->on_inventory(inventory_.last());
   health_->start();
   coordinator_->start();
@@ -356,8 +334,7 @@ Task<> Agent::refresh_loop() {
     co_await memory_->look();
     co_await forecast_->look(moves_processes_);
     health_->on_inventory(inventory_.last());
-    migrations_->tidy();
-    gang_moves_->tidy();
+    moves_->tidy();
     metrics_->tidy();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
@@ -399,25 +376,17 @@ void Agent::job_changed(const std::shared_ptr<Job>& job) {
 }
 
 void Agent::known_again(const std::shared_ptr<Job>& job) {
-  if (!protection_->is_stored(job->id())) migrations_->known_again(job);
+  if (!protection_->is_stored(job->id())) moves_->settling().known_again(job);
 }
 
 Task<Result<void>> Agent::save_before_kill(std::shared_ptr<Job> job) {
   return agent::save_before_kill(*context_, std::move(job));
 }
 
-bool Agent::is_moving(wire::JobId job) const {
-  return migrations_->busy(job);
-}
-
-Task<> Agent::gather(wire::GatherRank order) {
-  return gang_moves_->gather(std::move(order));
-}
-
 wire::NodeInventory Agent::inventory() const {
   wire::NodeInventory out;
   out.node = config_.node;
-  out.peer_address = peers_->address();
+  out.peer_address = moves_->peers().address();
   out.moves_processes = moves_processes_;
   out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
@@ -436,43 +405,11 @@ wire::NodeInventory Agent::inventory() const {
 }
 
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
-  CKPT_CO_TRYV(check_spec(*gpus_, spec));
-  const bool adopts = spec.mode == MigrationMode::kAdopted;
-  // A coordinator that has not received the answer repeats its request. The running instance is then this
-  // job's own.
-  if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
-    CKPT_CO_TRYV(co_await check_adopted(spec));
-  }
-  if (auto mover = gpus_->mover_of(gpu_of(spec.ranks))) (*mover)->start();
-  JobRecord record;
-  record.incarnation = spec.incarnation;
-  record.spec = std::move(spec);
-  CKPT_CO_TRYV(add_rendezvous(record.spec));
-  record.started_unix_ms = wall_clock_ms();
-  if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
-  auto job = co_await jobs_->start(std::move(record));
-  if (!job) co_return std::move(job).error();
-  // The adopted process already runs, so its state is read first. The job can then be moved as soon as the
-  // caller has the answer.
-  if (adopts) co_await (*job)->described(std::chrono::steady_clock::now() + kDescribedWithin);
-  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text((*job)->id()),
-               (*job)->incarnation(), (*job)->gpu());
-  co_return ok();
+  return job_orders_->start(std::move(spec));
 }
 
 Task<Result<wire::ProcessFacts>> Agent::inspect(wire::InspectProcess request) {
-  const AdoptionContext context{config_, *contexts_, *jobs_, inventory_};
-  co_return co_await inspect_process(context, std::move(request));
-}
-
-Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
-  wire::InspectProcess request;
-  request.pid = spec.adopt_pid;
-  request.start_ticks = spec.adopt_start_ticks;
-  CKPT_CO_TRY(facts, co_await inspect(std::move(request)));
-  if (facts.gpu_index == gpu_of(spec.ranks) && facts.uid == spec.uid && facts.gid == spec.gid) co_return ok();
-  co_return Error(ErrorCode::kRefused,
-                  "Process " + std::to_string(spec.adopt_pid) + " has changed its GPU or user");
+  return job_orders_->inspect(std::move(request));
 }
 
 Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
@@ -484,7 +421,7 @@ Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
 }
 
 Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
-  if (migrations_->busy(forget.job)) {
+  if (moves_->is_moving(forget.job)) {
     co_return Error(ErrorCode::kRefused, "A migration of job " + wire::job_text(forget.job) + " is open");
   }
   if (protection_->is_stored(forget.job)) {
@@ -492,8 +429,7 @@ Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
                     "A snapshot of job " + wire::job_text(forget.job) + " is being taken");
   }
   co_await jobs_->forget(forget.job);
-  migrations_->driver().forget(forget.job);
-  gang_moves_->forget(forget.job);
+  moves_->forget(forget.job);
   co_return ok();
 }
 
@@ -509,27 +445,19 @@ Task<Result<wire::LogData>> Agent::read_job_log(wire::ReadLog request) {
 }
 
 Result<void> Agent::set_limits(const wire::SetLimits& limits) {
-  if (gang_moves_->sends(limits.migration)) return gang_moves_->set_limits(limits);
-  return migrations_->set_limits(limits);
+  return moves_->protocols().set_limits(limits);
 }
 
 void Agent::welcome(const wire::Welcome& welcome) {
-  if (!welcome.peer_token.empty()) peers_->on_token(welcome.peer_token);
+  if (!welcome.peer_token.empty()) moves_->peers().on_token(welcome.peer_token);
   // The coordinator's lease term applies, independent of this node's own setting.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
-  if (term_ms >= kMinLeaseTermMs) {
-    migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
-    gang_moves_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
-  }
-  migrations_->restate();
-  migrations_->driver().ask_again();
-  gang_moves_->restate();
-  gang_moves_->driver().ask_again();
+  if (term_ms >= kMinLeaseTermMs) moves_->set_lease_term(static_cast<std::uint32_t>(term_ms));
+  moves_->restate();
 }
 
 void Agent::commit_message(wire::CommitMessage message) {
-  if (message.kind == wire::CommitKind::kGang) return gang_moves_->driver().on_message(std::move(message));
-  migrations_->driver().on_message(std::move(message));
+  moves_->on_message(std::move(message));
 }
 
 }  // namespace ckpt::agent

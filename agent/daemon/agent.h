@@ -17,8 +17,10 @@
 #include "agent/coordinator_link/gang_orders.h"
 #include "agent/coordinator_link/move_checks.h"
 #include "agent/coordinator_link/network_checks.h"
+#include "agent/daemon/job_orders.h"
 #include "agent/daemon/metrics.h"
 #include "agent/daemon/metrics_server.h"
+#include "agent/daemon/moves.h"
 #include "agent/daemon/node_gpus.h"
 #include "agent/daemon/transfers.h"
 #include "agent/gpus/inventory.h"
@@ -27,8 +29,6 @@
 #include "agent/io/file_watch.h"
 #include "agent/jobs/job_memory.h"
 #include "agent/jobs/job_table.h"
-#include "agent/links/peer_links.h"
-#include "agent/migration/migrations.h"
 #include "agent/migration/pause_forecast.h"
 #include "agent/settings/config.h"
 #include "agent/snapshots/protection.h"
@@ -38,7 +38,7 @@
 
 namespace ckpt::agent {
 
-class Agent : public AgentCommands, private JobOwner, private protect::MovePort {
+class Agent : public AgentCommands, private JobOwner {
  public:
   static Result<std::unique_ptr<Agent>> create(Config config);
   ~Agent() override;
@@ -66,10 +66,9 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   Result<void> open_jobs();
   Result<void> open_identity();
   void close_denied();
-  Result<void> open_peers();
+  Result<void> open_moves();
   Result<void> open_metrics();
   [[nodiscard]] std::set<wire::JobId> live_jobs() const;
-  [[nodiscard]] bool sends(wire::MigrationId migration) const;
   Task<> start();
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
@@ -79,10 +78,6 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   void job_changed(const std::shared_ptr<Job>& job) override;
   void known_again(const std::shared_ptr<Job>& job) override;
   Task<Result<void>> save_before_kill(std::shared_ptr<Job> job) override;
-  // protect::MovePort.
-  [[nodiscard]] bool is_moving(wire::JobId job) const override;
-  Task<> gather(wire::GatherRank order) override;
-  Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   void create_context();
   void create_snapshot_service();
   void stop();
@@ -112,17 +107,16 @@ class Agent : public AgentCommands, private JobOwner, private protect::MovePort 
   std::optional<MigrationContext> context_;
   std::shared_ptr<tls::Identity> identity_;  // null without TLS
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
-  std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::unique_ptr<HealthMonitor> health_;
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
+  std::optional<JobOrders> job_orders_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::optional<GangLink> gang_link_;
-  std::unique_ptr<GangMoves> gang_moves_;
+  std::unique_ptr<Moves> moves_;
   std::optional<GangOrders> gang_orders_;
-  std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<PauseForecast> forecast_;
   std::unique_ptr<protect::Protection> protection_;
   std::optional<Descriptions> descriptions_;

@@ -39,12 +39,23 @@ Result<std::uint16_t> free_port() {
 }  // namespace
 
 Result<void> add_rendezvous(wire::JobSpec& spec) {
-  if (spec.gang.id == 0) return ok();
+  if (!spec.gang.has_peers()) return ok();
   if (find_variable(spec.env, kAddress) == nullptr) spec.env.push_back(std::string(kAddress) + "127.0.0.1");
   if (find_variable(spec.env, kPort) != nullptr) return ok();
   CKPT_TRY(port, free_port());
   spec.env.push_back(std::string(kPort) + std::to_string(port));
   return ok();
+}
+
+bool is_same_order(const wire::JobSpec& started, wire::JobSpec asked) {
+  for (const std::string_view name : {kAddress, kPort}) {
+    const std::string* added = find_variable(started.env, name);
+    if (added != nullptr && find_variable(asked.env, name) == nullptr) asked.env.push_back(*added);
+  }
+  wire::JobSpec known = started;
+  std::sort(known.env.begin(), known.env.end());
+  std::sort(asked.env.begin(), asked.env.end());
+  return wire::encode(known) == wire::encode(asked);
 }
 
 }  // namespace ckpt::agent

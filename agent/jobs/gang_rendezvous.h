@@ -13,4 +13,8 @@ namespace ckpt::agent {
 // port that rank 0's node has found. A job of one rank gets neither variable.
 Result<void> add_rendezvous(wire::JobSpec& spec);
 
+// Checks whether an instance was started by the order `asked`. A repeated order lacks the variables that
+// add_rendezvous() has added to the first one.
+[[nodiscard]] bool is_same_order(const wire::JobSpec& started, wire::JobSpec asked);
+
 }  // namespace ckpt::agent

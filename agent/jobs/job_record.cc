@@ -88,10 +88,17 @@ Result<void> JobRecordWriter::remove_folder() {
   return ok();
 }
 
+Result<wire::RankSpec> only_rank(const std::vector<wire::RankSpec>& ranks) {
+  if (ranks.size() == 1) return ranks.front();
+  return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
+}
+
 Result<JobRecord> read_job_record(const std::string& folder) {
   CKPT_TRY(text, read_file(folder + "/record", kMaxRecordBytes));
   auto record = wire::decode<JobRecord>(std::as_bytes(std::span(text.data(), text.size())));
   if (!record) return Error(ErrorCode::kCorrupt, folder + "/record is damaged").caused_by(record.error());
+  if (auto rank = only_rank(record->spec.ranks); !rank)
+    return Error(ErrorCode::kCorrupt, folder + "/record is damaged").caused_by(std::move(rank).error());
   return record;
 }
 

@@ -49,6 +49,8 @@ struct JobRecord {
 [[nodiscard]] inline std::uint32_t gpu_of(const std::vector<wire::RankSpec>& ranks) {
   return ranks.front().gpu_index;
 }
+// Checks that an order or a record from outside has exactly one rank, and returns the rank.
+Result<wire::RankSpec> only_rank(const std::vector<wire::RankSpec>& ranks);
 // Returns the folder of an instance. `migration` is 0 for an instance that no migration started.
 [[nodiscard]] std::string instance_folder(const std::string& jobs_folder, wire::JobId job,
                                           wire::Incarnation started_as, wire::MigrationId migration = 0);

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_times.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -19,7 +20,7 @@ constexpr std::chrono::seconds kStartAwaited{8};  // time to wait for a start; t
 
 // Refuses another job's instance under the same id. A coordinator that lost its store may assign ids again.
 Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
-  if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
+  if (is_same_order(there.record().spec, asked)) return ok();
   return Error(ErrorCode::kRefused, "This node has an instance of another job, \"" +
                                         there.record().spec.name + "\", as " + wire::job_text(asked.job) +
                                         "." + std::to_string(asked.incarnation) +
@@ -50,9 +51,9 @@ Task<Result<void>> JobTable::rediscover() {
   co_return ok();
 }
 
-Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore) {
+Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore,
+                                                   Prepare prepare) {
   const Key key(record.spec.job, record.spec.incarnation, record.migration);
-  if (!jobs_.contains(key)) co_await wait_for_unknown(record.spec.job);
   while (starting_.contains(key)) {
     AsyncEvent signal(environment_.executor);
     starting_[key].push_back(&signal);
@@ -62,15 +63,25 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
     CKPT_CO_TRYV(check_is_same(*it->second, record.spec));
     co_return it->second;
   }
-  CKPT_CO_TRYV(check_none_unknown(record.spec.job));
   starting_[key];
-  auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
+  auto job = co_await start_reserved(std::move(record), std::move(restore), std::move(prepare));
   if (job) jobs_[key] = *job;
   if (job) watch_log(*job);
   const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
   for (AsyncEvent* signal : waiting) signal->notify();
   co_return job;
+}
+
+Task<Result<std::shared_ptr<Job>>> JobTable::start_reserved(JobRecord record,
+                                                            std::optional<HostRestore> restore,
+                                                            Prepare prepare) {
+  if (prepare) {
+    CKPT_CO_TRYV(co_await prepare(record));
+  }
+  co_await wait_for_unknown(record.spec.job);
+  CKPT_CO_TRYV(check_none_unknown(record.spec.job));
+  co_return co_await Job::start(environment_, std::move(record), std::move(restore));
 }
 
 void JobTable::watch_log(const std::shared_ptr<Job>& job) {

@@ -5,6 +5,7 @@
 // instance could not be started. A failed start leaves nothing behind.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -20,10 +21,14 @@ class JobTable {
 
   // Finds every instance that an earlier agent left. Call this function at the agent's start.
   Task<Result<void>> rediscover();
-  // Starts an instance. If an instance with the same specification already exists, the function returns that
-  // instance, so a repeated request starts nothing. The error is kRefused if another job's instance has the
-  // id. The error is kUnavailable if another instance of the job stays unknown.
-  Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
+  // Checks and completes the record of an instance that is about to start.
+  using Prepare = std::function<Task<Result<void>>(JobRecord&)>;
+  // Starts an instance. If an instance of the same order already exists, the function returns that instance,
+  // so a repeated order starts nothing. The instance is reserved before the first wait: `prepare` runs once,
+  // and stop() waits for the start. The error is kRefused if another job's instance has the id. The error is
+  // kUnavailable if another instance of the job stays unknown.
+  Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {},
+                                           Prepare prepare = {});
 
   // Returns the living instance that runs as `incarnation`, or null.
   [[nodiscard]] std::shared_ptr<Job> running_as(wire::JobId job, wire::Incarnation incarnation) const;
@@ -50,6 +55,9 @@ class JobTable {
  private:
   using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
   static Key key_of(const Job& job);
+  // Starts the instance, whose key is reserved.
+  Task<Result<std::shared_ptr<Job>>> start_reserved(JobRecord record, std::optional<HostRestore> restore,
+                                                    Prepare prepare);
   Task<> wait_for_unknown(wire::JobId job);
   Task<Result<void>> wait_for_starts(wire::JobId job, wire::Incarnation incarnation);
   // Starts to record the times of the instance's output (log_times.h).
@@ -58,7 +66,7 @@ class JobTable {
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
   std::map<Key, std::list<AsyncEvent*>>
-      starting_;  // requests that wait for an earlier request to start the same instance
+      starting_;  // reserved instances, with the requests that wait for the start of each
 };
 
 }  // namespace ckpt::agent

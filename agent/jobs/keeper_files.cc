@@ -79,7 +79,7 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   out["env"] = std::move(environment);
   out["cwd"] = record.spec.cwd;
   out["ranks"] = record.spec.ranks.size();
-  out["gang"] = record.spec.gang.id != 0;
+  out["gang"] = record.spec.gang.has_peers();
   out["uid"] = record.spec.uid;
   out["gid"] = record.spec.gid;
   if (record.spec.mode == MigrationMode::kTransparent) add_transparent(out, record, config, restore);

@@ -28,51 +28,25 @@ Result<wire::CommitMessage> message_of(const wire::FrameHeader& header, std::spa
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " is not allowed on a peer link");
   }
-  if (body.size() > wire::kMaxBetweenAgentsBytes)
-    return Error(ErrorCode::kProtocol,
-                 "A message of " + std::to_string(body.size()) + " bytes is not allowed on a peer link");
-  CKPT_TRY(message, wire::decode_commit(body));
-  const bool is_of_coordinator = message.from == wire::Party() || message.to == wire::Party();
-  const bool has_more = message.info || message.asks_for_info || message.times;
-  if (message.kind == wire::CommitKind::kGang && (is_of_coordinator || has_more))
-    return Error(ErrorCode::kProtocol, "A message of the coordinator is not allowed on a peer link");
-  return message;
-}
-
-bool speaks_for_itself(const PeerLinks::OtherSide& side, const std::string& node,
-                       const wire::CommitMessage& message) {
-  const bool between_agents =
-      message.to.role == wire::Role::kSource || message.to.role == wire::Role::kTarget;
-  return between_agents && side.node == node && side.party == message.from.role && message.to != message.from;
+  return wire::decode_between_agents(body);
 }
 
 }  // namespace
 
-PeerLinks::PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive)
+PeerLinks::PeerLinks(asio::any_io_executor executor, Settings settings, PeerMessages& messages)
     : executor_(std::move(executor)),
       settings_(std::move(settings)),
-      receive_(std::make_shared<Receive>(std::move(receive))),
+      messages_(std::make_shared<PeerMessages*>(&messages)),
       token_(std::make_shared<std::string>()) {}
 
 PeerLinks::~PeerLinks() {
-  *receive_ = nullptr;
+  *messages_ = nullptr;
   if (listener_) listener_->close();
   for (auto& [key, dialer] : wanted_) dialer->stop();
   for (auto& [node, weak] : incoming_) {
     if (auto connection = weak.lock())
       connection->close(Error(ErrorCode::kAborted, "This agent is shutting down"));
   }
-}
-
-Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor executor, Settings settings,
-                                                     Receive receive) {
-  std::unique_ptr<PeerLinks> links(
-      new PeerLinks(std::move(executor), std::move(settings), std::move(receive)));
-  // A random token closes the listener to all peers until on_token().
-  CKPT_TRY(nobody, random_hex(32));
-  *links->token_ = nobody;
-  CKPT_TRYV(links->listen());
-  return links;
 }
 
 control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
@@ -82,42 +56,30 @@ control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
 
 std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
     const std::string& node) const {
-  const auto other_side = settings_.identity ? settings_.other_side : nullptr;
-  return [receive = receive_, dropped = dropped_, other_side, of_ranks = settings_.take_of_ranks, node](
-             const wire::FrameHeader& header, std::span<const std::byte> body) -> Result<void> {
+  const PeerNode peer{node, settings_.identity != nullptr};
+  return [messages = messages_, dropped = dropped_, peer](const wire::FrameHeader& header,
+                                                          std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(message, message_of(header, body));
-    if (message.kind == wire::CommitKind::kGang) {
-      const bool is_taken = !*receive || (of_ranks && of_ranks(node, message));
-      if (is_taken) return ok();
-      if (const auto left_out = dropped->turn(now_ns()))
-        spdlog::warn("message of a peer dropped: node {} id {} from rank {} not_logged {}", node,
-                     message.migration, message.from.rank, *left_out);
-      return ok();
-    }
-    if (!*receive) return ok();
-    if (other_side) {
-      const auto side = other_side(message.migration);
-      if (!side || !speaks_for_itself(*side, node, message)) {
-        if (const auto left_out = dropped->turn(now_ns()))
-          spdlog::warn("message of a peer dropped: node {} id {} {} from {} not_logged {}", node,
-                       message.migration, wire::name_of(message.body), wire::to_string(message.from.role),
-                       *left_out);
-        return ok();
-      }
-    }
-    (*receive)(std::move(message));
+    if (*messages == nullptr || (*messages)->take(peer, message)) return ok();
+    if (const auto left_out = dropped->turn(now_ns()))
+      spdlog::warn("message of a peer dropped: node {} id {} {} from {} {} not_logged {}", peer.name,
+                   message.migration, wire::name_of(message.body), wire::to_string(message.from.role),
+                   message.from.rank, *left_out);
     return ok();
   };
 }
 
 Result<void> PeerLinks::listen() {
+  // A random token closes the listener to all peers until on_token().
+  CKPT_TRY(nobody, random_hex(32));
+  *token_ = nobody;
   control::Listener::Settings settings;
   settings.tls = tls_to(control::any_node());
   settings.check_name = control::check_is_node;
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
-  auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,
-                                                        wire::Hello hello) {
+  auto accept = [this, alive = std::weak_ptr(messages_)](std::shared_ptr<control::Connection> connection,
+                                                         wire::Hello hello) {
     if (alive.lock()) accepted(std::move(connection), std::move(hello.name));
   };
   const bool any_port = settings_.listen.ends_with(":0");

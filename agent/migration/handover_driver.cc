@@ -57,11 +57,7 @@ HandoverDriver::HandoverDriver(asio::io_context& io, asio::thread_pool& disk, mi
       runner_(io.get_executor(), disk, *this, {kMaxOfMigration, kMaxQueued}, std::move(fatal)) {}
 
 Task<Result<void>> HandoverDriver::restore() {
-  auto batches = handovers_.restore(journal_.records(), now_ns());
-  if (!batches) co_return std::move(batches).error();
-  runner_.enqueue_batches(0, *std::move(batches));
-  co_await runner_.caught_up(0);
-  co_return ok();
+  return runner_.restore(0, handovers_.restore(journal_.records(), now_ns()));
 }
 
 void HandoverDriver::on_message(wire::CommitMessage message) {

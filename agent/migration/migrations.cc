@@ -3,7 +3,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/migration/modes/adopted_mode.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -14,15 +13,10 @@ using wire::Role;
 // The number of closed migrations that stay in memory. Their measurements are sent again after the
 // coordinator was disconnected.
 constexpr std::size_t kKeptSessions = 32;
-// The time limit for settling a job. A slower job, such as one that CRIU still dumps, does not prevent its
-// node from serving.
-constexpr std::chrono::seconds kSettleWait{5};
 
-Migrations::Migrations(MigrationContext& context, PeerLinks& peers, const RankParties& ranks,
-                       Machines machines)
+Migrations::Migrations(MigrationContext& context, PeerLinks& peers, Machines machines)
     : context_(context),
       peers_(peers),
-      ranks_(ranks),
       driver_(machines.io, machines.disk, std::move(machines.journal), machines.timing, *this,
               std::move(machines.fatal)) {}
 
@@ -123,115 +117,24 @@ Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
   return ok();
 }
 
-Task<> Migrations::settle_after_restart() {
-  settled_ = true;
-  const auto settling = std::make_shared<Settling>(context_.executor);
-  for (const auto& job : context_.jobs.all()) {
-    ++settling->open;
-    control::spawn(context_.executor, "settle", settle_counted(job, settling));
-  }
-  const auto until = std::chrono::steady_clock::now() + kSettleWait;
-  bool in_time = true;
-  while (settling->open > 0 && in_time) in_time = co_await settling->done.wait(until);
-  if (settling->open > 0)
-    spdlog::warn("jobs not settled yet: count {}; the node accepts requests meanwhile", settling->open);
+bool Migrations::sends(wire::MigrationId migration) const {
+  const auto* state = driver_.handovers().source(migration);
+  return state != nullptr && !migration::is_closed(*state);
 }
 
-Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling) {
-  co_await settle_known(std::move(job));
-  if (--settling->open == 0) settling->done.notify();
+bool Migrations::may_run_freely(const Job& job) const {
+  return driver_.handovers().may_run_freely(job.id(), job.incarnation());
 }
 
-Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
-  if (job->unknown()) co_return;  // known_again() settles this job later
-  co_await settle(job);
-  co_await withdraw_leftovers(job);
+bool Migrations::has_promised(wire::MigrationId migration) const {
+  const auto* state = driver_.handovers().target(migration);
+  return state != nullptr && std::holds_alternative<migration::target::Committed>(state->phase);
 }
 
-// Settles a job that has become known. No job may continue before the journal was read. A job of an open
-// migration continues only through that migration.
-void Migrations::known_again(const std::shared_ptr<Job>& job) {
-  if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
-}
-
-// Withdraws arrived memory from a job that runs with all its memory. The memory is left over from an agent
-// that ended between the job's resume and the withdrawal, or during its copy. The leftover memory would keep
-// allocations that the job frees.
-Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
-  if (job->ended() || !job->keeper()) co_return;
-  const auto status = co_await job->keeper()->attach();
-  if (!status || !job->keeper()) co_return;
-  const local::Status& now = *status;
-  if (now.phase != local::Phase::kRunning || now.memory != local::MemoryState::kMapped ||
-      now.arrived_regions == 0)
-    co_return;
-  const auto withdrawn = co_await job->keeper()->withdraw(now.arrived_migration);
-  spdlog::info("memory that a previous agent exported was withdrawn: job {} id {} regions {} done {}",
-               wire::job_text(job->id()), wire::migration_text(now.arrived_migration), now.arrived_regions,
-               withdrawn.has_value());
-}
-
-namespace {
-bool stands_paused(const Job& job) {
-  const local::Phase phase = job.phase();
-  const bool dumped = phase == local::Phase::kDumped && job.record().spec.mode != MigrationMode::kCooperative;
-  return !job.ended() && (dumped || phase == local::Phase::kPaused || phase == local::Phase::kPausing);
-}
-}  // namespace
-
-Task<> Migrations::settle(std::shared_ptr<Job> job) {
-  const auto& handovers = driver_.handovers();
-  const JobRecord& record = job->record();
-  if (record.role == wire::JobRole::kStandby && !record.ran) {
-    const auto* state = handovers.target(record.migration);
-    const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
-    const bool is_rank = ranks_.has_promised(record.migration);
-    if (is_rank)
-      co_return;  // the rank's party gives orders to the rank, and detects the rank's end by these
-                  // orders
-    if (!committed) {
-      spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
-                   wire::migration_text(record.migration));
-      co_await context_.jobs.remove(job);
-      co_return;
-    }
-    if (job->ended()) {
-      const HandoverKey key{record.migration, Role::kTarget};
-      driver_.on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
-                                ErrorCode::kAborted, "The instance ended while its agent was not running"))));
-    }
-    co_return;
-  }
-  const AsyncMutex::Held turn = co_await job->resume_turn().take();
-  if (!stands_paused(*job) || !job->keeper() || !handovers.may_run_freely(job->id(), job->incarnation()))
-    co_return;
-  if (!ranks_.may_run_freely(*job)) co_return;
-  if (record.spec.mode == MigrationMode::kAdopted) {
-    auto back = co_await put_adopted_back(context_, job, job->gpu());
-    if (!back)
-      spdlog::error("paused process not continued: job {} reason {}", wire::job_text(job->id()),
-                    back.error().to_string());
-  }
-  if (record.spec.mode == MigrationMode::kTransparent) {
-    // The agent may have ended while it saved the job. The context and the memory are then restored to their
-    // former places.
-    const auto mode = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
-    auto back = co_await mode->go_back(job);
-    if (!back)
-      spdlog::error("paused process not resumed on its GPU: job {} reason {}", wire::job_text(job->id()),
-                    back.error().to_string());
-    if (!job->keeper()) co_return;
-  }
-  local::Resume resume;
-  resume.incarnation = job->incarnation();
-  auto running = co_await job->keeper()->resume(resume, UniqueFd{});
-  if (running) {
-    spdlog::info("paused job resumed: job {} incarnation {}", wire::job_text(job->id()), job->incarnation());
-    job->runs_as(job->incarnation());
-  } else {
-    spdlog::error("paused job not resumed: job {} reason {}", wire::job_text(job->id()),
-                  running.error().to_string());
-  }
+void Migrations::on_standby_ended(wire::MigrationId migration) {
+  const wire::Reason why(ErrorCode::kAborted, "The instance ended while its agent was not running");
+  driver_.on_event(HandoverKey{migration, Role::kTarget},
+                   migration::TargetEvent(migration::InstanceDied(why)));
 }
 
 void Migrations::restate() {
@@ -243,10 +146,10 @@ void Migrations::restate() {
     if (const auto& report = session->report(); report && report->resumed_ns != 0)
       context_.reports.send(*report);
   }
+  driver_.ask_again();
 }
 
-bool Migrations::busy(wire::JobId job) const {
-  if (ranks_.is_open(job)) return true;
+bool Migrations::is_open(wire::JobId job) const {
   const auto& handovers = driver_.handovers();
   for (const auto& [id, session] : sources_) {
     const auto* state = handovers.source(id);
@@ -259,15 +162,47 @@ bool Migrations::busy(wire::JobId job) const {
   return false;
 }
 
-std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId migration) const {
+std::optional<OtherSide> Migrations::other_side(wire::MigrationId migration) const {
   const auto* source = driver_.handovers().source(migration);
   const auto* target = driver_.handovers().target(migration);
   if (source == nullptr && target == nullptr) return std::nullopt;
   const auto plan = wire::decode_plan(source != nullptr ? source->info.plan : target->info.plan);
   if (!plan) return std::nullopt;
   const wire::MigrationPlan& known = *plan;
-  if (source != nullptr) return PeerLinks::OtherSide{known.target_node, Role::kTarget};
-  return PeerLinks::OtherSide{known.source_node, Role::kSource};
+  if (source != nullptr) return OtherSide{known.target_node, Role::kTarget};
+  return OtherSide{known.source_node, Role::kSource};
+}
+
+bool Migrations::take_of_peer(const PeerNode& node, const wire::CommitMessage& message) {
+  if (node.is_certified) {
+    const auto side = other_side(message.migration);
+    if (!side || !speaks_for_itself(*side, node.name, message)) return false;
+  }
+  driver_.on_message(message);
+  return true;
+}
+
+std::vector<wire::OpenHandover> Migrations::open_handovers() const {
+  std::vector<wire::OpenHandover> open;
+  for (const auto& [key, job] : driver_.handovers().open())
+    open.emplace_back(key.migration, job,
+                      key.role == Role::kSource ? wire::Side::kSource : wire::Side::kTarget);
+  return open;
+}
+
+std::optional<wire::HandoverFacts> Migrations::describe(const wire::DescribeHandover& request) const {
+  const auto* source = driver_.handovers().source(request.migration);
+  const auto* target = driver_.handovers().target(request.migration);
+  const HandoverInfo* info = nullptr;
+  if (request.side == wire::Side::kSource && source != nullptr) info = &source->info;
+  if (request.side == wire::Side::kTarget && target != nullptr) info = &target->info;
+  if (info == nullptr || info->plan.empty()) return std::nullopt;
+  wire::HandoverFacts facts;
+  facts.job = info->job;
+  facts.base = info->base;
+  facts.ranks = info->ranks;
+  facts.plan = info->plan;
+  return facts;
 }
 
 void Migrations::tidy() {

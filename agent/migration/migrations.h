@@ -11,16 +11,16 @@
 
 #include "agent/links/peer_links.h"
 #include "agent/migration/handover_driver.h"
+#include "agent/migration/move_protocol.h"
 #include "agent/migration/ports/coordinator_port.h"
 #include "agent/migration/ports/session_port.h"
-#include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::agent {
 
-class Migrations : public HandoverEffects, public SessionPort {
+class Migrations : public HandoverEffects, public MoveProtocol, public SessionPort {
  public:
   // The parts of the machines' driver (handover_driver.h). This class provides the driver's effects.
   struct Machines {
@@ -30,8 +30,7 @@ class Migrations : public HandoverEffects, public SessionPort {
     migration::Timing timing;
     std::function<void(Error)> fatal;
   };
-  // `ranks` is about jobs of several ranks.
-  Migrations(MigrationContext& context, PeerLinks& peers, const RankParties& ranks, Machines machines);
+  Migrations(MigrationContext& context, PeerLinks& peers, Machines machines);
 
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
@@ -42,23 +41,24 @@ class Migrations : public HandoverEffects, public SessionPort {
   void perform(const migration::HandoverKey& key, const migration::HandoverInfo& info,
                const migration::Action& action) override;
 
-  Result<void> set_limits(const wire::SetLimits& limits);
-  // Settles the jobs after the machines were rebuilt. The function resumes jobs that no migration holds, and
-  // ends standbys that no record names. It reports to the machines which instances no longer exist (SW-4,
-  // SW-5, SW-14). It returns after all jobs are settled, or after a limit. The remaining jobs are then
-  // settled in the background.
-  Task<> settle_after_restart();
-  // Handles the answer of an unknown instance.
-  void known_again(const std::shared_ptr<Job>& job);
-  // Sends measurements again after the coordinator has reconnected. The machines repeat all other messages.
-  void restate();
-  // Checks whether a migration of the job is open on this node.
-  [[nodiscard]] bool busy(wire::JobId job) const;
-  // Returns the other side of a migration that is known here, open or closed. Returns nothing if only the
-  // migration's outcome is known.
-  [[nodiscard]] std::optional<PeerLinks::OtherSide> other_side(wire::MigrationId migration) const;
-  // Releases what closed migrations still use on this node.
-  void tidy();
+  // Implements MoveProtocol.
+  Task<Result<void>> restore() override { return driver_.restore(); }
+  void on_message(wire::CommitMessage message) override { driver_.on_message(std::move(message)); }
+  bool take_of_peer(const PeerNode& node, const wire::CommitMessage& message) override;
+  void set_lease_term(std::uint32_t term_ms) override { driver_.set_lease_term(term_ms); }
+  void restate() override;
+  Result<void> set_limits(const wire::SetLimits& limits) override;
+  void forget(wire::JobId job) override { driver_.forget(job); }
+  void tidy() override;
+  [[nodiscard]] bool sends(wire::MigrationId migration) const override;
+  [[nodiscard]] bool is_open(wire::JobId job) const override;
+  [[nodiscard]] bool may_run_freely(const Job& job) const override;
+  [[nodiscard]] bool has_promised(wire::MigrationId migration) const override;
+  void on_standby_ended(wire::MigrationId migration) override;
+  [[nodiscard]] std::vector<wire::OpenHandover> open_handovers() const override;
+  [[nodiscard]] wire::MigrationId newest() const override { return driver_.handovers().newest(); }
+  [[nodiscard]] std::optional<wire::HandoverFacts> describe(
+      const wire::DescribeHandover& request) const override;
 
  private:
   using SourcePtr = std::shared_ptr<SourceSession>;
@@ -71,20 +71,12 @@ class Migrations : public HandoverEffects, public SessionPort {
   void keep_peer(const migration::HandoverKey& key, const migration::HandoverInfo& info);
   void send_to_agent(const migration::HandoverKey& key, const wire::CommitMessage& message);
   void send_report_before(const wire::CommitMessage& message);
-  struct Settling {
-    explicit Settling(const asio::any_io_executor& executor) : done(executor) {}
-    std::size_t open = 0;
-    AsyncEvent done;
-  };
-  Task<> settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling);
-  Task<> settle_known(std::shared_ptr<Job> job);
-  Task<> settle(std::shared_ptr<Job> job);
-  Task<> withdraw_leftovers(std::shared_ptr<Job> job);
+  // Returns the other side of a migration that is known here, open or closed. Returns nothing if only the
+  // migration's outcome is known.
+  [[nodiscard]] std::optional<OtherSide> other_side(wire::MigrationId migration) const;
 
   MigrationContext& context_;
   PeerLinks& peers_;
-  const RankParties& ranks_;
-  bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;
   std::map<migration::HandoverKey, std::string> peer_nodes_;

@@ -13,8 +13,6 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
                                              " runs on this node: " + job->instance().reason);
   if (!job || job->ended() || !job->keeper())
     co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(id) + " does not run on this node");
-  if (job->record().spec.ranks.size() != 1)
-    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   // A stopped process would not answer its keeper.
   if (const pid_t process = job->gpu_process(); host::is_stopped(process))
     co_return Error(ErrorCode::kRefused, "Process " + std::to_string(process) +

@@ -23,9 +23,8 @@ Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec) {
   if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
   if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
   if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
-  if (spec.ranks.size() != 1)
-    return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
-  if (auto known = gpus.model_of(gpu_of(spec.ranks)); !known) return std::move(known).error();
+  CKPT_TRY(rank, only_rank(spec.ranks));
+  if (auto known = gpus.model_of(rank.gpu_index); !known) return std::move(known).error();
   if (::getuid() != 0 && spec.uid != ::getuid()) {
     return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
   }

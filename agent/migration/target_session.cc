@@ -111,9 +111,6 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   auto plan = wire::decode_plan(info_.plan);
   if (!plan) co_return std::move(plan).error();
   const wire::MigrationPlan migration_plan = *std::move(plan);
-  if (migration_plan.target_ranks.size() != 1) {
-    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
-  }
   CKPT_CO_TRYV(check_plan(migration_plan));
   CKPT_CO_TRY(process, context_.gpus.mover_of(gpu_of(migration_plan.target_ranks)));
   process->start();  // creates the mover's context while the instance starts

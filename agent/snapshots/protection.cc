@@ -126,9 +126,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
   if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
   if (parts_.moves.is_moving(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
-  if (job->record().spec.ranks.size() != 1)
-    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
-  if (job->record().spec.gang.id != 0 && request.set == 0)
+  if (!request.fits(job->record().spec))
     co_return Error(ErrorCode::kNotSupported,
                     name + " is one of several ranks, which can only be stored together");
   if (job->record().spec.mode == MigrationMode::kAdopted)

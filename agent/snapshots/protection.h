@@ -15,23 +15,13 @@
 
 #include "agent/checkpoint_server/checkpoint_server.h"
 #include "agent/coordinator_link/coordinator_link.h"
+#include "agent/migration/ports/move_port.h"
 #include "agent/snapshots/open_snapshots.h"
 #include "agent/snapshots/restore_session.h"
 #include "agent/snapshots/snapshot_session.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::agent::protect {
-
-// The interface of snapshots to the moves of this node's jobs.
-// Threads: the event loop. Ownership: the implementation outlives Protection. Errors: none.
-class MovePort {
- public:
-  virtual ~MovePort() = default;
-  // Returns true if a migration of the job is open.
-  [[nodiscard]] virtual bool is_moving(wire::JobId job) const = 0;
-  // Carries out an order to a rank that takes part in a move, and answers the coordinator.
-  virtual Task<> gather(wire::GatherRank order) = 0;
-};
 
 class Protection {
  public:

@@ -158,12 +158,12 @@ Task<Result<void>> RestoreSession::fill() {
     CKPT_CO_TRYV(co_await take(std::move(packet)));
   }
   fill_ns_ = now_ns() - began;
-  if (done_->version != stored_.number && request_.spec.gang.id != 0)
-    co_return Error(ErrorCode::kCorrupt,
-                    "Version " + std::to_string(stored_.number) +
-                        " is damaged, and an older version does not fit the versions of the other ranks");
   if (done_->version != stored_.number) {
     CKPT_CO_TRY(older, co_await read(done_->version));
+    if (older.job.set != stored_.job.set)
+      co_return Error(ErrorCode::kCorrupt,
+                      "Version " + std::to_string(stored_.number) +
+                          " is damaged, and an older version does not fit the versions of the other ranks");
     stored_ = std::move(older);
     CKPT_CO_TRYV(co_await check(stored_));
   }

@@ -70,6 +70,8 @@ class MachineRunner {
   void enqueue_batches(MigrationId migration, Batches batches) {
     enqueue_item({migration, std::move(batches), {}, false});
   }
+  // Adds the actions of a restart, or returns the reason why there are none. Waits until all are done.
+  control::Task<Result<void>> restore(MigrationId migration, Result<Batches> batches);
   // Waits until everything that the event causes is done. Returns an error if the event is impossible.
   control::Task<Result<void>> enqueue_and_wait(MigrationId migration, Event event);
   // Waits until everything is done that was in the migration's queue at the call.
@@ -167,6 +169,14 @@ template <class Types>
 control::Task<Result<void>> MachineRunner<Types>::enqueue_and_wait(MigrationId migration, Event event) {
   Item item{migration, std::move(event), {}, false};
   co_return co_await enqueue_item_and_wait(std::move(item));
+}
+
+template <class Types>
+control::Task<Result<void>> MachineRunner<Types>::restore(MigrationId migration, Result<Batches> batches) {
+  if (!batches) co_return std::move(batches).error();
+  enqueue_batches(migration, *std::move(batches));
+  co_await caught_up(migration);
+  co_return ok();
 }
 
 template <class Types>

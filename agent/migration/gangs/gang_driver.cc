@@ -60,11 +60,7 @@ GangDriver::GangDriver(Machines machines, GangEffects& effects)
               std::move(machines.fatal)) {}
 
 Task<Result<void>> GangDriver::restore() {
-  auto batches = parties_.restore(journal_.records(), now_ns());
-  if (!batches) co_return std::move(batches).error();
-  runner_.enqueue_batches(0, *std::move(batches));
-  co_await runner_.caught_up(0);
-  co_return ok();
+  return runner_.restore(0, parties_.restore(journal_.records(), now_ns()));
 }
 
 void GangDriver::on_message(wire::CommitMessage message) {

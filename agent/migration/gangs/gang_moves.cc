@@ -438,7 +438,7 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
 
 Result<void> GangMoves::set_limits(const wire::SetLimits& limits) {
   for (const auto& [key, known] : members_) {
-    if (!known.source || known.info.migration != limits.migration) continue;
+    if (!known.source || known.info.migration != limits.migration || !sends(limits.migration)) continue;
     known.source->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
     return ok();
   }
@@ -457,14 +457,12 @@ bool GangMoves::sends(wire::MigrationId migration) const {
 }
 
 bool GangMoves::may_run_freely(const Job& job) const {
-  const wire::JobSpec& spec = job.record().spec;
-  if (spec.gang.id == 0) return true;
   const auto is_of = [&](const PartyKey& key) {
     const Member* known = find(key);
     return known == nullptr || job.incarnation() <= last_incarnation(*known, key.party.role);
   };
   for (const auto& [key, known] : members_)
-    if (known.job == job.id()) return driver_.parties().may_run_freely(spec.gang.id, known.rank, is_of);
+    if (known.job == job.id()) return driver_.parties().may_run_freely(known.gang, known.rank, is_of);
   return true;
 }
 

@@ -18,37 +18,21 @@
 #include "agent/migration/gangs/gang_driver.h"
 #include "agent/migration/gangs/gang_port.h"
 #include "agent/migration/gangs/rank_stop.h"
+#include "agent/migration/move_protocol.h"
 #include "agent/migration/ports/session_port.h"
-#include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
 
 namespace ckpt::agent {
 
-class GangMoves : public GangEffects, public RankParties, public SessionPort {
+class GangMoves : public GangEffects, public MoveProtocol, public SessionPort {
  public:
   GangMoves(MigrationContext& context, GangPort& link, PeerLinks& peers, GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
-  // Handles a message from another agent. Returns false if that node has no such rank in this move.
-  bool take_of_peer(const std::string& node, const wire::CommitMessage& message);
   // Executes an order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
   Task<> answer_groups(gang::AskGroups request);
-  Result<void> set_limits(const wire::SetLimits& limits);
-  // Repeats reports after the coordinator has reconnected.
-  void restate();
-  void forget(wire::JobId job);
-
-  // Returns reports for a coordinator that may have lost its records. The functions return the moves that are
-  // open here, the newest known id, and the description of a move (null if unknown).
-  [[nodiscard]] std::vector<wire::OpenHandover> open_handovers() const;
-  [[nodiscard]] wire::MigrationId newest() const;
-  [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
-  // Releases what closed moves still use on this node.
-  void tidy();
-  // Checks whether the move is open and this node is its source.
-  [[nodiscard]] bool sends(wire::MigrationId migration) const;
 
   // Implements GangEffects.
   void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
@@ -56,10 +40,25 @@ class GangMoves : public GangEffects, public RankParties, public SessionPort {
   void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) override;
   void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
 
-  // Implements RankParties.
-  [[nodiscard]] bool may_run_freely(const Job& job) const override;
+  // Implements MoveProtocol.
+  Task<Result<void>> restore() override { return driver_.restore(); }
+  void on_message(wire::CommitMessage message) override { driver_.on_message(std::move(message)); }
+  bool take_of_peer(const PeerNode& node, const wire::CommitMessage& message) override;
+  void set_lease_term(std::uint32_t term_ms) override { driver_.set_lease_term(term_ms); }
+  void restate() override;
+  Result<void> set_limits(const wire::SetLimits& limits) override;
+  void forget(wire::JobId job) override;
+  void tidy() override;
+  [[nodiscard]] bool sends(wire::MigrationId migration) const override;
   [[nodiscard]] bool is_open(wire::JobId job) const override;
+  [[nodiscard]] bool may_run_freely(const Job& job) const override;
   [[nodiscard]] bool has_promised(wire::MigrationId migration) const override;
+  // Does nothing, because the rank's party notices the end by its next order.
+  void on_standby_ended(wire::MigrationId /*migration*/) override {}
+  [[nodiscard]] std::vector<wire::OpenHandover> open_handovers() const override;
+  [[nodiscard]] wire::MigrationId newest() const override;
+  [[nodiscard]] std::optional<wire::HandoverFacts> describe(
+      const wire::DescribeHandover& request) const override;
 
  private:
   // One party on this node, with its session.

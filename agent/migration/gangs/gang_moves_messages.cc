@@ -39,9 +39,10 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   link_.tell(message);
 }
 
-bool GangMoves::take_of_peer(const std::string& node, const wire::CommitMessage& message) {
+bool GangMoves::take_of_peer(const PeerNode& node, const wire::CommitMessage& message) {
   const auto plan = plans_.find(message.migration);
-  if (plan == plans_.end() || !plan->second || node_of(*plan->second, message.from) != node) return false;
+  if (plan == plans_.end() || !plan->second || node_of(*plan->second, message.from) != node.name)
+    return false;
   driver_.on_message(message);
   return true;
 }
@@ -100,10 +101,15 @@ wire::MigrationId GangMoves::newest() const {
   return newest;
 }
 
-const gang::GangInfo* GangMoves::description_of(wire::MigrationId move) const {
-  for (const auto& [key, state] : driver_.parties().all())
-    if (key.migration == move && !gang::info_of(state).plan.empty()) return &gang::info_of(state);
-  return nullptr;
+std::optional<wire::HandoverFacts> GangMoves::describe(const wire::DescribeHandover& request) const {
+  for (const auto& [key, state] : driver_.parties().all()) {
+    const gang::GangInfo& info = gang::info_of(state);
+    if (key.migration != request.migration || info.plan.empty()) continue;
+    wire::HandoverFacts facts;
+    facts.move = wire::encode(info);
+    return facts;
+  }
+  return std::nullopt;
 }
 
 // Sends the measurements before the outcome, because the coordinator creates its report when it receives the
@@ -143,6 +149,7 @@ void GangMoves::restate() {
         send_target_report(known);
     }
   }
+  driver_.ask_again();
 }
 
 }  // namespace ckpt::agent

@@ -238,4 +238,16 @@ Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
   return std::move(message);
 }
 
+Result<CommitMessage> decode_between_agents(std::span<const std::byte> body) {
+  if (body.size() > kMaxBetweenAgentsBytes)
+    return Error(ErrorCode::kProtocol,
+                 "A message of " + std::to_string(body.size()) + " bytes is not allowed on a peer link");
+  CKPT_TRY(message, decode_commit(body));
+  const bool is_of_coordinator = message.from == Party() || message.to == Party();
+  const bool has_more = message.info || message.asks_for_info || message.times;
+  if (message.kind == CommitKind::kGang && (is_of_coordinator || has_more))
+    return Error(ErrorCode::kProtocol, "A message of the coordinator is not allowed on a peer link");
+  return std::move(message);
+}
+
 }  // namespace ckpt::wire

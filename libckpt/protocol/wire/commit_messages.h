@@ -412,5 +412,7 @@ inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
 // a body or party of the other protocol, a description of another migration, and in a switch a k of the wrong
 // parity for its sender or receiver.
 Result<CommitMessage> decode_commit(std::span<const std::byte> bytes);
+// Decodes a message that came from another agent. Also refuses messages that only a coordinator exchanges.
+Result<CommitMessage> decode_between_agents(std::span<const std::byte> body);
 
 }  // namespace ckpt::wire

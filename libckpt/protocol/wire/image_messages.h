@@ -78,6 +78,10 @@ struct TakeSnapshot {
   bool holds_after =
       false;  // with `set`: the rank stays paused after its image is durable, until GatherRank or its end
   bool full = false;  // with `set`: no data is reused from older images
+  // Returns whether the order fits the job. Ranks with peers are only stored together, as a set.
+  [[nodiscard]] bool fits(const JobSpec& stored) const noexcept {
+    return set != 0 || !stored.gang.has_peers();
+  }
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation, folder, image_job, keep, spec, end_after, peer, sequence, cancel,

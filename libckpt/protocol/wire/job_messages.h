@@ -61,6 +61,8 @@ struct GangSpec {
   std::uint32_t ranks = 0;                                // the number of ranks in the gang
   bool one_node = false;                                  // all ranks are on one node
   Communicators communicators = Communicators::kOverlap;  // the default for a move without this option
+  // Returns whether the job meets other ranks.
+  [[nodiscard]] bool has_peers() const noexcept { return id != 0; }
   template <class A>
   decltype(auto) fields(A& a) {
     return a(id, name, ranks, one_node, communicators);

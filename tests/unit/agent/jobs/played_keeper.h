@@ -41,6 +41,8 @@ class PlayedKeeper {
   PlayedKeeper(const PlayedKeeper&) = delete;
   PlayedKeeper& operator=(const PlayedKeeper&) = delete;
 
+  // Sets the answer to each Attach from now on.
+  void report(const local::Status& status) { room_->status = status; }
   // Returns the agent's next order, which must have type M.
   template <class M>
   Order<M> take(const std::string& what) {
@@ -92,8 +94,10 @@ class PlayedKeeper {
     Room(asio::io_context& io, const std::string& path, local::Phase its_phase)
         : listener(local::Listener::create(path).value()),
           waiting(io, ::fcntl(listener->fd(), F_DUPFD_CLOEXEC, 3)),
-          executor(io.get_executor()),
-          phase(its_phase) {}
+          executor(io.get_executor()) {
+      status.phase = its_phase;
+      status.rank_pid = 4711;
+    }
     void send_bytes(std::vector<std::byte> bytes, std::vector<UniqueFd> descriptors) {
       if (!agent) throw std::runtime_error("No agent is connected to the test's keeper");
       Packet packet;
@@ -111,9 +115,6 @@ class PlayedKeeper {
       const std::uint64_t request = order.message.request;
       const local::Body& body = order.message.body;
       if (std::holds_alternative<local::Attach>(body)) {
-        local::Status status;
-        status.phase = phase;
-        status.rank_pid = 4711;
         return send(request, status);
       }
       if (std::holds_alternative<local::Describe>(body)) {
@@ -130,7 +131,7 @@ class PlayedKeeper {
     std::optional<local::Listener> listener;
     asio::posix::stream_descriptor waiting;
     asio::any_io_executor executor;
-    local::Phase phase;
+    local::Status status;
     std::shared_ptr<PacketLink> agent;
     std::deque<Heard> heard;
   };

@@ -10,6 +10,7 @@
 #include "agent/io/process.h"
 #include "agent/links/peer_links.h"
 #include "agent/migration/handover_driver.h"
+#include "libckpt/protocol/gang/gang_records.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 #include "tests/unit/support/certificates.h"
@@ -161,24 +162,49 @@ TEST_F(ChildProcessTest, AMissingProgramIsReportedByName) {
   EXPECT_NE(child.error().to_string().find("/nonexistent/mover"), std::string::npos);
 }
 
+// Takes each message that `may_send` permits, with the function `receive`.
+class FakeMessages : public PeerMessages {
+ public:
+  using Receive = std::function<void(wire::CommitMessage)>;
+  using MaySend = std::function<bool(const PeerNode&, const wire::CommitMessage&)>;
+  FakeMessages(Receive receive, MaySend may_send)
+      : receive_(std::move(receive)), may_send_(std::move(may_send)) {}
+  bool take(const PeerNode& node, const wire::CommitMessage& message) override {
+    if (!may_send_(node, message)) return false;
+    receive_(message);
+    return true;
+  }
+
+ private:
+  Receive receive_;
+  MaySend may_send_;
+};
+
 class PeerLinksTest : public ::testing::Test {
  protected:
+  std::unique_ptr<PeerLinks> start(PeerLinks::Settings settings, FakeMessages::Receive receive,
+                                   FakeMessages::MaySend may_send) {
+    auto& messages =
+        messages_.emplace_back(std::make_unique<FakeMessages>(std::move(receive), std::move(may_send)));
+    auto links = std::make_unique<PeerLinks>(io_.get_executor(), std::move(settings), *messages);
+    EXPECT_TRUE(links->listen());
+    return links;
+  }
   std::unique_ptr<PeerLinks> make(const std::string& node, std::vector<wire::CommitMessage>& heard) {
     PeerLinks::Settings settings;
     settings.node = node;
     settings.listen = "unix:" + (folder_ / (node + ".sock"));
     settings.port_file = folder_ / (node + ".port");
-    auto links = PeerLinks::create(io_.get_executor(), settings, [&heard](wire::CommitMessage message) {
-      heard.push_back(std::move(message));
-    });
-    EXPECT_TRUE(links);
-    return *std::move(links);
+    return start(
+        settings, [&heard](wire::CommitMessage message) { heard.push_back(std::move(message)); },
+        [](const PeerNode& from, const wire::CommitMessage& /*message*/) { return !from.is_certified; });
   }
   static wire::CommitMessage runs(wire::Role from, wire::Role to, wire::Incarnation k) {
     return wire::CommitMessage(5, 1, 1, from, to, wire::Body(wire::Ran(k)));
   }
   TemporaryFolder folder_;
   asio::io_context io_;
+  std::vector<std::unique_ptr<FakeMessages>> messages_;
   std::vector<wire::CommitMessage> heard_a_, heard_b_;
 };
 
@@ -231,7 +257,7 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     return make(node, certificate, [&heard](wire::CommitMessage message) { heard.push_back(message); });
   }
   std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
-                                  PeerLinks::Receive receive) {
+                                  FakeMessages::Receive receive) {
     PeerLinks::Settings settings;
     settings.node = node;
     settings.listen = "127.0.0.1:0";
@@ -239,20 +265,22 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     settings.identity = certificates_.identity(certificate, tls::Peer::node(certificate));
     serials_[node] = settings.identity->subject().serial;
     settings.denied = denied_;
-    settings.other_side = [node](wire::MigrationId id) -> std::optional<PeerLinks::OtherSide> {
-      if (id != 5) return std::nullopt;
-      if (node == "b") return PeerLinks::OtherSide{"a", wire::Role::kSource};
-      return PeerLinks::OtherSide{"b", wire::Role::kTarget};
+    const auto may_send = [node](const PeerNode& from, const wire::CommitMessage& message) {
+      EXPECT_TRUE(from.is_certified);
+      if (message.kind == wire::CommitKind::kGang) return from.name == "a" && message.from.rank == 0;
+      const OtherSide side =
+          node == "b" ? OtherSide{"a", wire::Role::kSource} : OtherSide{"b", wire::Role::kTarget};
+      return message.migration == 5 && speaks_for_itself(side, from.name, message);
     };
-    settings.take_of_ranks = [this, node](const std::string& from, const wire::CommitMessage& message) {
-      const bool is_its_rank = from == "a" && message.from.rank == 0;
-      if (node == "b" && is_its_rank) of_ranks_.push_back(message);
-      return is_its_rank;
-    };
-    auto links = PeerLinks::create(io_.get_executor(), settings, std::move(receive));
-    EXPECT_TRUE(links);
-    (*links)->on_token("secret");
-    return *std::move(links);
+    auto links = start(
+        settings,
+        [this, receive = std::move(receive)](wire::CommitMessage message) {
+          if (message.kind == wire::CommitKind::kGang) return of_ranks_.push_back(std::move(message));
+          receive(std::move(message));
+        },
+        may_send);
+    links->on_token("secret");
+    return links;
   }
   static wire::CommitMessage message(wire::MigrationId id, wire::Role from, wire::Role to, wire::Body body) {
     return wire::CommitMessage(id, 1, 1, from, to, std::move(body));

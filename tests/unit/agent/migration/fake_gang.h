@@ -1,21 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object GangMoves of a node that has no moves of ranks yet, and the parts that it needs.
+// The object GangMoves of a node that has no moves of ranks yet, and the parts that it needs. The test plays
+// the coordinator.
 #pragma once
 
-#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "agent/migration/gangs/gang_moves.h"
 
 namespace ckpt::agent {
+
+// Stores the messages to the coordinator in their order.
+class FakeGangPort : public GangPort {
+ public:
+  bool tell(const wire::CommitMessage& message) override {
+    told.push_back(message);
+    return true;
+  }
+  bool tell(const wire::RankGathered& answer) override {
+    gathered.push_back(answer);
+    return true;
+  }
+  bool tell(const gang::RankGroups& answer) override {
+    groups.push_back(answer);
+    return true;
+  }
+  void reply(std::uint64_t request, const Error& why) override { refused.emplace_back(request, why); }
+  std::vector<wire::CommitMessage> told;
+  std::vector<wire::RankGathered> gathered;
+  std::vector<gang::RankGroups> groups;
+  std::vector<std::pair<std::uint64_t, Error>> refused;
+};
 
 class FakeGangNode {
  public:
   // `folder` contains the journal and a socket.
   FakeGangNode(asio::io_context& io, asio::thread_pool& disk, const std::string& folder,
                MigrationContext& context, GangPort& link)
-      : peers_(make_peers(io, folder)),
-        moves(context, link, *peers_,
+      : peers_(io.get_executor(), settings_in(folder), nobody_),
+        moves(context, link, peers_,
               GangDriver::Machines{io,
                                    disk,
                                    gang::GangJournal::open(folder + "/gang-journal").value(),
@@ -24,14 +48,19 @@ class FakeGangNode {
   }
 
  private:
-  static std::unique_ptr<PeerLinks> make_peers(asio::io_context& io, const std::string& folder) {
+  // Refuses all messages of other agents.
+  class Nobody : public PeerMessages {
+    bool take(const PeerNode& /*node*/, const wire::CommitMessage& /*message*/) override { return false; }
+  };
+  static PeerLinks::Settings settings_in(const std::string& folder) {
     PeerLinks::Settings settings;
     settings.node = "node-a";
     settings.listen = "unix:" + folder + "/peers.sock";
     settings.port_file = folder + "/peer.port";
-    return PeerLinks::create(io.get_executor(), std::move(settings), [](const auto& /*message*/) {}).value();
+    return settings;
   }
-  std::unique_ptr<PeerLinks> peers_;
+  Nobody nobody_;
+  PeerLinks peers_;
 
  public:
   GangMoves moves;

@@ -14,23 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-class FakeGangPort : public GangPort {
- public:
-  bool tell(const wire::CommitMessage& /*message*/) override { return true; }
-  bool tell(const wire::RankGathered& answer) override {
-    gathered.push_back(answer);
-    return true;
-  }
-  bool tell(const gang::RankGroups& answer) override {
-    groups.push_back(answer);
-    return true;
-  }
-  void reply(std::uint64_t request, const Error& why) override { refused.emplace_back(request, why); }
-  std::vector<wire::RankGathered> gathered;
-  std::vector<gang::RankGroups> groups;
-  std::vector<std::pair<std::uint64_t, Error>> refused;
-};
-
 class GangMovesTest : public WithContext<PlayedJob> {
  protected:
   void SetUp() override {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that moves, as its node sees the move: the events of its session, and the reports about it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/migration/gangs/gang_moves.h"
+#include "tests/unit/agent/jobs/played_job.h"
+#include "tests/unit/agent/migration/fake_gang.h"
+#include "tests/unit/agent/migration/fake_ports.h"
+#include "tests/unit/agent/migration/plans.h"
+
+namespace ckpt::agent {
+namespace {
+
+using gang::Party;
+using gang::Role;
+using testing::HasSubstr;
+
+constexpr wire::MigrationId kOfRank = 21;
+
+class GangMoveEventsTest : public WithContext<PlayedJob> {
+ protected:
+  void SetUp() override {
+    config_.node = "node-a";
+    PlayedJob::SetUp();
+    context_.emplace(context(*jobs_));
+    node_.emplace(io_, disk_, home_.path(), *context_, link_);
+  }
+  void TearDown() override {
+    holder_.let_go();
+    PlayedJob::TearDown();
+    disk_.join();
+  }
+  void prepare(const wire::GangInfo& info, const Party& party) {
+    wire::CommitMessage message(info, Party(), party, wire::Prepare());
+    message.info = info;
+    node_->moves.on_message(std::move(message));
+  }
+  // Begins the move of the job, as its source. The session waits for the job, so the test sends its events.
+  void begin_at_source() {
+    holder_.holds = true;
+    prepare(gang_move_between("node-a", "node-b", home_.path()), Party(Role::kSource, 0));
+    await_event(io_, "the session needs the job", [this] { return !holder_.asked.empty(); });
+  }
+  void send(migration::SourceEvent event, wire::MigrationId id = kOfRank) {
+    static_cast<SessionPort&>(node_->moves).on_event({id, wire::Role::kSource}, std::move(event));
+  }
+  // Waits for a message to the coordinator with that body.
+  template <class Body>
+  Body await_told(const std::string& what) {
+    std::optional<Body> found;
+    await_event(io_, what, [&] {
+      for (const wire::CommitMessage& message : link_.told) {
+        const auto* body = std::get_if<Body>(&message.body);
+        if (body != nullptr && message.to == Party()) found = *body;
+      }
+      return found.has_value();
+    });
+    return *found;
+  }
+
+  FakeGangPort link_;
+  std::optional<MigrationContext> context_;
+  std::optional<FakeGangNode> node_;
+};
+
+TEST_F(GangMoveEventsTest, EventOfTheSessionReachesItsParty) {
+  begin_at_source();
+  send(migration::SourceReady(wire::Bytes(3)));
+  EXPECT_EQ(await_told<wire::Prepared>("the source is prepared").payload.size(), 3U);
+}
+
+TEST_F(GangMoveEventsTest, EventOfAnotherMigrationChangesNothing) {
+  begin_at_source();
+  send(migration::SourceReady(wire::Bytes(3)), kOfRank + 1);
+  run_ready(io_);
+  EXPECT_TRUE(link_.told.empty());
+}
+
+TEST_F(GangMoveEventsTest, FailureOfTheSessionEndsTheMoveWithItsReason) {
+  begin_at_source();
+  send(migration::EngineFailed(wire::Reason(ErrorCode::kUnavailable, "the mover ended")));
+  EXPECT_THAT(await_told<wire::Never>("the source leaves the move").reason.text,
+              HasSubstr("the mover ended"));
+}
+
+TEST_F(GangMoveEventsTest, StandbyThatCannotStartIsReportedWithItsReason) {
+  prepare(gang_move_between("node-b", "node-a", home_.path()), Party(Role::kTarget, 0));
+  EXPECT_THAT(await_told<wire::Relinquished>("the target gives up").reason.text,
+              HasSubstr("There is no such GPU"));
+}
+
+TEST_F(GangMoveEventsTest, OpenMoveHoldsItsJobAndIsReported) {
+  begin_at_source();
+  GangMoves& moves = node_->moves;
+  EXPECT_TRUE(moves.is_open(1));
+  EXPECT_FALSE(moves.is_open(2));
+  EXPECT_TRUE(moves.sends(kOfRank));
+  EXPECT_FALSE(moves.has_promised(kOfRank));
+  EXPECT_EQ(moves.newest(), kOfRank);
+  const auto open = moves.open_handovers();
+  ASSERT_EQ(open.size(), 1U);
+  EXPECT_EQ(open.front().migration, 9U);
+  EXPECT_EQ(open.front().job, 1U);
+  EXPECT_TRUE(open.front().of_ranks);
+  wire::DescribeHandover request;
+  request.migration = 9;
+  const auto facts = moves.describe(request);
+  ASSERT_TRUE(facts);
+  EXPECT_EQ(facts->move, wire::encode(gang_move_between("node-a", "node-b", home_.path())));
+  request.migration = 10;
+  EXPECT_FALSE(moves.describe(request));
+}
+
+TEST_F(GangMoveEventsTest, LimitsReachAnOpenSourceOnly) {
+  begin_at_source();
+  wire::SetLimits limits;
+  limits.migration = kOfRank;
+  EXPECT_TRUE(node_->moves.set_limits(limits));
+  send(migration::EngineFailed(wire::Reason(ErrorCode::kUnavailable, "the mover ended")));
+  await_told<wire::Never>("the source leaves the move");
+  EXPECT_EQ(node_->moves.set_limits(limits).error().code(), ErrorCode::kNotFound);
+  EXPECT_FALSE(node_->moves.sends(kOfRank));
+  EXPECT_FALSE(node_->moves.is_open(1));
+}
+
+TEST_F(GangMoveEventsTest, PeerActsOnlyAsTheRankThatThePlanGivesIt) {
+  begin_at_source();
+  const auto info = gang_move_between("node-a", "node-b", home_.path());
+  const wire::CommitMessage message(info, Party(Role::kTarget, 0), Party(Role::kSource, 0), wire::Query());
+  EXPECT_TRUE(node_->moves.take_of_peer({"node-b", true}, message));
+  EXPECT_FALSE(node_->moves.take_of_peer({"node-c", true}, message));
+  wire::CommitMessage of_other = message;
+  of_other.migration = 10;
+  EXPECT_FALSE(node_->moves.take_of_peer({"node-b", true}, of_other));
+}
+
+}  // namespace
+}  // namespace ckpt::agent
