@@ -29,7 +29,6 @@
 
 namespace ckpt::coordinator {
 
-
 class GangMoves : private GangHandoverEffects {
  public:
   struct Dependencies {
