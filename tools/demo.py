@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration behind tools/demo: trains a model twice over a local cluster, once moved live, and shows
-both. The program that is moved does not know of gpumigrate (transparent mode); where the nodes cannot move
-processes it is one that uses ckpt.h, and the reason is shown."""
+"""The demonstration behind tools/demo. It trains a model twice over a local cluster, once moved live, and shows both. The
+program that is moved does not know of gpumigrate (transparent mode). If the nodes cannot move processes, it is a program
+that uses ckpt.h, and the reason is shown."""
 import argparse
 import json
 import os
@@ -37,7 +37,7 @@ class Demo:
         self.call("run", *way, "--detach", "--name", name, "--node", node, "--", *training, show=True)
 
     def why_not_transparent(self):
-        """None, or why an unmodified program cannot be moved to the other node here."""
+        """Returns why an unmodified program cannot be moved to the other node here, or None."""
         program = self.bin / "examples" / "charlm-plain"
         self.call("run", "--detach", "--name", "probe", "--node", "node-a", "--", program, "--steps",
                   1_000_000, "--print-every", 1)

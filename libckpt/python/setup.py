@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled parts of the wheel: allocator.c, and libckpt.so.1 where tools/wheel has put it. Neither depends on a
-version of Python, so one wheel serves all."""
+"""The compiled parts of the wheel: allocator.c, and libckpt.so.1 if tools/wheel has put it there. Neither depends on a
+version of Python, so one wheel is enough."""
 from setuptools import Extension, setup
 from wheel.bdist_wheel import bdist_wheel
 

@@ -33,7 +33,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 class PackError(Exception):
-    """A file that is no valid corpus or input; the text names it and the reason."""
+    """The error of a file that is no valid corpus or input. The text names the file and the reason."""
 
 
 def check_name(name, where):
@@ -51,7 +51,7 @@ def read_input(path):
 
 
 def read_pack(path):
-    """The inputs of a pack by name. Raises PackError unless the file is exactly what write_pack() writes."""
+    """Returns the inputs of a pack by name. Raises PackError unless the file is exactly what write_pack() writes."""
     if path.stat().st_size > MAX_PACK_BYTES:
         raise PackError(f"{path}: {path.stat().st_size} bytes, and a pack has at most {MAX_PACK_BYTES}")
     data = path.read_bytes()

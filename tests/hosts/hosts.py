@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts on one machine: `tools/hosts`, and what the tests of this folder use.
+"""Makes hosts on one machine, for `tools/hosts` and for the tests of this folder.
 
   tools/hosts up --hosts 3 [--networks 2]     makes host-1 to host-3, joined by bridges
   tools/hosts exec HOST -- CMD...             runs a command there and exits with its status
-  tools/hosts list                            addresses of the hosts, and what is cut or limited
+  tools/hosts list                            lists the hosts' addresses, cuts and limits
   tools/hosts cut HOST [HOST2] [--network K]  drops all packets of HOST, or those between the two
-  tools/hosts restore HOST [HOST2] [--network K]  takes the same `cut` back
-  tools/hosts limit HOST RATE                 1gbit, 100mbit ...; `none` takes it back
-  tools/hosts lose HOST PERCENT               drops so many of its packets; 0 takes it back
+  tools/hosts restore HOST [HOST2] [--network K]  withdraws the same `cut`
+  tools/hosts limit HOST RATE                 limits its rate to 1gbit, 100mbit ...; `none` removes the limit
+  tools/hosts lose HOST PERCENT               drops this share of its packets; 0 ends that
   tools/hosts down                            ends every process of the hosts and removes them
 
---folder D (before the verb) is where all of it lies: several sets of hosts can run side by side.
+--folder D (before the verb) names the folder of all its files. Several sets of hosts can run side by side.
 
-A host is a network, mount, PID, IPC and UTS namespace with an init process: its own addresses, host name,
+A host is a network, mount, PID, IPC and UTS namespace with an init process. It has its own addresses, host name,
 /dev/shm, /tmp, home folder and /etc/gpumigrate. The bridges are in a network namespace of their own, so
 nothing of the machine's network changes. Network K gives host N the addresses 10.77.K.N and fd77:K::N on its
-device netK. Needs root, iproute2, nftables and util-linux. Links are limited by tbf, cut and made lossy by
-nftables on the bridge: the hosts see no carrier lost, as with a switch that fails.
+device netK. The script needs root, iproute2, nftables and util-linux. tbf limits links, and nftables on the bridge cuts
+them and makes them lossy. The hosts see no lost carrier, as with a switch that fails.
 
-Not separate: the kernel, the clock, /proc/sys and the rest of the file system (tools/hosts is for trying
-networks, not for keeping users apart)."""
+Hosts share the kernel, the clock, /proc/sys and the rest of the file system. tools/hosts is for trying networks, not for
+keeping users apart."""
 import argparse
 import contextlib
 import ctypes
@@ -42,7 +42,7 @@ class HostsError(Exception):
 
 
 def call(*command, text=None):
-    """Runs one of the machine's tools; its own words are the error."""
+    """Runs one of the machine's tools. Its own message is the error."""
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True, input=text,
                             timeout=START_LIMIT_S)
     if result.returncode != 0:
@@ -55,7 +55,7 @@ def first_child(pid):
 
 
 class Hosts:
-    """One set of hosts. What is known of it lies in FOLDER/hosts.json, so any process can go on with it."""
+    """One set of hosts. Its state is in FOLDER/hosts.json, so any process can continue with it."""
 
     def __init__(self, folder=DEFAULT_FOLDER):
         self.folder = pathlib.Path(folder)
@@ -71,7 +71,7 @@ class Hosts:
     # Paths of hosts
 
     def pid(self, host):
-        """The id of the host's init process, in this process's PID namespace."""
+        """Returns the id of the host's init process, in this process's PID namespace."""
         if host not in self.state["hosts"]:
             known = ", ".join(self.state["hosts"]) or "none is up"
             raise HostsError(f"no host '{host}': {known}")
@@ -88,11 +88,11 @@ class Hosts:
         return f"fd77:{network}::{self.number(host)}"
 
     def port(self, host, network):
-        """The host's device on the bridge's side."""
+        """Returns the host's device on the bridge's side."""
         return f"h{self.number(host)}n{network}"
 
     def enter(self, host, folder="/"):
-        """The words that go before a command to run it on the host."""
+        """Returns the words that precede a command to run it on the host."""
         return ["nsenter", "--target", str(self.pid(host)), "--all", f"--wd={folder}", "--"]
 
     def switch(self, *command, text=None):
@@ -101,8 +101,8 @@ class Hosts:
     # Creating hosts
 
     def up(self, names, networks=1, hidden=(), shown=()):
-        """`hidden`: folders that are empty on every host. `shown`, or `shown(name)`: folders of the machine that
-        stay visible whatever is hidden or private; a pair is a folder and its place on the host."""
+        """Makes the hosts. `hidden` has folders that are empty on every host. `shown`, or `shown(name)`, has folders of the
+        machine that stay visible even where others are hidden or private. A pair is a folder and its place on the host."""
         if self.state["hosts"]:
             raise HostsError(f"hosts are up already in {self.folder}: end them with `tools/hosts down`")
         if os.geteuid() != 0:
@@ -158,7 +158,7 @@ class Hosts:
         call(*inside, "ip", "link", "set", device, "up")
 
     def start(self, command):
-        """Starts an init process and waits until it has made its place."""
+        """Starts an init process and waits until it has mounted its files."""
         ready, theirs = os.pipe()
         log = open(self.folder / "init.log", "ab")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=log,
@@ -177,7 +177,7 @@ class Hosts:
         return subprocess.run([*self.enter(host, folder), *map(str, command)], check=False, **options)
 
     def cut(self, host, other=None, network=None):
-        """All packets of the host, or those between the two; of all networks, or of one."""
+        """Drops all packets of the host, or those between the two, on all networks or on one."""
         self.pid(host)
         if other is not None:
             self.pid(other)
@@ -197,7 +197,7 @@ class Hosts:
         self.write_rules()
 
     def limit(self, host, rate):
-        """Both ways: what the bridge sends to it, and what it sends."""
+        """Limits both directions: the packets that the bridge sends to the host, and those that it sends."""
         self.state["limits"][host] = rate
         self.save()
         for network in range(self.state["networks"]):
@@ -212,7 +212,7 @@ class Hosts:
                        "latency", "50ms")
 
     def ports(self, host, network=None):
-        """In nftables' words."""
+        """Returns the host's devices as a set of nftables."""
         networks = range(self.state["networks"]) if network is None else [network]
         return "{ " + ", ".join(f'"{self.port(host, number)}"' for number in networks) + " }"
 
@@ -260,7 +260,7 @@ def mount(*words):
 
 
 def bind_descriptor(folder, place):
-    """An open folder, whose own path may be covered by now; mount(8) would look for the path."""
+    """Binds an open folder, whose path may be covered by now. mount(8) would look for the path."""
     bind_with_all_below = 0x1000 | 0x4000  # MS_BIND | MS_REC
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(f"/proc/self/fd/{folder}".encode(), str(place).encode(), None, bind_with_all_below, None):
@@ -269,7 +269,7 @@ def bind_descriptor(folder, place):
 
 
 def make_place(order):
-    """The host's own files, in its mount namespace."""
+    """Mounts the host's own files, in its mount namespace."""
     private = pathlib.Path(order["private"])
     mount("--make-rprivate", "/")
     covers = [("/tmp", private / "tmp"), (order["home"], private / "home"),
@@ -297,7 +297,7 @@ def make_place(order):
 
 
 def init(order):
-    """The first process of a host: makes the place, then takes in orphans until it is killed."""
+    """Runs as the first process of a host. It mounts the host's files, then reaps orphans until it is killed."""
     if order:
         make_place(json.loads(order))
     print("ready", flush=True)
@@ -356,7 +356,7 @@ def arguments():
 
 
 def tree():
-    """The paths of the machine that every host must see: this tree and CRIU. They may lie in covered folders."""
+    """Returns the paths of the machine that every host must see: this tree and CRIU. They may lie in covered folders."""
     return [path for path in (pathlib.Path(__file__).resolve().parents[2],
                               pathlib.Path("~/.cache/gpumigrate").expanduser()) if path.exists()]
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check.sh FOLDER GROUP [MODEL]: runs one group of the checks of MODEL.pml (switch) with spin, as MODEL.runs
-# lists them. On a difference it prints a line and exits with 1. A line of MODEL.runs:
-#   GROUP NAME ok|error [-D...]   a run: no error in any reachable state, or an error must be found
+# Runs one group of the checks of MODEL.pml (switch) with spin, as MODEL.runs lists them: check.sh FOLDER GROUP [MODEL]. On
+# a difference it prints a line and exits with 1. MODEL.runs has these lines:
+#   GROUP NAME ok|error [-D...]   a run: no reachable state has an error, or an error must be found
 #   state NAME EXPRESSION         the run above must reach this state
 #   record PARTY VARIABLE C       PARTY's record is VARIABLE (a regular expression); its values are constants that begin with C
-#   name PARTY RECORD VALUE...    what the transitions table calls these values; "-" and FORGOTTEN are no records
+#   name PARTY RECORD VALUE...    the name of these values in the table of transitions; "-" and FORGOTTEN are no records
 #   transitions FILE              the runs of the group edges together take exactly the transitions of FILE
 #   memory MIB                    the most that a run may take (6000)
 # The groups: holds (the protocol), broken (deliberately broken variants), reached (states without which
@@ -20,7 +20,7 @@ limit=300
 memory=$(awk '$1 == "memory" {print $2}' "$runs")
 failed=0
 
-# run NAME WANT SOURCE [-D...]: checks SOURCE in a folder of its own and leaves the checker's output in pan.log there.
+# Checks SOURCE in a folder of its own, and leaves the checker's output in pan.log there: run NAME WANT SOURCE [-D...].
 run() {
   local name=$1 want=$2 source=$3 flags="-DSAFETY -DNOREDUCE -DBFS" options="-E" errors states
   shift 3
@@ -45,7 +45,7 @@ run() {
 # The checker's C code prints SEEN WHAT only once for each WHAT.
 seen_once='c_decl { static unsigned char seen_[65536]; static void seen(unsigned k) { if (!seen_[k]) { seen_[k] = 1; printf("SEEN %u\n", k); } } }'
 
-# reached NAME [-D...]: one run over all states that are listed after it.
+# Makes one run over all states that are listed after it: reached NAME [-D...].
 reached() {
   local name=$1 source=$out/$1.pml names=() options="" state expression k
   shift
@@ -61,7 +61,7 @@ reached() {
   echo "$name: ${#names[@]} states looked for"
 }
 
-# value NAME: prints the number of a constant of the model.
+# Prints the number of a constant of the model: value NAME.
 value() { awk -v name="$1" '$1 == "#define" && $2 == name {print $3}' "$here/$model.pml"; }
 
 edges() {

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small virtual machine with a soft-RoCE device: `tools/vm`, and what the tests of this folder use.
+"""Runs a small virtual machine with a soft-RoCE device, for `tools/vm` and for the tests of this folder.
 
   tools/vm setup                 installs the Debian packages it needs, and fetches Debian's kernel
-  tools/vm run -- COMMAND...     runs a command in a fresh one, prints what it prints, exits with its status
+  tools/vm run -- COMMAND...     runs a command in a fresh machine, prints its output, exits with its status
 
-The machine sees all files of this one, reads them through, and keeps what it writes in its memory. Its device
-rxe0 stands on eth0, 10.9.0.1: an RDMA device in software (rdma_rxe). QEMU computes every instruction (TCG),
-so KVM is not needed, and times mean nothing. It boots in some ten seconds.
+The virtual machine sees all files of this machine, and keeps its writes in memory. Its device rxe0 is an RDMA device in
+software (rdma_rxe) on eth0, 10.9.0.1. QEMU computes every instruction (TCG), so KVM is not needed, and times mean
+nothing. It boots in about ten seconds.
 
-Exits with 124 where the deadline ended the command, and with 125 where there was no machine to run it."""
+The exit status is 124 if the deadline ended the command, and 125 if no machine could run it."""
 import argparse
 import contextlib
 import os
@@ -36,7 +36,7 @@ class VmError(Exception):
 
 
 def call(*command, **options):
-    """Runs one of this machine's tools; its own words are the error."""
+    """Runs one of this machine's tools. Its own message is the error."""
     result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             timeout=TOOL_LIMIT_S, check=False, **options)
     if result.returncode != 0:
@@ -46,7 +46,7 @@ def call(*command, **options):
 
 
 def missing():
-    """Debian packages that are needed and not there."""
+    """Returns the Debian packages that are needed and missing."""
     return [package for program, package in PACKAGES.items() if shutil.which(program) is None]
 
 
@@ -54,7 +54,7 @@ def missing():
 
 
 def kernel():
-    """The folder of Debian's kernel, unpacked; fetched once."""
+    """Returns the folder of Debian's kernel, which is fetched and unpacked once."""
     with contextlib.suppress(FileNotFoundError):
         folder = CACHE / (CACHE / "kernel").read_text()
         if folder.is_dir():
@@ -82,7 +82,7 @@ def fetch_kernel():
 
 
 def modules_in_order(folder):
-    """The files of MODULES and of what they need, each after what it needs. What is missing is built in."""
+    """Returns the files of MODULES and of their dependencies, each after its own. A module without a file is built in."""
     files = {path.stem.replace("-", "_"): path for path in folder.rglob("*.ko")}
     order = []
 
@@ -101,7 +101,7 @@ def modules_in_order(folder):
 
 
 def write_initramfs(folder, to):
-    """busybox, the modules, init and what follows it."""
+    """Makes the first file system: busybox, the modules, init and the script that follows it."""
     with tempfile.TemporaryDirectory() as place:
         root = pathlib.Path(place)
         for name in ("bin", "modules"):
@@ -122,9 +122,9 @@ def write_initramfs(folder, to):
 
 
 def run(command, memory_mib=2048, limit_s=600, output=None):
-    """Runs `command` (words) in a fresh machine, in this process's folder; what it prints goes to the file
-    `output`. Returns its status: 124 where it was ended after `limit_s`. VmError: the machine did not boot
-    within BOOT_LIMIT_S, or ended by itself."""
+    """Runs `command` (words) in a fresh machine, in this process's folder. Its output goes to the file `output`. Returns its
+    status, which is 124 if it was ended after `limit_s`. Raises VmError if the machine did not boot within BOOT_LIMIT_S, or
+    ended by itself."""
     if missing():
         raise VmError(f"no {', '.join(missing())} here: `tools/vm setup` installs them")
     files = kernel()
@@ -181,7 +181,7 @@ def arguments():
     verbs.add_parser("setup")
     run_verb = verbs.add_parser("run")
     run_verb.add_argument("--memory", type=int, default=2048, metavar="MIB")
-    run_verb.add_argument("--timeout", type=int, default=600, metavar="S", help="of the command; 600")
+    run_verb.add_argument("--timeout", type=int, default=600, metavar="S", help="time limit of the command in seconds (600)")
     run_verb.add_argument("command", nargs=argparse.REMAINDER)
     return parser.parse_args()
 

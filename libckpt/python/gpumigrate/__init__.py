@@ -7,7 +7,7 @@
         for batch in job.steps():
             train_step(batch)
 
-Outside gpumigrate (CKPT_SOCKET not in the environment) nothing is loaded and the program runs unchanged."""
+Outside gpumigrate (CKPT_SOCKET is not in the environment) nothing is loaded, and the program runs unchanged."""
 from __future__ import annotations
 
 from typing import Any, Optional
@@ -26,9 +26,9 @@ _attached: Optional[Job] = None
 
 def attach(model: Any = None, optimizer: Any = None, scaler: Any = None, scheduler: Any = None, loader: Any = None, *,
            memory: Optional[Memory] = None) -> Job:
-    """The job of this process. Of `model` and `optimizer` (torch's) all tensors are put into memory that can be moved and
-    named. What of them is on the host, `scaler` and `scheduler` move as host state. `memory` is for devices that torch
-    does not know as its own."""
+    """Returns the job of this process. All tensors of `model` and `optimizer` (torch's) are put into memory that can be
+    moved, and named. Their state on the host, `scaler` and `scheduler` move as host state. `memory` is for devices that
+    torch does not know as its own."""
     global _attached
     if _attached is not None:
         raise UsageError("this process has attached already: one job has one attach(), for all its state")

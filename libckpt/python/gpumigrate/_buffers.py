@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device memory as the package sees it: a pointer, a size, a type and a shape, out of whatever holds it."""
+"""Device memory as the package sees it: a pointer, a size, a type and a shape, read from the object that holds it."""
 from __future__ import annotations
 
 import math
@@ -31,7 +31,7 @@ class Layout:
 
 
 class Buffer:
-    """Device memory that `Job.alloc` has made. Freed by `Job.free`, or with the job."""
+    """Device memory that `Job.alloc` has made. `Job.free` frees it, or the job's end."""
 
     def __init__(self, pointer: int, nbytes: int) -> None:
         self.pointer, self.nbytes = pointer, nbytes
@@ -42,7 +42,7 @@ class Buffer:
 
 
 def layout_of(name: str, memory: Any, nbytes: Optional[int] = None) -> Layout:
-    """`memory` is a device pointer (with `nbytes`), or has `__cuda_array_interface__`."""
+    """Returns the layout of `memory`: a device pointer (with `nbytes`), or an object with `__cuda_array_interface__`."""
     if isinstance(memory, int):
         if not nbytes:
             raise UsageError(f"buffer '{name}': a pointer needs nbytes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA driver by ctypes: a context for programs that have made none, and memory outside gpumigrate."""
+"""The CUDA driver by ctypes. It makes a context for programs that have none, and memory outside gpumigrate."""
 from __future__ import annotations
 
 import ctypes
@@ -17,8 +17,8 @@ def load() -> ctypes.CDLL:
 
 
 def make_context_current() -> None:
-    """The primary context of the first GPU, which torch and the runtime API use, too. A context that is current in this
-    thread stays."""
+    """Makes the primary context of the first GPU current, which torch and the runtime API use, too. A context that is
+    current in this thread already stays."""
     driver = load()
 
     def call(name: str, *arguments: object) -> None:
@@ -37,7 +37,7 @@ def make_context_current() -> None:
 
 
 class Driver:
-    """Memory for a job that gpumigrate has not started: the driver's own."""
+    """The driver's own memory, for a job that gpumigrate has not started."""
 
     def __init__(self) -> None:
         self.library = load()

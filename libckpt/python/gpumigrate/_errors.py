@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors and warnings of the package. Each message is one line: the cause, and what to do about it."""
+"""The errors and warnings of the package. Each message is one line with the cause and the remedy."""
 
 
 class Error(RuntimeError):
-    """Base of all errors of this package."""
+    """The base of all errors of this package."""
 
 
 class UsageError(Error):
-    """The program uses the package wrongly: a call out of order, a name twice, state that cannot move."""
+    """The program uses the package wrongly: a call is out of order, a name occurs twice, or state cannot move."""
 
 
 class StateChanged(UsageError):
-    """A named tensor or buffer is not what was named: freed, renamed, reshaped, replaced."""
+    """A named tensor or buffer is not what was named: it was freed, renamed, reshaped or replaced."""
 
 
 class Mismatch(Error):
@@ -19,7 +19,7 @@ class Mismatch(Error):
 
 
 class LibraryError(Error):
-    """libckpt was not found, or refused a call. `status` is its ckpt_status, where there is one."""
+    """libckpt was not found, or refused a call. `status` is its ckpt_status, or 0 without one."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -27,4 +27,4 @@ class LibraryError(Error):
 
 
 class MoveWarning(UserWarning):
-    """A move was refused at the barrier; the job runs on here."""
+    """A move was refused at the barrier, and the job runs on here."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the process's random generators: Python's, NumPy's where it is loaded, torch's of CPU and GPU.
+"""The state of the process's random generators: Python's, NumPy's if it is loaded, torch's of CPU and GPU.
 
-Generators that the program has made itself are its own to register."""
+The program registers generators that it has made itself."""
 from __future__ import annotations
 
 import importlib

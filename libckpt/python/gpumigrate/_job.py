@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job: what moves with it, when it starts, and its barrier. Needs neither torch nor, outside gpumigrate, libckpt.
+"""A job: the state that moves with it, its start, and its barrier. It does not need torch, nor libckpt outside gpumigrate.
 
-Threads: one thread makes the job, registers and steps. Between two steps no other thread touches named memory."""
+Threads: one thread makes the job, registers state and steps. Between two steps no other thread touches named memory."""
 from __future__ import annotations
 
 import atexit
@@ -25,7 +25,8 @@ FIRST_STEPS = 2  # after each of these steps, all named state is compared with i
 
 
 def is_cooperative() -> bool:
-    """gpumigrate has started this process, and not in transparent mode: there the whole process moves as it is."""
+    """Returns whether gpumigrate has started this process in cooperative mode. In transparent mode the whole process moves
+    as it is."""
     return bool(os.environ.get("CKPT_SOCKET")) and SHIM not in os.environ.get("LD_PRELOAD", "")
 
 
@@ -34,7 +35,8 @@ _ALLOW_MISSING, _ALLOW_NEW = 1, 2
 
 
 class Job:
-    """Made by `attach`. `active`: gpumigrate has started this process. `standby`: it waits for a move's end."""
+    """The job of this process, which `attach` makes. It is `active` if gpumigrate has started the process, and a `standby`
+    while it waits for the end of a move."""
 
     def __init__(self) -> None:
         self._session = Session() if is_cooperative() else None
@@ -65,8 +67,8 @@ class Job:
     # ---- state that moves ----
 
     def alloc(self, nbytes: int) -> Buffer:
-        """Device memory that can be moved while the job runs. Its content is undefined. Where no context is current in
-        this thread, that of the first GPU becomes it."""
+        """Allocates device memory that can be moved while the job runs. Its content is undefined. If no context is current
+        in this thread, the primary context of the first GPU becomes current."""
         return Buffer(self._memory().alloc(nbytes), nbytes)
 
     def free(self, buffer: Buffer) -> None:
@@ -76,11 +78,12 @@ class Job:
         self._memory().free(buffer.pointer)
 
     def buffer(self, name: str, memory: Any, nbytes: Optional[int] = None, *, kind: str = "buffer") -> None:
-        """Names device memory: a `Buffer`, whatever has `__cuda_array_interface__`, or a pointer and `nbytes`."""
+        """Names device memory: a `Buffer`, an object with `__cuda_array_interface__`, or a pointer and `nbytes`."""
         self._name(name, memory, layout_of(name, memory, nbytes), kind)
 
     def register(self, name: str, get_state: GetState, set_state: SetState) -> None:
-        """Host state. `get_state` returns what pickle takes; a standby gives it to `set_state` before it starts."""
+        """Registers host state. `get_state` returns a value that pickle takes. A standby passes it to `set_state` before it
+        starts."""
         self._refuse_late(f"host state '{name}'")
         if name in self._states:
             raise UsageError(f"host state '{name}' is registered already")
@@ -89,19 +92,20 @@ class Job:
     # ---- the start ----
 
     def warmup(self, function: Callable[[], None]) -> None:
-        """On a standby, runs it now, while the source still works: compile, tune, capture. What it changes in named
-        memory and registered state is overwritten by the move."""
+        """Runs `function` now if this is a standby, while the source still works: it compiles, tunes, captures. The move
+        overwrites its changes of named memory and registered state."""
         self._refuse_late("a warm-up")
         if self.standby:
             function()
 
     def on_start(self, function: Callable[[], None]) -> None:
-        """Runs it once the job is to work here: opens trackers, ports and output files."""
+        """Runs `function` once the job is to work here. It opens trackers, ports and output files."""
         self._refuse_late("a function for the start")
         self._to_start.append(function)
 
     def start(self) -> bool:
-        """All is named. A standby waits here for its move. `epochs` and `steps` call it. True: resumed."""
+        """Starts the job: all state is named. A standby waits here for its move. `epochs` and `steps` call this. Returns
+        whether the job was resumed."""
         if self._started:
             return self.resumed
         self._starts = True
@@ -116,7 +120,7 @@ class Job:
     # ---- steps ----
 
     def epochs(self, count: Optional[int] = None) -> Iterator[int]:
-        """Numbers of epochs up to `count`, from the one in which a moved job is."""
+        """Yields the numbers of epochs up to `count`, from the one in which a moved job is."""
         self.start()
         first = self._position.epoch
         for epoch in itertools.count(first) if count is None else range(first, count):
@@ -124,8 +128,8 @@ class Job:
             yield epoch
 
     def steps(self, data: Optional[Iterable[Any]] = None, *, accumulate: int = 1) -> Iterator[Any]:
-        """The batches of `data` (by default of the loader of `attach`), with a barrier after each `accumulate` of them.
-        One pass, or one for each epoch of `epochs`."""
+        """Yields the batches of `data` (by default the loader of `attach`), with a barrier after each `accumulate` of them.
+        It is one pass, or one for each epoch of `epochs`."""
         data = self._position.loader if data is None else data
         if data is None:
             raise UsageError("steps() has no data: pass data to it, or use attach(loader=...)")
@@ -142,7 +146,7 @@ class Job:
                 self.barrier()
 
     def barrier(self) -> None:
-        """Once a step, for loops without `steps`. The job may leave this process here."""
+        """Is called once a step by loops without `steps`. The job may leave this process here."""
         if not self._started:
             raise UsageError("barrier() before start(): name all state, then call start()")
         if self._session is None:
@@ -159,7 +163,7 @@ class Job:
             warnings.warn(f"a move was refused: {error}", MoveWarning, stacklevel=2)
 
     def finish(self) -> None:
-        """The job has ended by itself, and its memory goes with it. The interpreter's end does that, too."""
+        """Ends the job, which has ended its work by itself. Its memory is freed. The interpreter's end does the same."""
         session, self._session = self._session, None
         if session is not None and self._process == os.getpid():
             atexit.unregister(self._at_exit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libckpt.so.1 by ctypes: finds it, declares the functions of ckpt.h, turns a status into an exception.
+"""libckpt.so.1 by ctypes. This module finds it, declares the functions of ckpt.h and turns a status into an exception.
 
 Nothing is loaded before `Session` is made. ctypes releases the interpreter's lock during a call, so other
 threads run while a standby waits in ckpt_ready."""
@@ -37,7 +37,7 @@ _SIGNATURES: dict[str, list[object]] = {
 
 
 def candidates() -> list[str]:
-    """Where the library may be, in the order in which it is looked for."""
+    """Returns the paths of the library, in the order in which they are tried."""
     named = os.environ.get("GPUMIGRATE_LIBCKPT")
     if named:
         return [named]
@@ -72,7 +72,7 @@ def load() -> ctypes.CDLL:
 
 
 class Session:
-    """The one session of this process, and the host state that moves with it: one entry of bytes."""
+    """The only session of this process, and its host state, which is one entry of bytes."""
 
     def __init__(self) -> None:
         self.library = load()
@@ -106,7 +106,8 @@ class Session:
                                              kind))
 
     def host_state(self, name: str, save: Callable[[], bytes], load_back: Callable[[bytes], None]) -> None:
-        """An exception of a callback fails the pause, or the resume, and stays in `failure`."""
+        """Registers the two callbacks of host state. An exception of one fails the pause or the resume, and stays in
+        `failure`."""
         def on_save(_user: object, writer: int) -> int:
             try:
                 data = save()
@@ -128,7 +129,7 @@ class Session:
         self._check(self.library.ckpt_host_callbacks(self.handle, name.encode(), *functions, None))
 
     def ready(self) -> bool:
-        """Blocks in a standby. True: this instance goes on where the source has stopped."""
+        """Blocks in a standby. Returns whether this instance continues where the source has stopped."""
         start = ctypes.c_uint()
         self._run(self.library.ckpt_ready, self.handle, ctypes.byref(start))
         return start.value == 1
@@ -137,7 +138,7 @@ class Session:
         self._run(self.library.ckpt_barrier, self.handle)
 
     def _run(self, function: Callable[..., int], *arguments: object) -> None:
-        """A call that may run callbacks: what they raised is the cause of its error."""
+        """Makes a call that may run callbacks. An exception that they raised is the cause of its error."""
         self.failure = None
         status = function(*arguments)
         if self.failure is not None:
@@ -151,5 +152,5 @@ class Session:
 
 
 def report(text: str) -> None:
-    """One line in the job's log."""
+    """Writes one line into the job's log."""
     print(f"gpumigrate: {text}", file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaders of batches: which of them know where they are, and how a pass goes on without the batches that were done.
+"""Loaders of batches. This module finds out which keep their position, and continues a pass without the batches that
+were done.
 
 Loaders of Accelerate, which Trainer of transformers uses, too, are wrapped around one of torch. The order of
 their samples depends on the pass's number and on a seed of their sampler."""
@@ -15,21 +16,22 @@ from ._library import report
 
 
 def keeps_position(data: Any) -> bool:
-    """It has a position of its own (torchdata's StatefulDataLoader). Accelerate's have the functions in any case."""
+    """Returns whether the loader keeps its position (torchdata's StatefulDataLoader). Accelerate's loaders have the
+    functions in any case, so the loader beneath counts."""
     beneath = getattr(data, "base_dataloader", data)
     return all(hasattr(each, name) for each in (data, beneath) for name in ("state_dict", "load_state_dict"))
 
 
 def order_of(data: Any) -> Optional[dict[str, Any]]:
-    """The values, beside the generators, that the order of this pass depends on. None: there are none."""
+    """Returns the values, beside the generators, on which the order of this pass depends, or None."""
     if not is_accelerated(data):
         return None
     return {"pass": data.iteration, "seed": getattr(_sampler_of(data), "initial_seed", None)}
 
 
 def left_of(data: Any, done: int, now: dict[str, Any], order: Optional[dict[str, Any]] = None) -> Iterator[Any]:
-    """The batches after the first `done`, and a line in the log about how they were left out. The order of a pass is
-    drawn before the generators are set to `now`, what changes a batch at random after it."""
+    """Returns the batches after the first `done`, and logs how these were left out. The order of a pass is drawn before the
+    generators are set to `now`, and random changes of a batch after it."""
     kind = type(data).__name__
     if isinstance(data, collections.abc.Sequence):
         return with_generators(iter(data[done:]), now)
@@ -88,7 +90,7 @@ def _set_order(data: Any, order: dict[str, Any]) -> None:
 
 
 def _accelerated(data: Any, base: Any, rest: Any, order: dict[str, Any]) -> Iterator[Any]:
-    """This pass of `data` over `rest` in place of `base`. The next one is whole again."""
+    """Yields this pass of `data` over `rest` in place of `base`. The next pass is complete again."""
     data.base_dataloader = rest
     try:
         yield from data
@@ -104,7 +106,7 @@ def _is_torch_loader(data: Any) -> bool:
 
 
 def _with_sampler(loader: Any, sampler: SkippingSampler) -> Any:
-    """The same DataLoader of torch with another sampler of batches."""
+    """Returns the same DataLoader of torch with another sampler of batches."""
     return type(loader)(
         loader.dataset, batch_sampler=sampler, num_workers=loader.num_workers, collate_fn=loader.collate_fn,
         pin_memory=loader.pin_memory, timeout=loader.timeout, worker_init_fn=loader.worker_init_fn,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where tensors of torch get memory that can be moved: a pool of torch's own allocator over ckpt_alloc."""
+"""Memory that can be moved, for tensors of torch: a pool of torch's own allocator over ckpt_alloc."""
 from __future__ import annotations
 
 import contextlib
@@ -13,16 +13,16 @@ from ._library import Session
 
 
 class Memory(Protocol):
-    """`attach(memory=...)` takes another one: tensors of a device that torch does not know as its own."""
+    """The memory of tensors. `attach(memory=...)` takes another one for a device that torch does not know as its own."""
 
     def holds(self, tensor: Any) -> bool:
-        """The tensor is in device memory, or is to be put there: it is named, and no host state."""
+        """Returns whether the tensor is in device memory, or is to be put there. It is then named, and is no host state."""
 
     def place(self, tensor: Any) -> Any:
-        """A tensor with this content in memory that can be moved."""
+        """Returns a tensor with the same content in memory that can be moved."""
 
     def pointer(self, tensor: Any) -> int:
-        """Its device pointer; 0: its memory was freed."""
+        """Returns its device pointer, or 0 if its memory was freed."""
 
 
 class Hooks:
@@ -45,7 +45,7 @@ class Hooks:
 
 
 class PoolMemory:
-    """GPU memory of torch. Only what is named is put into the pool: all else stays where it is."""
+    """GPU memory of torch. Only named tensors are put into the pool. All others stay where they are."""
 
     def __init__(self, session: Optional[Session]) -> None:
         self._session = session

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a job is in its data: the epoch, the batch, and what it takes to come there again.
+"""The position of a job in its data: the epoch, the batch, and the state that leads there again.
 
-A loader with `state_dict` (torchdata's StatefulDataLoader) keeps its own position. Of others batches are counted. A
-standby begins the same pass with the generators as they were at its beginning, which gives the same order, and
+A loader with `state_dict` (torchdata's StatefulDataLoader) keeps its own position. Batches of other loaders are counted.
+A standby begins the same pass with the generators as they were at its beginning, which gives the same order, and
 leaves out the batches that were done."""
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Position:
 
     @property
     def done_before(self) -> int:
-        """Batches that the next pass leaves out, since they were done before the move."""
+        """Returns the number of batches that the next pass leaves out, since they were done before the move."""
         return int(self._arrived["batch"]) if self._arrived is not None and self._arrived["begun"] else 0
 
     def batches(self, data: Iterable[Any]) -> Iterator[Any]:
-        """The batches of a pass that are left, counted. A batch counts as done at the barrier after it."""
+        """Yields the batches of a pass that are left, and counts them. A batch is done at the barrier after it."""
         for batch in self._left(data):
             self.batch += 1
             yield batch

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model, optimizer, scaler and scheduler of torch: which of their tensors are named, and what is host state.
+"""Model, optimizer, scaler and scheduler of torch. This module names their tensors and registers the rest as host state.
 
-Names are those of the program: `model.` and the key of state_dict, `optim.` with the parameter's name and the key of
+Names are those of the program: `model.` and the key of state_dict, or `optim.` with the parameter's name and the key of
 its state. A tensor with two names (tied weights) has the first one."""
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPILED = "_orig_mod."  # the prefix that torch.compile adds to names
 
 
 def attach(job: Job, model: Any, optimizer: Any, scaler: Any, scheduler: Any, memory: Optional[Memory]) -> None:
-    """Puts what is to move into memory that can be moved, and registers the rest."""
+    """Puts tensors into memory that can be moved, and registers the rest."""
     if not job.active:
         return
     state = TorchState(model, optimizer, memory or PoolMemory(job._session))
@@ -45,7 +45,8 @@ class TorchState:
         self._layouts: dict[str, Layout] = {}
 
     def _items(self) -> Iterator[tuple[str, Any, Any, Any]]:
-        """Each tensor and value: its name, itself, and where a value that is no tensor is set. Tied tensors come again."""
+        """Yields each tensor and value with its name, and the holder and key where a value that is no tensor is set. Tied
+        tensors occur more than once."""
         if self._model is not None:
             for key, value in (*self._model.state_dict(keep_vars=True).items(),
                                *self._model.named_buffers(remove_duplicate=False)):
@@ -133,7 +134,8 @@ class TorchState:
             raise StateChanged(f"'{name}' was created after attach(), which must find all state: create it before")
 
     def save(self) -> dict[str, Any]:
-        """Copies of the state that is not in device memory: pickle would take the whole memory behind a view."""
+        """Returns copies of the state that is not in device memory. Without a copy, pickle would take the whole memory behind
+        a view."""
         return {name: value.detach().clone() if isinstance(value, self._torch.Tensor) else value
                 for name, value, _, _ in self._items() if not self._in_memory(value)}
 
@@ -156,8 +158,8 @@ class TorchState:
 
 
 def make_state(optimizer: Any) -> None:
-    """The state that Adam, AdamW and SGD make at their first step, with the zeros that they would make: a standby has not
-    stepped. Other optimizers that are late in making it are found by the check after the first step."""
+    """Makes the state that Adam, AdamW and SGD make at their first step, with the same zeros, since a standby has not
+    stepped. The check after the first step finds other optimizers that make their state late."""
     torch = importlib.import_module("torch")
     for group in optimizer.param_groups:
         for parameter in group["params"]:

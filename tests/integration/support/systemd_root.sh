@@ -10,7 +10,7 @@ shift
 mkdir -p "$work"/{root,low,up,tree,out}
 root=$work/root
 mount --make-rprivate /
-mount --bind / "$work/low" # without what is mounted below
+mount --bind / "$work/low" # without the file systems that are mounted below
 mount -t tmpfs none "$work/up" -o size=2g
 mkdir "$work/up"/{upper,work}
 mount -t overlay none -o "lowerdir=$work/low,upperdir=$work/up/upper,workdir=$work/up/work" "$root"

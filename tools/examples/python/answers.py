@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop of its own, with start() and barrier(): `gpumigrate run --cooperative -- python3 answers.py`.
+"""A program with a loop of its own, which calls start() and barrier(). `gpumigrate run --cooperative -- python3 answers.py`
+starts it.
 
-Each answer depends on all before it: a cache in device memory grows, its length is host state. The log is opened once
-the job is to work here, by on_start. The last line is a JSON object with a digest, the same moved or not."""
+Each answer depends on all before it. A cache in device memory grows, and its length is host state. on_start opens the
+log once the job is to work here. The last line is a JSON object with a digest, which is the same if the job was moved."""
 import argparse
 import hashlib
 import json

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named device memory, without torch: `gpumigrate run --cooperative -- python3 buffers.py`.
+"""Named device memory without torch. `gpumigrate run --cooperative -- python3 buffers.py` starts it.
 
-Each step writes a piece of device memory. The last line is a JSON object with the digest of it all, moved or not."""
+Each step writes a piece of device memory. The last line is a JSON object with the digest of all of it, which is the same
+if the job was moved."""
 import argparse
 import ctypes
 import hashlib

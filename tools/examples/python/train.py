@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training with torch on a GPU: `gpumigrate run --cooperative -- python3 train.py`.
+"""A training with torch on a GPU. `gpumigrate run --cooperative -- python3 train.py` starts it.
 
-Model, optimizer, scheduler, scaler and the loader's position move. Without a GPU it trains on the processor, and then all
-of it moves as host state."""
+Model, optimizer, scheduler, scaler and the loader's position move. Without a GPU it trains on the processor, and all
+state moves as host state."""
 import argparse
 
 import torch

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moves.py [--json FILE] [CASE...]: PyTorch moved live there and back between two nodes on this machine's GPU, and compared
-step by step with an unmoved run: unmodified (train.py), and with the package gpumigrate (package.py). From the bundle, as
-root. Exit status 1 if anything differs."""
+"""Moves PyTorch live between two nodes on this machine's GPU, and back. `moves.py [--json FILE] [CASE...]` compares each
+case step by step with an unmoved run. PyTorch runs unmodified (train.py), and with the package gpumigrate (package.py). It
+runs from the bundle, as root. The exit status is 1 if anything differs."""
 import argparse
 import dataclasses
 import json
@@ -59,7 +59,7 @@ def gpumigrate(*arguments, timeout=60):
 
 
 def steps_of(text):
-    """{step: its losses}, more than one if it was made twice."""
+    """Returns {step: its losses}. A step that was made twice has more than one loss."""
     steps = {}
     for number, loss in re.findall(r"^step (\d+) (\S+)$", text, re.M):
         steps.setdefault(int(number), []).append(loss)
@@ -86,7 +86,7 @@ def move(job, place):
 
 
 def environment_of(case, packages):
-    """`packages`: folder in which the package's wheel is unpacked."""
+    """Returns the environment of a case. The package's wheel is unpacked in the folder `packages`."""
     environment = {"PYTHONUNBUFFERED": "1"}
     if case.allocator:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = case.allocator
@@ -148,8 +148,8 @@ def run_cases(options, packages):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--python", default=sys.executable, help="the one that has PyTorch")
-    parser.add_argument("--small", action="store_true", help="a small model, for tests on the processor; of package")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
+    parser.add_argument("--small", action="store_true", help="use a small model, for tests on the processor; only for the cases of package")
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []], help=", ".join(CASES))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gm-torch-") as folder:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The model of train.py, trained with the package gpumigrate: the job's memory is named, and copied while it works. Each
-step prints "step N LOSS", the loss to the last bit. Same arguments, same losses. Without a GPU it trains on the processor."""
+"""The model of train.py, trained with the package gpumigrate. The job's memory is named, and copied while it works. Each
+step prints "step N LOSS", the loss to the last bit. The same arguments give the same losses. Without a GPU it trains on the
+processor."""
 import argparse
 import contextlib
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A GPT of GPT-2's smallest size that learns random tokens with PyTorch on a GPU. It knows nothing of gpumigrate. Each
-step prints "step N LOSS", the loss to the last bit; the last line is JSON. Same arguments, same losses."""
+step prints "step N LOSS", the loss to the last bit. The last line is JSON. The same arguments give the same losses."""
 import argparse
 import hashlib
 import json

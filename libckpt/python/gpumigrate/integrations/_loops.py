@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part that all frameworks use: their loop asks a loader for batches, and calls back after a step."""
+"""The part that all frameworks use. Their loop takes batches from a loader, and calls back after a step."""
 from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Optional
@@ -9,9 +9,9 @@ from .._job import Job
 
 
 class CountedLoader:
-    """A loader that knows the position of the job. Each iteration is a pass; a moved job goes on in the one it was in.
+    """A loader that knows the position of the job. Each iteration is a pass, and a moved job continues the pass that it was in.
 
-    Frameworks make the iterator before they call back, so the job is asked for at the first batch."""
+    Frameworks make the iterator before they call back, so the job is taken at the first batch."""
 
     def __init__(self, loader: Any, job: Callable[[], Optional[Job]]) -> None:
         self._loader, self._job = loader, job

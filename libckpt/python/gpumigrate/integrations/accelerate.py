@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerate: `job = accelerate.attach(accelerator, model, optimizer, scheduler)` with what `prepare` has returned, then
-`for batch in job.steps(loader, accumulate=accelerator.gradient_accumulation_steps)`."""
+"""Accelerate. A program calls `job = accelerate.attach(accelerator, model, optimizer, scheduler)` with the objects that
+`prepare` has returned, then `for batch in job.steps(loader, accumulate=accelerator.gradient_accumulation_steps)`."""
 from __future__ import annotations
 
 from typing import Any, Optional

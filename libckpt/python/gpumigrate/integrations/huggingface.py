@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainer of transformers 5: `huggingface.prepare(trainer)` before `trainer.train()`.
+"""Trainer of transformers 5. A program calls `huggingface.prepare(trainer)` before `trainer.train()`.
 
-The barrier is before the batches of a step are read: what Trainer does after a step (logs, evaluates, saves) is done where
-the step was. A moved Trainer runs the epochs that are left, and of the first the batches that are left."""
+The barrier is before the batches of a step are read. So Trainer's work after a step (logs, evaluations, saves) is done
+where the step was. A moved Trainer runs the epochs that are left, and the rest of the batches of the first one."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,12 +15,12 @@ from .._job import Job
 from .._memory import Memory
 from ._loops import CountedLoader
 
-# counts that Trainer stores outside its TrainerState
+# Counts that Trainer stores outside its TrainerState.
 COUNTS = ("_total_loss_scalar", "_globalstep_last_logged", "current_flos")
 
 
 def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
-    """Adds a callback that names all, and counts the batches of the training's loader. `memory` as in attach()."""
+    """Adds a callback that names all state, and counts the batches of the training's loader. `memory` is that of attach()."""
     transformers = importlib.import_module("transformers")
     if not hasattr(trainer, "_run_epoch"):
         raise UsageError(f"Trainer of transformers {transformers.__version__} has no _run_epoch: this is for version 5 "
@@ -48,7 +48,7 @@ def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
 
 
 class Loop:
-    """Trainer's loop, and what it keeps beside its TrainerState."""
+    """Trainer's loop, and the state that it keeps beside its TrainerState."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
@@ -75,7 +75,7 @@ class Loop:
         job.start()
 
     def run_epoch(self, run: Any, given: dict[str, Any]) -> None:
-        """Trainer's own, for what is left of the epoch."""
+        """Runs Trainer's own loop for the rest of the epoch."""
         job = self.job
         if job is None or not job.active:
             run(**given)
@@ -92,7 +92,7 @@ class Loop:
         run(**given)
 
     def correct_epoch(self, state: Any) -> None:
-        """Trainer takes what is left of an epoch for the whole of it."""
+        """Sets the epoch's fraction. Trainer takes the rest of an epoch for the whole of it."""
         if self.job is not None and self.job.active:
             state.epoch = self._epoch + self.job._position.batch / self._batches
 
@@ -101,7 +101,7 @@ class Loop:
 
 
 class SteppedLoader(CountedLoader):
-    """The training's loader, with a barrier where the batches of the next step are asked for."""
+    """The training's loader, with a barrier before the batches of the next step."""
 
     def __init__(self, loader: Any, loop: Loop) -> None:
         super().__init__(loader, lambda: loop.job)

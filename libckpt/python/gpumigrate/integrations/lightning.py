@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lightning: `callback, loader = lightning.prepare(loader)`, then `Trainer(callbacks=[callback])` and `fit(model, loader)`.
+"""Lightning. A program calls `callback, loader = lightning.prepare(loader)`, then `Trainer(callbacks=[callback])` and
+`fit(model, loader)`.
 
-One optimizer. With accumulate_grad_batches, the barrier is where an optimizer step was."""
+A training has one optimizer. With accumulate_grad_batches, the barrier is after an optimizer step."""
 from __future__ import annotations
 
 import importlib

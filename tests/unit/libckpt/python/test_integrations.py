@@ -224,7 +224,7 @@ class Lightning(FrameworkTest):
         with unittest.mock.patch.dict(sys.modules, {"lightning.pytorch": types.SimpleNamespace(Callback=object)}), \
                 unittest.mock.patch("importlib.util.find_spec", return_value=True):
             _, loader = lightning.prepare(Shuffled())
-        with self.assertRaisesRegex(gpumigrate.UsageError, "give the callback to the trainer"):
+        with self.assertRaisesRegex(gpumigrate.UsageError, "pass the callback to the trainer"):
             next(iter(loader))
 
 
