@@ -83,9 +83,9 @@ void CheckpointStoreServer::on_packet(const Packet& packet) {
   found->second->changed.notify();
 }
 
-void CheckpointStoreServer::on_gone(const Error& why) {
+void CheckpointStoreServer::on_gone(const Error& reason) {
   ++run_;
-  spdlog::warn("checkpoint store server ended: reason {}", why.to_string());
+  spdlog::warn("checkpoint store server ended: reason {}", reason.to_string());
   if (link_) link_->close();
   link_.reset();
   if (process_) process_->signal(SIGKILL);
@@ -95,7 +95,7 @@ void CheckpointStoreServer::on_gone(const Error& why) {
     if (!pending->outcome)
       pending->outcome.emplace(
           Error(ErrorCode::kUnavailable, "This node's checkpoint store server is not running")
-              .caused_by(why));
+              .caused_by(reason));
     pending->changed.notify();
   }
 }
@@ -113,7 +113,7 @@ Task<Result<CheckpointStoreServer::Answer>> CheckpointStoreServer::wait(std::uin
 }
 
 Task<Result<void>> CheckpointStoreServer::ready() {
-  const AsyncMutex::Held alone = co_await starting_.take();
+  const AsyncMutex::Held alone = co_await starting_.acquire();
   if (!address_.empty()) co_return ok();
   pending_[0] = std::make_shared<Pending>(executor_);
   if (auto launched = launch(); !launched) on_gone(launched.error());

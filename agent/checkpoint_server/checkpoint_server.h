@@ -59,7 +59,7 @@ class CheckpointStoreServer : public std::enable_shared_from_this<CheckpointStor
   CheckpointStoreServer(const asio::any_io_executor& executor, CheckpointStoreServerSettings settings);
   Result<void> launch();
   void on_packet(const Packet& packet);
-  void on_gone(const Error& why);
+  void on_gone(const Error& reason);
   Task<Result<void>> ready();
   Task<Result<Answer>> ask(checkpoint_store_server::CheckpointStoreOrder order);
   Task<Result<Answer>> wait(std::uint64_t id);

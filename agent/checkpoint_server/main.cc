@@ -21,7 +21,7 @@
 namespace ckpt::agent::checkpoint_store_server {
 namespace {
 
-Result<void> say(int socket, const CheckpointStoreAnswer& answer) {
+Result<void> send_answer(int socket, const CheckpointStoreAnswer& answer) {
   const auto bytes = wire::encode(answer);
   ssize_t sent;
   do {
@@ -65,13 +65,13 @@ CheckpointStoreAnswer obey(checkpoint_store::FileServer& server, const Checkpoin
 Result<void> serve(int socket, checkpoint_store::FileServer::Settings settings) {
   auto created = checkpoint_store::FileServer::create(std::move(settings));
   if (!created) {
-    CKPT_TRYV(say(socket, failed(created.error())));
+    CKPT_TRYV(send_answer(socket, failed(created.error())));
     return std::move(created).error();
   }
   checkpoint_store::FileServer& server = **created;
   CheckpointStoreAnswer ready;
   ready.text = server.address();
-  CKPT_TRYV(say(socket, ready));
+  CKPT_TRYV(send_answer(socket, ready));
   spdlog::info("serving: address {}", server.address());
   std::vector<std::byte> room(kMaxPacketBytes);
   while (true) {
@@ -82,7 +82,7 @@ Result<void> serve(int socket, checkpoint_store::FileServer::Settings settings) 
     if (got < 0) return Error::from_errno("Cannot receive an order");
     if (got == 0) return Error(ErrorCode::kUnavailable, "The agent has disconnected");
     CKPT_TRY(order, wire::decode<CheckpointStoreOrder>(std::span(room).first(static_cast<std::size_t>(got))));
-    CKPT_TRYV(say(socket, obey(server, order)));
+    CKPT_TRYV(send_answer(socket, obey(server, order)));
   }
 }
 

@@ -26,7 +26,7 @@ std::string subject(const context::Order& order) {
 
 }  // namespace
 
-std::string ContextFacts::why() const {
+std::string ContextFacts::missing_support() const {
   const std::string version =
       std::to_string(driver_version / 1000) + "." + std::to_string(driver_version % 1000 / 10);
   if (!can_checkpoint)
@@ -227,7 +227,7 @@ Task<Result<context::Answer>> ContextHelper::perform(context::Order order, Milli
   CKPT_CO_TRY(facts, co_await ready());
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kNotSupported, subject(order))
-        .caused_by({ErrorCode::kNotSupported, facts.why()});
+        .caused_by({ErrorCode::kNotSupported, facts.missing_support()});
   order.id = next_order_++;
   auto pending = std::make_shared<Pending>(executor_, order);
   queue_.push_back(pending);

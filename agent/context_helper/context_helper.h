@@ -38,10 +38,10 @@ struct ContextSettings {
 struct ContextFacts {
   int driver_version = 0;  // version in the form of cuDriverGetVersion: 13000 for 13.0
   std::uint32_t devices = 0;
-  std::string gpu;                        // name of the first GPU
-  bool can_checkpoint = false;            // true if the driver has cuCheckpointProcess*
-  bool can_change_gpu = false;            // true if the restore also accepts gpuPairs (driver 580, CUDA 13.0)
-  [[nodiscard]] std::string why() const;  // returns what is missing; empty if nothing is
+  std::string gpu;              // name of the first GPU
+  bool can_checkpoint = false;  // true if the driver has cuCheckpointProcess*
+  bool can_change_gpu = false;  // true if the restore also accepts gpuPairs (driver 580, CUDA 13.0)
+  [[nodiscard]] std::string missing_support() const;  // returns what is missing; empty if nothing is
 };
 
 class ContextHelper : public std::enable_shared_from_this<ContextHelper> {

@@ -47,7 +47,7 @@ Result<void> compute(const Device& device) {
   return Error(ErrorCode::kCorrupt, "The GPU's memory returned other data than was written");
 }
 
-// Checks whether an error is evidence against the GPU. A context that cannot be created is no evidence,
+// Checks whether an error is evidence against the GPU. A context that cannot be created is not evidence,
 // because another process may use the GPU exclusively. It is evidence if the driver reports a fault.
 bool implicates_gpu(const Error& error, bool had_context) {
   if (error.code() == ErrorCode::kCorrupt) return true;

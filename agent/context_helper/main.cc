@@ -100,7 +100,7 @@ Result<void> save(pid_t pid) {
   return perform_one(*api, context::Kind::kCheckpoint, pid, unused);
 }
 
-int save_and_tell(pid_t pid) {
+int save_and_report(pid_t pid) {
   const Result<void> saved = save(pid);
   if (saved) return 0;
   spdlog::error("the context of process {} could not be saved: {}", pid, saved.error().to_string());
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
     return ckpt::context_helper::probe_remap_rank(std::atoi(argv[2]));
   if (argc == 3 && flag == "--save") {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("context"));
-    return ckpt::context_helper::save_and_tell(std::atoi(argv[2]));
+    return ckpt::context_helper::save_and_report(std::atoi(argv[2]));
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);

@@ -21,13 +21,13 @@ struct OwnedText {
   struct stat status {};
 };
 
-Result<OwnedText> read_owned(const std::string& path, std::size_t most) {
+Result<OwnedText> read_owned(const std::string& path, std::size_t limit) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) return Error::from_errno("Cannot open " + path);
   OwnedText read;
   if (::fstat(file.get(), &read.status) != 0) return Error::from_errno("Cannot inspect " + path);
   if (!S_ISREG(read.status.st_mode)) return Error(ErrorCode::kRefused, path + " is not a regular file");
-  CKPT_TRY(text, read_file("/proc/self/fd/" + std::to_string(file.get()), most));
+  CKPT_TRY(text, read_file("/proc/self/fd/" + std::to_string(file.get()), limit));
   read.text = std::move(text);
   return read;
 }

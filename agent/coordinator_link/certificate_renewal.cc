@@ -36,12 +36,12 @@ CertificateRenewal::CertificateRenewal(CoordinatorLink& link, tls::Identity& ide
                                        control::asio::thread_pool& pool,
                                        control::asio::any_io_executor executor)
     : link_(link), identity_(identity), pool_(pool), executor_(std::move(executor)) {
-  link_.take(wire::FrameType::kAskForKey, [this](std::span<const std::byte> body) -> Result<void> {
+  link_.subscribe(wire::FrameType::kAskForKey, [this](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<wire::AskForKey>(body));
     control::spawn(executor_, "make a key", make_key(std::move(request)));
     return ok();
   });
-  link_.take(wire::FrameType::kUseCertificate, [this](std::span<const std::byte> body) -> Result<void> {
+  link_.subscribe(wire::FrameType::kUseCertificate, [this](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<wire::UseCertificate>(body));
     control::spawn(executor_, "use a certificate", use(std::move(request)));
     return ok();
@@ -59,7 +59,7 @@ control::Task<> CertificateRenewal::make_key(wire::AskForKey request) {
   wire::KeyMade answer;
   answer.request_id = request.request_id;
   answer.signing_request = std::move(made->request);
-  link_.tell(answer);
+  link_.send(answer);
 }
 
 control::Task<> CertificateRenewal::use(wire::UseCertificate request) {

@@ -60,7 +60,7 @@ void CoordinatorLink::start() {
     if (auto sent = connection.send(hello); !sent) {
       spdlog::error("inventory not sent: reason {}", sent.error().to_string());
     }
-    for (const auto& say_again : at_connection_) say_again();
+    for (const auto& report_again : at_connection_) report_again();
   };
   handlers.on_frame = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
     return on_frame(header, body);
@@ -76,13 +76,13 @@ void CoordinatorLink::send_inventory() {
   if (!connected()) return;
   wire::Inventory message;
   message.inventory = commands_.inventory();
-  say(message);
+  transmit(message);
 }
 
 void CoordinatorLink::send_change(const wire::JobInstance& instance) {
   wire::JobChange message;
   message.instance = instance;
-  say(message);
+  transmit(message);
 }
 
 Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
@@ -151,14 +151,14 @@ Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
   const auto id = request.request_id;
   auto data = co_await commands_.read_job_log(std::move(request));
   if (!data) co_return reply(id, std::move(data).error());
-  if (!say(*data)) reply(id, Error(ErrorCode::kRefused, "The part of the log is too long to be sent"));
+  if (!transmit(*data)) reply(id, Error(ErrorCode::kRefused, "The part of the log is too long to be sent"));
 }
 
 Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
   const auto id = request.request_id;
   auto facts = co_await commands_.inspect(std::move(request));
   if (!facts) co_return reply(id, std::move(facts).error());
-  if (!say(*facts))
+  if (!transmit(*facts))
     reply(id, Error(ErrorCode::kRefused, "The facts about the process are too long to be sent"));
 }
 
@@ -167,7 +167,7 @@ void CoordinatorLink::reply(std::uint64_t request, const Result<void>& outcome) 
   message.request_id = request;
   if (!outcome) message.set_error(outcome.error());
   cut(message.message, kMaxReplyText);
-  say(message);
+  transmit(message);
 }
 
 }  // namespace ckpt::agent

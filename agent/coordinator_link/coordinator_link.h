@@ -50,29 +50,31 @@ class CoordinatorLink : public CoordinatorPort {
   // Registers a handler for frames that another part of the agent processes (health, images). Call this
   // before start(). An error of the handler ends the connection.
   using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
-  void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
+  void subscribe(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
   // Registers a function that is called after the agent's hello at every new connection, to repeat messages.
   // Call this before start().
-  void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
+  void at_each_connection(std::function<void()> report_again) {
+    at_connection_.push_back(std::move(report_again));
+  }
   // Sends a message without a guarantee. Returns false if the coordinator is not connected.
   template <class M>
-  bool tell(const M& message) {
-    return say(message);
+  bool send(const M& message) {
+    return transmit(message);
   }
-  // Answers a request that a handler of take() received.
+  // Answers a request that a handler of subscribe() received.
   void reply(std::uint64_t request, const Result<void>& outcome);
 
   void send_inventory();
   void send_change(const wire::JobInstance& instance);
 
-  bool send(const wire::CommitMessage& message) override { return say(message); }
-  bool send(const wire::MigrationProgress& progress) override { return say(progress); }
-  bool send(const wire::SourceReport& report) override { return say(report); }
-  bool send(const wire::TargetReport& report) override { return say(report); }
+  bool send(const wire::CommitMessage& message) override { return transmit(message); }
+  bool send(const wire::MigrationProgress& progress) override { return transmit(progress); }
+  bool send(const wire::SourceReport& report) override { return transmit(report); }
+  bool send(const wire::TargetReport& report) override { return transmit(report); }
 
  private:
   template <class M>
-  bool say(const M& message) {
+  bool transmit(const M& message) {
     return connected() && dialer_->send(message).has_value();
   }
   Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);

@@ -39,7 +39,7 @@ DeniedCertificates::DeniedCertificates(CoordinatorLink& link, std::shared_ptr<tl
       pool_(pool),
       executor_(std::move(executor)),
       changed_(std::move(changed)) {
-  const auto take_frame = [this](std::span<const std::byte> body) -> Result<void> {
+  const auto handle_frame = [this](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(list, wire::decode<wire::DenyCertificates>(body));
     auto before = denied_->all();
     CKPT_TRYV(denied_->replace(list.serials));
@@ -50,7 +50,7 @@ DeniedCertificates::DeniedCertificates(CoordinatorLink& link, std::shared_ptr<tl
     changed_();
     return ok();
   };
-  link.take(wire::FrameType::kDenyCertificates, take_frame);
+  link.subscribe(wire::FrameType::kDenyCertificates, handle_frame);
 }
 
 control::Task<> DeniedCertificates::write() {

@@ -9,10 +9,10 @@ namespace ckpt::agent {
 
 Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const MoveProtocols& protocols)
     : link_(link), jobs_(jobs), protocols_(protocols) {
-  link.take(wire::FrameType::kDescribeJob,
-            [this](std::span<const std::byte> body) { return describe_job(body); });
-  link.take(wire::FrameType::kDescribeHandover,
-            [this](std::span<const std::byte> body) { return describe_handover(body); });
+  link.subscribe(wire::FrameType::kDescribeJob,
+                 [this](std::span<const std::byte> body) { return describe_job(body); });
+  link.subscribe(wire::FrameType::kDescribeHandover,
+                 [this](std::span<const std::byte> body) { return describe_handover(body); });
 }
 
 void Descriptions::introduce(wire::AgentHello& hello) const {
@@ -35,7 +35,7 @@ Result<void> Descriptions::describe_job(std::span<const std::byte> body) {
   wire::JobFacts facts;
   facts.request_id = request.request_id;
   facts.spec = job->record().spec;
-  link_.tell(facts);
+  link_.send(facts);
   return ok();
 }
 
@@ -53,7 +53,7 @@ Result<void> Descriptions::describe_handover(std::span<const std::byte> body) {
   CKPT_TRY(request, wire::decode<wire::DescribeHandover>(body));
   auto facts = facts_of(request);
   if (facts)
-    link_.tell(*facts);
+    link_.send(*facts);
   else
     link_.reply(request.request_id, std::move(facts).error());
   return ok();

@@ -4,12 +4,12 @@
 namespace ckpt::agent {
 
 GangOrders::GangOrders(CoordinatorLink& link, GangMoves& moves, asio::any_io_executor executor) {
-  link.take(wire::FrameType::kAskGroups,
-            [&moves, executor = std::move(executor)](std::span<const std::byte> body) -> Result<void> {
-              CKPT_TRY(request, wire::decode<gang::AskGroups>(body));
-              control::spawn(executor, "groups of a rank", moves.answer_groups(std::move(request)));
-              return ok();
-            });
+  link.subscribe(wire::FrameType::kAskGroups,
+                 [&moves, executor = std::move(executor)](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(request, wire::decode<gang::AskGroups>(body));
+                   control::spawn(executor, "groups of a rank", moves.answer_groups(std::move(request)));
+                   return ok();
+                 });
 }
 
 }  // namespace ckpt::agent

@@ -13,10 +13,10 @@ namespace ckpt::agent {
 class GangLink : public GangPort {
  public:
   explicit GangLink(CoordinatorLink& link) : link_(link) {}
-  bool tell(const wire::CommitMessage& message) override { return link_.tell(message); }
-  bool tell(const wire::RankGathered& answer) override { return link_.tell(answer); }
-  bool tell(const gang::RankGroups& answer) override { return link_.tell(answer); }
-  void reply(std::uint64_t request, const Error& why) override { link_.reply(request, why); }
+  bool send(const wire::CommitMessage& message) override { return link_.send(message); }
+  bool send(const wire::RankGathered& answer) override { return link_.send(answer); }
+  bool send(const gang::RankGroups& answer) override { return link_.send(answer); }
+  void reply(std::uint64_t request, const Error& reason) override { link_.reply(request, reason); }
 
  private:
   CoordinatorLink& link_;

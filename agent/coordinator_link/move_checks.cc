@@ -8,12 +8,12 @@
 namespace ckpt::agent {
 
 MoveChecks::MoveChecks(CoordinatorLink& link, MigrationContext& context) : link_(link), context_(context) {
-  link.take(wire::FrameType::kCheckMove, [this](std::span<const std::byte> body) -> Result<void> {
+  link.subscribe(wire::FrameType::kCheckMove, [this](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<wire::CheckMove>(body));
     control::spawn(context_.executor, "check a move", answer(std::move(request)));
     return ok();
   });
-  link.take(wire::FrameType::kCheckTarget, [this](std::span<const std::byte> body) -> Result<void> {
+  link.subscribe(wire::FrameType::kCheckTarget, [this](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<wire::CheckTarget>(body));
     control::spawn(context_.executor, "check a target", answer(std::move(request)));
     return ok();
@@ -22,13 +22,13 @@ MoveChecks::MoveChecks(CoordinatorLink& link, MigrationContext& context) : link_
 
 Task<> MoveChecks::answer(wire::CheckMove request) {
   const std::uint64_t id = request.request_id;
-  const bool tells_needs = request.tells_needs;
+  const bool requests_needs = request.requests_needs;
   auto checked = co_await check_move(context_, std::move(request));
   if (!checked) co_return link_.reply(id, checked.error());
-  if (!tells_needs) co_return link_.reply(id, ok());
+  if (!requests_needs) co_return link_.reply(id, ok());
   wire::MoveNeeds needs = *std::move(checked);
   needs.request_id = id;
-  if (!link_.tell(needs))
+  if (!link_.send(needs))
     link_.reply(
         id, Error(ErrorCode::kRefused, "The list of the files that the job has open is too long to be sent"));
 }

@@ -23,13 +23,13 @@ struct NetworkChecks::Check {
 
 NetworkChecks::NetworkChecks(CoordinatorLink& link, MigrationContext& context)
     : link_(link), context_(context) {
-  take("listen for a check", &NetworkChecks::listen);
-  take("reach a node", &NetworkChecks::reach);
+  answer_with("listen for a check", &NetworkChecks::listen);
+  answer_with("reach a node", &NetworkChecks::reach);
 }
 
 template <class M>
-void NetworkChecks::take(const char* what, Task<> (NetworkChecks::*answer)(M)) {
-  link_.take(M::kFrame, [this, what, answer](std::span<const std::byte> body) -> Result<void> {
+void NetworkChecks::answer_with(const char* what, Task<> (NetworkChecks::*answer)(M)) {
+  link_.subscribe(M::kFrame, [this, what, answer](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(request, wire::decode<M>(body));
     control::spawn(context_.executor, what, (this->*answer)(std::move(request)));
     return ok();
@@ -51,7 +51,7 @@ Task<> NetworkChecks::listen(wire::ListenForCheck request) {
   auto address = co_await begin_listening(check, std::move(request));
   if (address) {
     answer.address = *std::move(address);
-    link_.tell(answer);
+    link_.send(answer);
     co_await wait_for_peer(check);
   } else {
     link_.reply(answer.request_id, address.error());
@@ -76,7 +76,7 @@ Task<> NetworkChecks::reach(wire::ReachNode request) {
   auto connected = co_await connect(check, std::move(request));
   if (connected) {
     answer.connect_ns = *connected;
-    link_.tell(answer);
+    link_.send(answer);
   } else {
     link_.reply(answer.request_id, connected.error());
   }

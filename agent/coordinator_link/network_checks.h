@@ -23,7 +23,7 @@ class NetworkChecks {
  private:
   struct Check;
   template <class M>
-  void take(const char* what, Task<> (NetworkChecks::*answer)(M));
+  void answer_with(const char* what, Task<> (NetworkChecks::*answer)(M));
   static Task<> wait_for_peer(Check& check);
   Task<> listen(wire::ListenForCheck request);
   Task<> reach(wire::ReachNode request);

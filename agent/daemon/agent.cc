@@ -47,8 +47,8 @@ wire::GpuInfo to_wire(const GpuFacts& gpu, const HealthMonitor& health) {
   out.model = gpu.name;
   out.total_bytes = gpu.total_bytes;
   out.free_bytes = gpu.free_bytes;
-  out.healthy = gpu.complaint.empty() && !gpu.lost;
-  out.health_reason = gpu.complaint;
+  out.healthy = gpu.problem.empty() && !gpu.lost;
+  out.health_reason = gpu.problem;
   out.bus_id = gpu.bus_id;
   out.recovery_action = gpu.recovery_action;
   out.numa_node = gpu.topology.numa_node;
@@ -279,8 +279,8 @@ Task<> Agent::start() {
     co_return;
   }
   co_await moves_->settling().after_restart();
-  co_await look_for_criu();
-  if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
+  co_await detect_criu();
+  if (!inventory_.last().problem.empty()) spdlog::warn("GPUs: {}", inventory_.last().problem);
   for (const auto& job : jobs_->all()) {
     if (job->ended()) continue;
     if (auto mover = gpus_->mover_of(job->gpu())) (*mover)->start();
@@ -294,7 +294,7 @@ Task<> Agent::start() {
 }
 
 // Determines whether jobs that start from now on can move with their process.
-Task<> Agent::look_for_criu() {
+Task<> Agent::detect_criu() {
   const host::CriuFacts facts = co_await host::Criu::probe(config_.criu, config_.home);
   moves_processes_ = facts.works;
   process_reason_ = facts.problem;
@@ -318,7 +318,7 @@ Task<> Agent::rehearse(std::string criu_version) {
   order.home = config_.home;
   order.criu = config_.criu;
   const auto facts = co_await ask_rehearsal(std::move(order));
-  context_->pauses->keep(facts, of);
+  context_->pauses->record(facts, of);
   if (facts) {
     spdlog::info("process moves rehearsed: {}", to_json(*facts).dump());
   } else {
@@ -331,11 +331,11 @@ Task<> Agent::refresh_loop() {
   while (!stopping_) {
     co_await refresh_.wait(std::chrono::steady_clock::now() + memory_->interval());
     if (stopping_) co_return;
-    co_await memory_->look();
-    co_await forecast_->look(moves_processes_);
+    co_await memory_->sample();
+    co_await forecast_->refresh(moves_processes_);
     health_->on_inventory(inventory_.last());
-    moves_->tidy();
-    metrics_->tidy();
+    moves_->release_closed();
+    metrics_->release_closed();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
     co_await tidy_logs();

@@ -70,7 +70,7 @@ class Agent : public AgentCommands, private JobOwner {
   Result<void> open_metrics();
   [[nodiscard]] std::set<wire::JobId> live_jobs() const;
   Task<> start();
-  Task<> look_for_criu();
+  Task<> detect_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
   Task<> tidy_logs();
@@ -88,7 +88,7 @@ class Agent : public AgentCommands, private JobOwner {
   Config config_;
   std::vector<wire::DataNetwork> networks_;  // networks whose addresses belong to this machine
   asio::io_context io_{1};
-  asio::thread_pool disk_{1};     // thread of the journal, for which a switch waits
+  asio::thread_pool disk_{1};     // thread of the journal, for which a handover waits
   asio::thread_pool records_{2};  // threads that write jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;

@@ -30,7 +30,7 @@ void Metrics::observe_node() {
                   [this](Series& out) { out.add(sources_.connected() ? 1 : 0); });
   registry_.gauge("gpumigrate_agent_nvml_answers",
                   "1 if NVML answered the last query, 0 if it failed or did not answer in time.", {},
-                  [this](Series& out) { out.add(sources_.inventory.last().complaint.empty() ? 1 : 0); });
+                  [this](Series& out) { out.add(sources_.inventory.last().problem.empty() ? 1 : 0); });
   registry_.gauge("gpumigrate_agent_instances", "Instances of jobs on the node, by phase.", {"phase"},
                   [this](Series& out) {
                     std::map<wire::JobPhase, double> count;
@@ -62,7 +62,7 @@ void Metrics::observe_transfers() {
       [this](Series& out) { out.add(static_cast<double>(sources_.transfers.sent_bytes())); });
   const auto sum = [this](const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field) {
     registry_.gauge(name, help, {}, [this, field](Series& out) {
-      tidy();
+      release_closed();
       double all = 0;
       for (const auto& [id, progress] : sources_.transfers.last())
         all += static_cast<double>(progress.*field);
@@ -77,7 +77,7 @@ void Metrics::observe_transfers() {
       &wire::MigrationProgress::throughput_bytes_per_second);
   registry_.gauge("gpumigrate_agent_transfers", "Migrations away from the node that have begun to copy.", {},
                   [this](Series& out) {
-                    tidy();
+                    release_closed();
                     out.add(static_cast<double>(sources_.transfers.last().size()));
                   });
 }

@@ -34,7 +34,7 @@ class Metrics {
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
   // Drops the series that the metrics page no longer shows.
-  void tidy() { sources_.transfers.drop_closed(sources_.sends); }
+  void release_closed() { sources_.transfers.drop_closed(sources_.sends); }
 
  private:
   void observe_node();

@@ -26,7 +26,7 @@ void Moves::on_message(wire::CommitMessage message) {
   protocols_.of(message.kind).on_message(std::move(message));
 }
 
-bool Moves::take(const PeerNode& node, const wire::CommitMessage& message) {
+bool Moves::handle(const PeerNode& node, const wire::CommitMessage& message) {
   return protocols_.of(message.kind).take_of_peer(node, message);
 }
 
@@ -42,8 +42,8 @@ void Moves::forget(wire::JobId job) {
   for (MoveProtocol* protocol : protocols_.all()) protocol->forget(job);
 }
 
-void Moves::tidy() {
-  for (MoveProtocol* protocol : protocols_.all()) protocol->tidy();
+void Moves::release_closed() {
+  for (MoveProtocol* protocol : protocols_.all()) protocol->release_closed();
 }
 
 }  // namespace ckpt::agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All moves of this node's jobs: both commit protocols, the links to other agents, and the jobs that an earlier
-// agent left paused.
+// All moves of this node's jobs: both commit protocols, the links to other agents, and the jobs that an
+// earlier agent left paused.
 // Threads: the event loop. Ownership: owns its parts; borrows context and port, which outlive it. The owner
 // joins the disk pool first. Errors: create() returns the reason why the node cannot listen for other agents.
 #pragma once
@@ -40,7 +40,7 @@ class Moves : public MovePort, private PeerMessages {
   void restate();
   void set_lease_term(std::uint32_t term_ms);
   void forget(wire::JobId job);
-  void tidy();
+  void release_closed();
 
   // Implements MovePort.
   [[nodiscard]] bool is_moving(wire::JobId job) const override { return protocols_.is_open(job); }
@@ -49,7 +49,7 @@ class Moves : public MovePort, private PeerMessages {
  private:
   explicit Moves(Parts parts);
   // Implements PeerMessages.
-  bool take(const PeerNode& node, const wire::CommitMessage& message) override;
+  bool handle(const PeerNode& node, const wire::CommitMessage& message) override;
 
   PeerLinks peers_;
   GangMoves gangs_;

@@ -42,7 +42,7 @@ struct ProbeSettings {
 
 Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);
 
-// Returns the facts that need no other program.
+// Returns the facts that are found without running another program.
 nlohmann::ordered_json kernel_facts();
 // Merges the JSON lines that the mover printed. Its other output is ignored.
 nlohmann::ordered_json merge_mover_output(const std::string& output);

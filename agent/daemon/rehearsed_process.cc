@@ -177,8 +177,8 @@ class Rehearsal {
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
-    // A node that does not allow a process so many threads, descriptors and mappings uses the factor of a
-    // typical server.
+    // If the node's limits do not allow that many threads, descriptors and mappings, the factor of a typical
+    // server is used.
     const auto many = co_await try_process(kRehearsedSizes.front(), true);
     if (!many) std::fprintf(stderr, "%s\n", many.error().to_string().c_str());
     co_return facts_;

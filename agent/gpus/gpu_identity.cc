@@ -16,7 +16,7 @@ bool is_dash(std::size_t at) {
 
 // Removes the hexadecimal number and the character `end` from the front of `text`, and returns the number.
 // The number must end at `end`.
-Result<std::uint32_t> take_hex(std::string_view& text, char end) {
+Result<std::uint32_t> parse_hex(std::string_view& text, char end) {
   std::uint32_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   const auto length = static_cast<std::size_t>(stop - text.data());
@@ -61,9 +61,9 @@ Result<local::GpuIdentity> gpu_identity(std::string_view uuid, std::string_view 
   local::GpuIdentity identity;
   CKPT_TRY(bytes, parse_gpu_uuid(uuid));
   identity.uuid = bytes;
-  CKPT_TRY(domain, take_hex(bus_id, ':'));
-  CKPT_TRY(bus, take_hex(bus_id, ':'));
-  CKPT_TRY(device, take_hex(bus_id, '.'));
+  CKPT_TRY(domain, parse_hex(bus_id, ':'));
+  CKPT_TRY(bus, parse_hex(bus_id, ':'));
+  CKPT_TRY(device, parse_hex(bus_id, '.'));
   identity.pci_domain = domain;
   identity.pci_bus = bus;
   identity.pci_device = device;

@@ -25,7 +25,7 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   if (!nvml) {
     auto loaded = Nvml::create(library);
     if (!loaded) {
-      snapshot.complaint = loaded.error().to_string();
+      snapshot.problem = loaded.error().to_string();
       return snapshot;
     }
     nvml = *std::move(loaded);
@@ -34,7 +34,7 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   if (gpus) {
     snapshot.gpus = *std::move(gpus);
   } else {
-    snapshot.complaint = gpus.error().to_string();
+    snapshot.problem = gpus.error().to_string();
   }
   if (auto version = nvml->driver_version()) snapshot.driver_version = *std::move(version);
   return snapshot;
@@ -89,8 +89,8 @@ Inventory::~Inventory() {
 
 Task<void> Inventory::refresh() {
   if (!running_->done) {
-    last_.complaint = "The GPU driver has not answered since the last refresh";
-    for (GpuFacts& gpu : last_.gpus) gpu.complaint = last_.complaint;
+    last_.problem = "The GPU driver has not answered since the last refresh";
+    for (GpuFacts& gpu : last_.gpus) gpu.problem = last_.problem;
     co_return;
   }
   auto timer = std::make_shared<asio::steady_timer>(io_, timeout_);
@@ -115,23 +115,23 @@ Task<void> Inventory::refresh() {
   boost::system::error_code ignored;
   co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   if (query->done) {
-    const bool keep_list = query->result.gpus.empty() && !query->result.complaint.empty();
+    const bool keep_list = query->result.gpus.empty() && !query->result.problem.empty();
     if (keep_list) {
-      last_.complaint = query->result.complaint;
+      last_.problem = query->result.problem;
     } else {
       last_ = query->result;
       last_.gpus = of_this_node(std::move(last_.gpus), visible_);
     }
   } else {
-    last_.complaint = "The GPU driver did not answer within " + std::to_string(timeout_.count()) + " ms";
+    last_.problem = "The GPU driver did not answer within " + std::to_string(timeout_.count()) + " ms";
   }
-  if (!last_.complaint.empty()) {
-    for (GpuFacts& gpu : last_.gpus) gpu.complaint = last_.complaint;
+  if (!last_.problem.empty()) {
+    for (GpuFacts& gpu : last_.gpus) gpu.problem = last_.problem;
   }
 }
 
 std::string Inventory::why_no_gpus() const {
-  if (!last_.complaint.empty() || !last_.gpus.empty()) return last_.complaint;
+  if (!last_.problem.empty() || !last_.gpus.empty()) return last_.problem;
   return visible_.empty() ? "The GPU driver names no GPU"
                           : "The GPU driver names none of the GPUs in visible_gpus";
 }

@@ -18,7 +18,7 @@ namespace ckpt::agent {
 struct InventorySnapshot {
   std::vector<GpuFacts> gpus;
   std::string driver_version;
-  std::string complaint;  // the reason why there is no (fresh) list; empty if there is one
+  std::string problem;  // the reason why there is no (fresh) list; empty if there is one
 };
 
 class Inventory {

@@ -60,9 +60,9 @@ Nvml::~Nvml() {
 Result<std::shared_ptr<Nvml>> Nvml::create(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
-    const char* why = ::dlerror();
-    return Error(ErrorCode::kNotSupported,
-                 "Cannot load " + library + ", so this node shows no GPU: " + (why ? why : "unknown reason"));
+    const char* reason = ::dlerror();
+    return Error(ErrorCode::kNotSupported, "Cannot load " + library + ", so this node shows no GPU: " +
+                                               (reason ? reason : "unknown reason"));
   }
   auto table = std::make_unique<Table>();
   CKPT_TRYV(resolve(handle, "nvmlInit_v2", &table->init));
@@ -128,7 +128,7 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
     }
   }
   if (gpu.recovery_action != 0) {
-    gpu.complaint = "The driver requests recovery action " + std::to_string(gpu.recovery_action);
+    gpu.problem = "The driver requests recovery action " + std::to_string(gpu.recovery_action);
   }
   return gpu;
 }
@@ -178,7 +178,7 @@ Result<std::vector<GpuFacts>> Nvml::read_gpus() const {
     GpuFacts silent;
     silent.index = i;
     silent.lost = true;
-    silent.complaint = gpu.error().to_string();
+    silent.problem = gpu.error().to_string();
     gpus.push_back(std::move(silent));
   }
   add_topology(gpus);

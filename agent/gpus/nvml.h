@@ -103,7 +103,7 @@ struct GpuFacts {
   // value counts as 0.
   std::uint32_t recovery_action = 0;
   bool lost = false;                  // true if the driver no longer reaches the GPU
-  std::string complaint;              // the reason why the GPU is not healthy; empty if it is healthy
+  std::string problem;                // the reason why the GPU is not healthy; empty if it is healthy
   std::vector<GpuProcess> processes;  // processes with a compute context
   GpuTopology topology;               // topology; empty if the GPU is lost
 };

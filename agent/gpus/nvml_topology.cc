@@ -38,7 +38,7 @@ static_assert(sizeof(FabricInfo) == 40 && offsetof(FabricInfo, status) == 20 &&
 constexpr std::array<std::uint32_t, 2> kFabricVersions{40 | 3U << 24, 36 | 2U << 24};
 
 template <class Function>
-void look_up(void* library, const char* symbol, Function* out) {
+void load_symbol(void* library, const char* symbol, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, symbol));
 }
 
@@ -61,13 +61,13 @@ struct NvmlTopology::Table {
 };
 
 NvmlTopology::NvmlTopology(void* library) : table_(std::make_unique<Table>()) {
-  look_up(library, "nvmlDeviceGetMemoryAffinity", &table_->memory_affinity);
-  look_up(library, "nvmlDeviceGetNvLinkState", &table_->link_state);
-  look_up(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &table_->link_remote);
-  look_up(library, "nvmlDeviceGetTopologyCommonAncestor", &table_->common_ancestor);
-  look_up(library, "nvmlDeviceGetGpuFabricInfoV", &table_->fabric_info);
-  look_up(library, "nvmlDeviceGetMigMode", &table_->mig_mode);
-  look_up(library, "nvmlDeviceGetRemappedRows", &table_->remapped_rows);
+  load_symbol(library, "nvmlDeviceGetMemoryAffinity", &table_->memory_affinity);
+  load_symbol(library, "nvmlDeviceGetNvLinkState", &table_->link_state);
+  load_symbol(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &table_->link_remote);
+  load_symbol(library, "nvmlDeviceGetTopologyCommonAncestor", &table_->common_ancestor);
+  load_symbol(library, "nvmlDeviceGetGpuFabricInfoV", &table_->fabric_info);
+  load_symbol(library, "nvmlDeviceGetMigMode", &table_->mig_mode);
+  load_symbol(library, "nvmlDeviceGetRemappedRows", &table_->remapped_rows);
 }
 
 NvmlTopology::~NvmlTopology() = default;

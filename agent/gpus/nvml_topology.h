@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distances between this node's GPUs, and the facts that placement needs about them: NUMA node, NVLinks,
 // common ancestors, NVLink domain, MIG and row remapping. Every entry point may be missing and every answer
-// may be "not supported". Both give no information and are no error.
+// may be "not supported". Both give no information and are not errors.
 // Threads: as in nvml.h. The calls may block like all calls of NVML. Ownership: borrows the loaded library,
 // which is never unloaded.
 #pragma once

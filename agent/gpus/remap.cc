@@ -143,7 +143,7 @@ bool RemapChoice::holds_for(const ContextFacts& driver) const {
 Task<Result<void>> RemapChoice::prepare() {
   if (config_.remap != "auto") co_return ok();
   CKPT_CO_TRY(driver, co_await contexts_.ready());
-  const AsyncMutex::Held turn = co_await asking_.take();
+  const AsyncMutex::Held turn = co_await asking_.acquire();
   // The file is read each time, because `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
@@ -156,7 +156,7 @@ Task<Result<void>> RemapChoice::prepare() {
                       facts_->problem);
 }
 
-// Probes the driver. A probe without an answer is no reason to refuse a move.
+// Probes the driver. A probe without an answer is not a reason to refuse a move.
 Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   RemapProbe probe;
   probe.program = program_;

@@ -35,7 +35,7 @@ Result<void> KernelChannel::start(const asio::any_io_executor& executor, FileWat
   if (record_.boot_id != boot_id) record_.sequence = 0;
   record_.boot_id = boot_id;
   KernelLogReader::Handlers handlers;
-  handlers.record = [this](const health::KernelRecord& record) { take(record); };
+  handlers.record = [this](const health::KernelRecord& record) { handle(record); };
   handlers.caught_up = [this] {
     first_reading_ = false;
     handlers_.changed();
@@ -48,15 +48,15 @@ void KernelChannel::stop() {
   if (log_) log_->stop();
 }
 
-void KernelChannel::take(const health::KernelRecord& record) {
+void KernelChannel::handle(const health::KernelRecord& record) {
   const bool known = record.sequence <= record_.sequence && record_.sequence != 0;
   if (known) return;
   record_.sequence = record.sequence;
   if (record.facility != 0 || first_reading_) return;
-  for (const health::LogEvent& event : parser_.take(record.text)) take_event(event, record.text);
+  for (const health::LogEvent& event : parser_.parse(record.text)) handle_event(event, record.text);
 }
 
-void KernelChannel::take_event(const health::LogEvent& event, const std::string& text) {
+void KernelChannel::handle_event(const health::LogEvent& event, const std::string& text) {
   if (const auto* identity = std::get_if<health::IdentityLine>(&event)) {
     if (gpus_.identify(identity->gpu, identity->uuid)) handlers_.changed();
     return;

@@ -31,10 +31,10 @@ class KernelChannel {
   // Starts to read the log. For `path`, "auto" means /dev/kmsg if it is readable. An empty path means no log.
   Result<void> start(const asio::any_io_executor& executor, FileWatch& files, std::string path);
   void stop();
-  void take(const health::KernelRecord& record);
+  void handle(const health::KernelRecord& record);
 
  private:
-  void take_event(const health::LogEvent& event, const std::string& text);
+  void handle_event(const health::LogEvent& event, const std::string& text);
 
   HealthRecord& record_;
   KnownGpus& gpus_;

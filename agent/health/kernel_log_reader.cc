@@ -90,7 +90,7 @@ bool KernelLogReader::read_available() {
     if (stopped_) return false;
     const ssize_t got = ::read(fd_.get(), room.data(), room.size());
     if (got > 0) {
-      take(std::string_view(room.data(), static_cast<std::size_t>(got)));
+      handle(std::string_view(room.data(), static_cast<std::size_t>(got)));
     } else if (got == 0 || errno == EAGAIN) {
       return true;
     } else if (errno != EINTR && errno != EPIPE && errno != EINVAL) {
@@ -103,22 +103,22 @@ bool KernelLogReader::read_available() {
   }
 }
 
-void KernelLogReader::take(std::string_view bytes) {
-  if (kind_ == Kind::kDevice) return take_record(bytes);
+void KernelLogReader::handle(std::string_view bytes) {
+  if (kind_ == Kind::kDevice) return handle_record(bytes);
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');
     const std::string_view part = bytes.substr(0, end);
     too_long_ = too_long_ || line_.size() + part.size() > health::kMaxRecordBytes;
     if (!too_long_) line_ += part;
     if (end == std::string_view::npos) return;
-    if (!too_long_) take_record(line_);
+    if (!too_long_) handle_record(line_);
     line_.clear();
     too_long_ = false;
     bytes.remove_prefix(end + 1);
   }
 }
 
-void KernelLogReader::take_record(std::string_view text) {
+void KernelLogReader::handle_record(std::string_view text) {
   auto record = health::parse_record(text);
   if (record && handlers_.record) handlers_.record(std::move(*record));
 }

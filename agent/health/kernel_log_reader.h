@@ -35,8 +35,8 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
                   Kind kind);
   Task<> read_loop();
   bool read_available();  // returns false if there will be no more records
-  void take(std::string_view bytes);
-  void take_record(std::string_view text);
+  void handle(std::string_view bytes);
+  void handle_record(std::string_view text);
   Task<> wait_for_more();
 
   asio::any_io_executor executor_;

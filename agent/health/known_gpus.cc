@@ -26,16 +26,16 @@ bool same_address(const std::string& a, const std::string& b) {
 
 KnownGpus::Changes KnownGpus::follow(const InventorySnapshot& newest) {
   Changes changes;
-  if (!newest.complaint.empty()) return changes;
+  if (!newest.problem.empty()) return changes;
   for (const GpuFacts& facts : newest.gpus) {
-    if (!facts.uuid.empty()) take(facts, changes);
+    if (!facts.uuid.empty()) update(facts, changes);
   }
-  look_for_gone(newest, changes);
+  report_absent(newest, changes);
   changes.any = changes.any || changes.cards || !changes.gone.empty();
   return changes;
 }
 
-void KnownGpus::take(const GpuFacts& facts, Changes& changes) {
+void KnownGpus::update(const GpuFacts& facts, Changes& changes) {
   KnownGpu* known = of_uuid(facts.uuid);
   if (known == nullptr || known->gone) {
     changes.cards = true;
@@ -50,7 +50,7 @@ void KnownGpus::take(const GpuFacts& facts, Changes& changes) {
   known->model = facts.name;
 }
 
-void KnownGpus::look_for_gone(const InventorySnapshot& newest, Changes& changes) {
+void KnownGpus::report_absent(const InventorySnapshot& newest, Changes& changes) {
   for (KnownGpu& gpu : gpus_) {
     if (lists(newest, gpu.uuid)) continue;
     const GpuFacts* in_its_place = numbered(newest, gpu.index);

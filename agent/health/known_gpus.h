@@ -24,7 +24,7 @@ class KnownGpus {
     bool cards = false;             // true if a card was added
     std::vector<std::string> gone;  // UUIDs of the cards that were removed
   };
-  // Updates the list from the newest inventory. An inventory that the driver did not answer contains no
+  // Updates the list from the newest inventory. An inventory for which the driver gave no answer contains no
   // facts.
   Changes follow(const InventorySnapshot& newest);
   // Records the driver's name for the card at an address. The name counts only while the inventory has not
@@ -39,8 +39,8 @@ class KnownGpus {
   [[nodiscard]] std::vector<KnownGpu>& all() const noexcept { return gpus_; }
 
  private:
-  void take(const GpuFacts& facts, Changes& changes);
-  void look_for_gone(const InventorySnapshot& newest, Changes& changes);
+  void update(const GpuFacts& facts, Changes& changes);
+  void report_absent(const InventorySnapshot& newest, Changes& changes);
 
   std::vector<KnownGpu>& gpus_;
 };

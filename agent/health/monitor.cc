@@ -53,11 +53,11 @@ Result<std::unique_ptr<HealthMonitor>> HealthMonitor::create(const HealthParts& 
 }
 
 void HealthMonitor::listen_to_coordinator() {
-  parts_.coordinator.take(wire::HealthSettings::kFrame,
-                          [this](std::span<const std::byte> body) -> Result<void> {
-                            CKPT_TRY(settings, wire::decode<wire::HealthSettings>(body));
-                            return on_settings(settings);
-                          });
+  parts_.coordinator.subscribe(wire::HealthSettings::kFrame,
+                               [this](std::span<const std::byte> body) -> Result<void> {
+                                 CKPT_TRY(settings, wire::decode<wire::HealthSettings>(body));
+                                 return on_settings(settings);
+                               });
   parts_.coordinator.at_each_connection([this] { report(); });
 }
 
@@ -178,7 +178,7 @@ void HealthMonitor::open_window(const std::string& uuid) {
   timer->async_wait([this, uuid](boost::system::error_code cancelled) {
     if (cancelled) return;
     windows_.erase(uuid);
-    judge(uuid);
+    evaluate(uuid);
   });
 }
 
@@ -213,7 +213,7 @@ bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const he
   return true;
 }
 
-void HealthMonitor::judge(const std::string& uuid) {
+void HealthMonitor::evaluate(const std::string& uuid) {
   const KnownGpu* gpu = gpus_.of_uuid(uuid);
   remember_xids(uuid);
   std::vector<SeenEvent> seen;
@@ -271,7 +271,7 @@ Task<> HealthMonitor::save_loop() {
 
 void HealthMonitor::report() {
   for (const wire::HealthReport& part : reports_of(record_.findings, durable_number_))
-    parts_.coordinator.tell(part);
+    parts_.coordinator.send(part);
 }
 
 Result<void> HealthMonitor::on_settings(const wire::HealthSettings& settings) {

@@ -60,7 +60,7 @@ class HealthMonitor {
 
   void saw(SeenEvent event);
   void open_window(const std::string& uuid);
-  void judge(const std::string& uuid);
+  void evaluate(const std::string& uuid);
   void remember_xids(const std::string& uuid);
   bool waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                        const health::Decision& decision);

@@ -42,7 +42,7 @@ std::uint64_t new_uncorrected(const wire::GpuErrors& before, const wire::GpuErro
 
 void NvmlChannel::start(const asio::any_io_executor& executor, HealthHelperSettings settings) {
   HealthHelper::Handlers handlers;
-  handlers.report = [this](const nvml_watch::Report& report) { take(report); };
+  handlers.report = [this](const nvml_watch::Report& report) { handle(report); };
   handlers.silent = [this] { on_silence(); };
   handlers.answers = [this] { on_answers(); };
   helper_ = HealthHelper::create(executor, std::move(settings), std::move(handlers));
@@ -61,7 +61,7 @@ void NvmlChannel::cards_changed() {
   if (helper_ && !uuids_.empty() && !all_named) helper_->renew();
 }
 
-void NvmlChannel::take(const nvml_watch::Report& report) {
+void NvmlChannel::handle(const nvml_watch::Report& report) {
   if (report.kind == nvml_watch::Kind::kGpu) {
     uuids_[report.gpu] = nvml_watch::gpu_name(report).uuid;
     return;
@@ -77,8 +77,8 @@ void NvmlChannel::take(const nvml_watch::Report& report) {
   handlers_.saw(std::move(event));
 }
 
-// Handles a state. Only a change for the worse is an event. The state is stored, so that a restarted agent
-// does not treat it as new.
+// Handles a state of a GPU. Only a change to a worse state is an event. The state is stored, so that a
+// restarted agent does not treat it as new.
 void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
   const KnownGpu before = gpu;
   gpu.lost = (report.flags & nvml_watch::kLost) != 0;

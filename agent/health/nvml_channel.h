@@ -30,7 +30,7 @@ class NvmlChannel {
   // Handles a new card, which the library may not have found because it searches for cards at its start.
   void cards_changed();
   // Handles a report of the helper.
-  void take(const nvml_watch::Report& report);
+  void handle(const nvml_watch::Report& report);
 
  private:
   void on_state(KnownGpu& gpu, const nvml_watch::Report& report);

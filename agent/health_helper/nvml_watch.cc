@@ -85,9 +85,9 @@ NvmlWatch::~NvmlWatch() {
 Result<std::unique_ptr<NvmlWatch>> NvmlWatch::create(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* why = ::dlerror();
+    const char* reason = ::dlerror();
     return Error(ErrorCode::kNotSupported,
-                 "Cannot load " + library + ": " + (why != nullptr ? why : "unknown reason"));
+                 "Cannot load " + library + ": " + (reason != nullptr ? reason : "unknown reason"));
   }
   auto table = std::make_unique<Table>();
   if (!resolve(handle, "nvmlInit_v2", &table->init)) return missing("nvmlInit_v2");
@@ -166,7 +166,7 @@ Result<void> NvmlWatch::register_events() {
     if (code == nvml::kSuccess) {
       ++registered_;
     } else {
-      // The GPU cannot report events. This is no evidence about its health.
+      // The GPU cannot report events. This is not evidence about its health.
       spdlog::warn("no NVML events: gpu {} reason {}", i,
                    error("nvmlDeviceRegisterEvents", code).to_string());
     }

@@ -94,7 +94,7 @@ Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
   owner_ = name_owner(root, rules_.names);
   unread_netlink_ = unread_netlink(root);
-  CKPT_TRYV(judge_named(root));
+  CKPT_TRYV(check_named(root));
   CKPT_TRY(cached, cache_files_of(root, rules_.cache_folders));
   cached_ = std::move(cached);
   for (const pid_t pid : processes) {
@@ -105,9 +105,9 @@ Result<void> Collector::collect(pid_t root) {
     if (has_ended(pid)) problems_.resize(before);
   }
   for (std::string& text : locks_.problems()) problem(std::move(text));
-  CKPT_TRYV(judge_pipes(root));
-  CKPT_TRYV(judge_sockets(root));
-  judge_names();
+  CKPT_TRYV(check_pipes(root));
+  CKPT_TRYV(check_sockets(root));
+  check_names();
   return ok();
 }
 
@@ -120,13 +120,13 @@ void Collector::read_process(pid_t pid, pid_t root) {
 }
 
 // Checks the objects that the kernel knows by a name, whether or not a process has them open now.
-void Collector::judge_names() {
+void Collector::check_names() {
   for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
   for (std::string& text : message_queues_of(owner_)) problem(std::move(text));
   for (std::string& text : key_rings_of(owner_)) problem(std::move(text));
 }
 
-FileList Collector::take_list() {
+FileList Collector::release_list() {
   FileList list;
   for (auto& [path, fact] : files_) list.files.push_back(std::move(fact));
   list.network = std::move(network_);
@@ -165,14 +165,14 @@ void Collector::read_maps(pid_t pid) {
     std::getline(words, path);
     if (path.starts_with('/'))
       read_map(pid, range, permissions, path, std::strtoull(inode.c_str(), nullptr, 10));
-    else if (const std::string why = why_not_mapped(path); !why.empty() && kinds.insert(path).second)
-      problem(name_of_process(pid) + " " + why);
+    else if (const std::string reason = why_not_mapped(path); !reason.empty() && kinds.insert(path).second)
+      problem(name_of_process(pid) + " " + reason);
   }
 }
 
 void Collector::read_map(pid_t pid, const std::string& range, const std::string& permissions,
                          const std::string& path, std::uint64_t inode) {
-  if (is_driver_file(path)) return judge_driver_file(pid, path);
+  if (is_driver_file(path)) return check_driver_file(pid, path);
   if (has_any_prefix(path, {"/dev/zero", "/[aio]"})) return;
   if (path.starts_with("/SYSV")) {  // the inode of a System V segment is its id
     if (mapped_system_v_.insert(static_cast<int>(inode)).second)
@@ -182,12 +182,12 @@ void Collector::read_map(pid_t pid, const std::string& range, const std::string&
     return;
   }
   if (const bool nameless = path.ends_with(kDeleted) || path.starts_with("/dmabuf:"); nameless) {
-    if (const std::string why = why_not_a_file(pid, path, map_file(pid, range)); !why.empty())
-      return problem("a mapping of " + name_of_process(pid) + " " + why);
+    if (const std::string reason = why_not_a_file(pid, path, map_file(pid, range)); !reason.empty())
+      return problem("a mapping of " + name_of_process(pid) + " " + reason);
   }
   if (path.starts_with("/memfd:")) return;
   const bool written = permissions.size() >= 4 && permissions[1] == 'w' && permissions[3] == 's';
-  judge_file(pid, path, path.ends_with(kDeleted) ? map_file(pid, range) : path, written, true);
+  check_file(pid, path, path.ends_with(kDeleted) ? map_file(pid, range) : path, written, true);
 }
 
 void Collector::read_descriptors(pid_t pid) {
@@ -200,42 +200,43 @@ void Collector::read_descriptors(pid_t pid) {
 void Collector::read_descriptor(pid_t pid, int number, const std::string& link) {
   const std::string where = descriptor_of(pid, number);
   const std::string opened_as = proc_path(pid, "/fd/") + std::to_string(number);
-  std::string why;
+  std::string reason;
   if (const Inode socket = inode_of(link, "socket")) {
-    judge_socket(pid, number, socket);
+    check_socket(pid, number, socket);
   } else if (const Inode pipe = inode_of(link, "pipe")) {
-    why = why_not_pipe(pid, number);
+    reason = why_not_pipe(pid, number);
     pipes_.note(pipe, pid, number, access_of(pid, number));
   } else if (is_driver_file(link)) {
-    judge_driver_file(pid, link);
+    check_driver_file(pid, link);
   } else if (!link.starts_with('/')) {
     // An empty link means that the descriptor is closed.
-    if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);
+    if (!link.empty()) reason = why_not_nameless(pid, number, link, owner_.tree);
   } else if (const std::string not_own = why_not_its_own(pid, link); !not_own.empty()) {
-    why = "is " + not_own;
+    reason = "is " + not_own;
   } else if (!names_process(link) && link != rules_.own_log) {
-    why = why_not_a_file(pid, link, opened_as);
-    if (why.empty() && !link.starts_with("/memfd:")) {
+    reason = why_not_a_file(pid, link, opened_as);
+    if (reason.empty() && !link.starts_with("/memfd:")) {
       if (!is_file_of_contexts(rules_, link)) locks_.note(pid, number, link);
-      judge_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
+      check_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
     }
   }
-  if (!why.empty()) problem(where + " " + why);
+  if (!reason.empty()) problem(where + " " + reason);
 }
 
-void Collector::judge_socket(pid_t pid, int number, Inode socket) {
+void Collector::check_socket(pid_t pid, int number, Inode socket) {
   if (!sockets_.emplace(socket, descriptor_of(pid, number)).second) return;
   const std::string protocol = protocol_of(proc_path(pid, "/fd/") + std::to_string(number));
   if (is_internet(protocol)) internet_.emplace(socket, protocol);
-  std::string why;
-  if (const auto unread = unread_netlink_.find(socket); unread != unread_netlink_.end()) why = unread->second;
-  if (const UniqueFd copy = borrow_descriptor(pid, number); why.empty() && copy)
-    why = why_not_socket(copy.get());
-  if (!why.empty()) problem(sockets_[socket] + " " + why);
+  std::string reason;
+  if (const auto unread = unread_netlink_.find(socket); unread != unread_netlink_.end())
+    reason = unread->second;
+  if (const UniqueFd copy = borrow_descriptor(pid, number); reason.empty() && copy)
+    reason = why_not_socket(copy.get());
+  if (!reason.empty()) problem(sockets_[socket] + " " + reason);
 }
 
-// Judges one open or mapped file. The path `opened_as` also reaches a file that was unlinked.
-void Collector::judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
+// Checks one open or mapped file. The path `opened_as` also reaches a file that was unlinked.
+void Collector::check_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                            bool mapped) {
   const std::string where = (mapped ? "mapped by process " : "opened by process ") + std::to_string(pid);
   if (path.starts_with("/dev/infiniband/")) return problem(path + " (RDMA) is " + where);
@@ -247,10 +248,10 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   if (!there && opened_as != path && !is_link(opened_as))
     return;  // the file was closed or unmapped in the
              // meantime
-  if (deleted) return judge_unlinked(fact.path, there ? &facts : nullptr, where);
+  if (deleted) return check_unlinked(fact.path, there ? &facts : nullptr, where);
   if (!there) return problem(path + ", " + where + ", cannot be read");
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
-  if (S_ISCHR(facts.st_mode)) return judge_device(path, facts.st_rdev, where);
+  if (S_ISCHR(facts.st_mode)) return check_device(path, facts.st_rdev, where);
   if (!S_ISDIR(facts.st_mode) && !S_ISFIFO(facts.st_mode) && !S_ISREG(facts.st_mode))
     return problem(path + ", " + where + ", is not a file that can be moved");
   describe(fact, opened_as, facts, written, mapped);
@@ -283,9 +284,9 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
   }
 }
 
-// Judges an unlinked file. An unlinked file travels with the image and is briefly created again in its
+// Checks an unlinked file. An unlinked file travels with the image and is briefly created again in its
 // folder. Worker processes share memory through such files.
-void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
+void Collector::check_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
   if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
   if (facts->st_nlink > 0 && named_.find(facts->st_ino) != nullptr) return;
   // CRIU would link the file there again, and would expect that link at the target.
@@ -298,20 +299,20 @@ void Collector::judge_unlinked(const std::string& path, const struct stat* facts
   folder.path = std::filesystem::path(path).parent_path().string();
   add(std::move(folder));
   if (!unlinked_.emplace(facts->st_dev, facts->st_ino).second) return;
-  judge_travelling_bytes(path, static_cast<std::uint64_t>(facts->st_size),
+  check_travelling_bytes(path, static_cast<std::uint64_t>(facts->st_size),
                          "was deleted and is still " + where);
 }
 
-void Collector::judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
+void Collector::check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
   unlinked_bytes_ += bytes;
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
     problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have at most " +
             std::to_string(kMaxUnlinkedBytes) + " bytes in all");
 }
 
-// Judges the named memory. The function also adds the named files to the list, because an older target must
+// Checks the named memory. The function also adds the named files to the list, because an older target must
 // have them under their names.
-Result<void> Collector::judge_named(pid_t root) {
+Result<void> Collector::check_named(pid_t root) {
   CKPT_TRY(named, named_memory_of(owner_));
   named_ = std::move(named);
   for (std::string& text : names_in_doubt(owner_)) problem(std::move(text));
@@ -321,7 +322,7 @@ Result<void> Collector::judge_named(pid_t root) {
     fact.use = FileUse::kWritten;
     fact.path = kSharedFolder + file.names.front();
     fact.bytes = file.bytes;
-    judge_travelling_bytes(fact.path, file.bytes, "is memory that processes share by its name");
+    check_travelling_bytes(fact.path, file.bytes, "is memory that processes share by its name");
     add(std::move(fact));
   }
   return ok();
@@ -333,9 +334,9 @@ bool Collector::is_driver_file(const std::string& path) const {
                      [&path](const std::string& name) { return path.starts_with(name); });
 }
 
-// Judges a file of the driver. A child that was forked without the shim keeps files of the driver open, and
+// Checks a file of the driver. A child that was forked without the shim keeps files of the driver open, and
 // so does a process that has no context to save.
-void Collector::judge_driver_file(pid_t pid, const std::string& path) {
+void Collector::check_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
   const std::string text = name.has_value() ? *name : "";
@@ -345,7 +346,7 @@ void Collector::judge_driver_file(pid_t pid, const std::string& path) {
           std::to_string(rules_.gpu_process));
 }
 
-void Collector::judge_device(const std::string& path, std::uint64_t device, const std::string& where) {
+void Collector::check_device(const std::string& path, std::uint64_t device, const std::string& where) {
   if (path.starts_with("/dev/pts/") || path == "/dev/tty" || path == "/dev/console")
     return problem("the terminal " + path + " is " + where);
   if (major(device) != kMemoryDevices) return problem("the device " + path + " is " + where);
@@ -365,7 +366,7 @@ void Collector::add(FileFact fact) {
     at->second = std::move(fact);
 }
 
-Result<void> Collector::judge_pipes(pid_t root) {
+Result<void> Collector::check_pipes(pid_t root) {
   CKPT_TRY(texts, pipes_.to_outside(root));
   for (std::string& text : texts) problem(std::move(text));
   return ok();
@@ -379,7 +380,7 @@ Result<void> Collector::note_bound_sockets(pid_t root) {
   for (const auto& [inode, protocol] : internet_) {
     const auto address = addresses.find(inode);
     if (address == addresses.end() || address->second.ends_with(":0")) continue;
-    if (connections.contains(inode)) continue;  // judge_connections() handles connections
+    if (connections.contains(inode)) continue;  // check_connections() handles connections
     BoundSocket& socket = bound_.emplace_back();
     socket.protocol = protocol;
     socket.address = address->second;
@@ -387,12 +388,12 @@ Result<void> Collector::note_bound_sockets(pid_t root) {
   return ok();
 }
 
-Result<void> Collector::judge_internet_sockets(pid_t root) {
+Result<void> Collector::check_internet_sockets(pid_t root) {
   if (rules_.no_internet.empty() || internet_.empty()) return ok();
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // judge_connections() reports connections
+    if (connections.contains(inode)) continue;  // check_connections() reports connections
     const auto address = addresses.find(inode);
     const bool listens = address != addresses.end() && protocol.starts_with("TCP");
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +
@@ -401,9 +402,9 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   return ok();
 }
 
-// Judges the open TCP connections. A connection with both ends within the program travels. A connection with
+// Checks the open TCP connections. A connection with both ends within the program travels. A connection with
 // one end outside the program does not travel.
-void Collector::judge_connections(const std::map<Inode, Connection>& connections) {
+void Collector::check_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
     const auto tcp = connections.find(inode);
@@ -418,15 +419,15 @@ void Collector::judge_connections(const std::map<Inode, Connection>& connections
   }
 }
 
-Result<void> Collector::judge_sockets(pid_t root) {
+Result<void> Collector::check_sockets(pid_t root) {
   if (sockets_.empty()) return ok();
-  CKPT_TRYV(judge_internet_sockets(root));
+  CKPT_TRYV(check_internet_sockets(root));
   CKPT_TRYV(note_bound_sockets(root));
   CKPT_TRY(named, named_sockets_of(root));
   socket_folders_ = std::move(named.folders);
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());
-  judge_connections(connections);
+  check_connections(connections);
   std::set<Inode> outside;
   for (const auto& [inode, where] : sockets_) {
     if (const auto peer = peers.find(inode); peer != peers.end() && !sockets_.contains(peer->second))

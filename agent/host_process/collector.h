@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects the files of a process tree once: maps, descriptors, working directories and sockets. The
-// collector judges each file as it reads it. Only file_list.cc uses this class.
+// collector checks each file as it reads it. Only file_list.cc uses this class.
 // Threads: one. Errors: kNotFound if the tree no longer exists. An obstacle to a move is a problem, not an
 // error.
 #pragma once
@@ -26,7 +26,7 @@ class Collector {
   explicit Collector(const FileRules& rules) : rules_(rules) {}
   Result<void> collect(pid_t root);
   [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
-  [[nodiscard]] FileList take_list();
+  [[nodiscard]] FileList release_list();
 
  private:
   void read_process(pid_t pid, pid_t root);
@@ -36,23 +36,23 @@ class Collector {
                 std::uint64_t inode);
   void read_descriptors(pid_t pid);
   void read_descriptor(pid_t pid, int number, const std::string& link);
-  void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
+  void check_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                   bool mapped);
   void describe(FileFact& fact, const std::string& opened_as, const struct stat& facts, bool written,
                 bool mapped);
-  void judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where);
+  void check_unlinked(const std::string& path, const struct stat* facts, const std::string& where);
   [[nodiscard]] bool is_driver_file(const std::string& path) const;
-  void judge_driver_file(pid_t pid, const std::string& path);
-  void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
-  void judge_socket(pid_t pid, int number, Inode socket);
-  void judge_names();
-  Result<void> judge_sockets(pid_t root);
-  Result<void> judge_internet_sockets(pid_t root);
+  void check_driver_file(pid_t pid, const std::string& path);
+  void check_device(const std::string& path, std::uint64_t device, const std::string& where);
+  void check_socket(pid_t pid, int number, Inode socket);
+  void check_names();
+  Result<void> check_sockets(pid_t root);
+  Result<void> check_internet_sockets(pid_t root);
   Result<void> note_bound_sockets(pid_t root);
-  void judge_connections(const std::map<Inode, Connection>& connections);
-  Result<void> judge_pipes(pid_t root);
-  Result<void> judge_named(pid_t root);
-  void judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
+  void check_connections(const std::map<Inode, Connection>& connections);
+  Result<void> check_pipes(pid_t root);
+  Result<void> check_named(pid_t root);
+  void check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
   void add(FileFact fact);
   void problem(std::string text) { problems_.push_back(std::move(text)); }
 

@@ -176,15 +176,15 @@ Milliseconds age_of(pid_t pid) {
   return Milliseconds{since_boot.tv_sec * 1000LL + since_boot.tv_nsec / 1'000'000 - started_ms};
 }
 
-Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds most) {
+Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds limit) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return ok();  // the CRIU process has ended
-  const Milliseconds left = std::max(most - age_of(pid), Milliseconds{0});
+  const Milliseconds left = std::max(limit - age_of(pid), Milliseconds{0});
   pollfd ended{process.get(), POLLIN, 0};
   if (::poll(&ended, 1, static_cast<int>(std::min(timeout, left).count())) > 0) return ok();
   if (left > timeout)
     return Error(ErrorCode::kTimedOut, "CRIU (process " + std::to_string(pid) + ") is still dumping the job");
-  spdlog::warn("CRIU killed: process {} has been dumping a job for {} ms", pid, most.count());
+  spdlog::warn("CRIU killed: process {} has been dumping a job for {} ms", pid, limit.count());
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
   ::poll(&ended, 1, static_cast<int>(timeout.count()));
   return ok();
@@ -301,8 +301,9 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   const Nanos began = now_ns();
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string why = WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
-    co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + why +
+    const std::string reason =
+        WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
+    co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + reason +
                                              explained(first_error(dump_log(options))));
   }
   DumpFacts facts;
@@ -395,12 +396,12 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
 
 Result<void> wait_for_dump(pid_t root, Milliseconds timeout) {
   const Result<std::uint64_t> bytes = dump_bytes(root);
-  const Milliseconds most = criu_timeout(bytes.has_value() ? *bytes : 0);
+  const Milliseconds limit = criu_timeout(bytes.has_value() ? *bytes : 0);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
     if (pid <= 0 || !dumps(pid, root)) continue;
-    CKPT_TRYV(wait_for_end(pid, timeout, most));
+    CKPT_TRYV(wait_for_end(pid, timeout, limit));
   }
   return ok();
 }

@@ -64,10 +64,10 @@ Result<void> check_sockets(const FileList& list, std::vector<std::string>& probl
   }
   for (const auto* sockets : {&list.bound, &list.connected}) {
     for (const BoundSocket& socket : *sockets) {
-      CKPT_TRY(why, why_not_bound(socket.protocol, socket.address));
-      if (!why.empty())
-        problems.push_back(socket.protocol + " " + socket.address + " cannot be bound at the target (" + why +
-                           ")");
+      CKPT_TRY(reason, why_not_bound(socket.protocol, socket.address));
+      if (!reason.empty())
+        problems.push_back(socket.protocol + " " + socket.address + " cannot be bound at the target (" +
+                           reason + ")");
     }
   }
   return ok();
@@ -111,7 +111,7 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
 
 // Collects the files repeatedly until the result is stable. A short-lived child, or a file during a rename,
 // can be an obstacle in one collection and not in the next.
-Result<Collector> look_until_settled(pid_t root, const FileRules& rules) {
+Result<Collector> scan_until_settled(pid_t root, const FileRules& rules) {
   for (int looks = 1;; ++looks) {
     Collector collector(rules);
     CKPT_TRYV(collector.collect(root));
@@ -129,10 +129,10 @@ std::uint64_t random_seed() {
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
-  CKPT_TRY(collector, look_until_settled(root, rules));
+  CKPT_TRY(collector, scan_until_settled(root, rules));
   if (!collector.problems().empty())
     return refusal("The program cannot be moved to another node", collector.problems());
-  FileList list = collector.take_list();
+  FileList list = collector.release_list();
   list.kernel = running_kernel();
   list.seed = random_seed();
   ContentReader reader(list.seed);
@@ -144,7 +144,7 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
 }
 
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules) {
-  CKPT_TRY(collector, look_until_settled(root, rules));
+  CKPT_TRY(collector, scan_until_settled(root, rules));
   return collector.problems().size();
 }
 

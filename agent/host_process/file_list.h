@@ -68,7 +68,7 @@ struct FileList {
   }
 };
 
-// Facts about the move that decide how the program's files are judged.
+// Facts about the move that decide how the program's files are checked.
 struct FileRules {
   std::string own_log;  // the program's log; its descriptors get another file at the target
   pid_t keeper = 0;     // process id of the keeper; sockets to the keeper are closed before the dump

@@ -32,7 +32,7 @@ struct PackedImage {
   std::uint64_t bytes = 0;
 };
 
-// Pages that are at their position in the pack before the pack is made.
+// Pages that are already at their position in the pack when the pack is created.
 struct PlacedPages {
   UniqueFd file;                       // file that becomes the pack; invalid if there are no such pages
   std::string name;                    // name of the link in the folder to which the pages were written

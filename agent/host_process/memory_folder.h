@@ -27,7 +27,7 @@ class [[nodiscard]] MemoryFolder {
   ~MemoryFolder();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // Keeps the folder. The owner of the returned path removes the folder.
+  // Releases the folder to the caller, who must remove the returned path.
   std::string keep() noexcept;
 
  private:
@@ -41,7 +41,7 @@ void remove_memory_folders(const std::string& place, const std::string& begin,
                            const std::function<bool(const std::string& rest)>& unused,
                            const std::function<void(const std::string& path)>& before = {});
 
-// Removes this user's folders with NAME and their contents. A missing folder is no error.
+// Removes this user's folders with NAME and their contents. A missing folder is not an error.
 void remove_memory_folder(const std::string& place, const std::string& name);
 
 }  // namespace ckpt::agent::host

@@ -20,12 +20,12 @@ class MemoryLog {
  public:
   // Creates a log of at most `most` bytes. The first `expected` bytes get memory now, which takes
   // milliseconds (use offload()).
-  static Result<std::unique_ptr<MemoryLog>> create(std::uint64_t most, std::uint64_t expected);
+  static Result<std::unique_ptr<MemoryLog>> create(std::uint64_t limit, std::uint64_t expected);
   ~MemoryLog();
   MemoryLog(const MemoryLog&) = delete;
   MemoryLog& operator=(const MemoryLog&) = delete;
 
-  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
   [[nodiscard]] std::uint64_t filled() const noexcept { return filled_.load(std::memory_order_acquire); }
   // Returns a duplicate of the log's file, which has `most` bytes and cannot shrink.
@@ -42,12 +42,12 @@ class MemoryLog {
   std::uint64_t append(std::uint64_t bytes);
 
  private:
-  MemoryLog(UniqueFd file, std::byte* memory, std::uint64_t most, std::uint64_t expected)
-      : file_(std::move(file)), memory_(memory), most_(most), expected_(expected) {}
+  MemoryLog(UniqueFd file, std::byte* memory, std::uint64_t limit, std::uint64_t expected)
+      : file_(std::move(file)), memory_(memory), limit_(limit), expected_(expected) {}
 
   UniqueFd file_;
   std::byte* memory_;
-  std::uint64_t most_;
+  std::uint64_t limit_;
   std::uint64_t expected_;
   std::atomic<std::uint64_t> filled_{0};  // number of filled bytes; it only grows, and filled bytes do not
                                           // change

@@ -20,8 +20,8 @@ constexpr std::uint64_t kStep = 2u << 20;       // the growth that one report co
 
 }  // namespace
 
-Result<std::unique_ptr<PageStream>> PageStream::create(std::uint64_t most, std::uint64_t expected) {
-  CKPT_TRY(log, MemoryLog::create(most, expected));
+Result<std::unique_ptr<PageStream>> PageStream::create(std::uint64_t limit, std::uint64_t expected) {
+  CKPT_TRY(log, MemoryLog::create(limit, expected));
   return std::unique_ptr<PageStream>(new PageStream(std::move(log)));
 }
 
@@ -47,7 +47,7 @@ Result<void> PageStream::begin(const std::string& folder, std::size_t position,
   try {
     thread_ = std::thread([this] { read_all(); });
   } catch (const std::system_error&) {
-    return Error(ErrorCode::kOutOfMemory, "No thread can be started to read a process's pages");
+    return Error(ErrorCode::kOutOfMemory, "Cannot start a thread to read the pages of a process");
   }
   return ok();
 }
@@ -64,11 +64,11 @@ void PageStream::read_all() {
   std::uint64_t told = 0;
   while (wait_for_pages()) {
     const std::uint64_t at = log_->filled();
-    if (at == log_->most()) {
+    if (at == log_->limit()) {
       error_.emplace(ErrorCode::kOutOfMemory, "A process has more pages than it had when its move began");
       break;
     }
-    const auto place = log_->reserve(std::min(kReadBytes, log_->most() - at));
+    const auto place = log_->reserve(std::min(kReadBytes, log_->limit() - at));
     if (!place) {
       error_.emplace(place.error());
       break;

@@ -27,7 +27,7 @@ class PageStream {
  public:
   // Creates a stream. `most` is the maximum length of the file. The first `expected` bytes get memory now,
   // which takes milliseconds (use offload()).
-  static Result<std::unique_ptr<PageStream>> create(std::uint64_t most, std::uint64_t expected);
+  static Result<std::unique_ptr<PageStream>> create(std::uint64_t limit, std::uint64_t expected);
   ~PageStream();
   PageStream(const PageStream&) = delete;
   PageStream& operator=(const PageStream&) = delete;

@@ -12,7 +12,7 @@ Task<bool> AsyncEvent::wait(std::chrono::steady_clock::time_point until) {
   co_return std::exchange(raised_, false);
 }
 
-Task<AsyncMutex::Held> AsyncMutex::take() {
+Task<AsyncMutex::Held> AsyncMutex::acquire() {
   if (std::exchange(taken_, true)) {
     AsyncEvent signal(executor_);
     waiting_.push_back(&signal);

@@ -52,7 +52,7 @@ class AsyncMutex {
    private:
     AsyncMutex* turn_;
   };
-  Task<Held> take();
+  Task<Held> acquire();
 
  private:
   // Passes the turn to the coroutine that has waited longest. taken_ stays set.

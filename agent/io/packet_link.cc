@@ -130,13 +130,14 @@ void PacketLink::send(Packet packet) {
   if (!stream_.is_open()) return;
   const bool has_too_many = packet.descriptors.size() > kMaxDescriptors;
   if (has_too_many || queued_bytes_ + cost_of(packet) > kMaxQueuedBytes) {
-    Error why(ErrorCode::kOutOfMemory,
-              has_too_many
-                  ? "A local packet has more than " + std::to_string(kMaxDescriptors) + " descriptors"
-                  : "The peer does not read its local socket: " + std::to_string(queue_.size()) +
-                        " packets wait for it");
-    asio::post(stream_.get_executor(),
-               [self = shared_from_this(), why = std::move(why)]() mutable { self->fail(std::move(why)); });
+    Error reason(ErrorCode::kOutOfMemory,
+                 has_too_many
+                     ? "A local packet has more than " + std::to_string(kMaxDescriptors) + " descriptors"
+                     : "The peer does not read its local socket: " + std::to_string(queue_.size()) +
+                           " packets wait for it");
+    asio::post(stream_.get_executor(), [self = shared_from_this(), reason = std::move(reason)]() mutable {
+      self->fail(std::move(reason));
+    });
     return;
   }
   queued_bytes_ += cost_of(packet);

@@ -77,8 +77,8 @@ struct ChildPlan {
   good = good && ::dup3(report, 4, O_CLOEXEC) >= 0;
   ::syscall(SYS_close_range, 5u, ~0u, 0u);
   if (good) ::execve(plan.argv[0], plan.argv, plan.environment);
-  const int why = errno;
-  [[maybe_unused]] const ssize_t told = ::write(4, &why, sizeof why);
+  const int reason = errno;
+  [[maybe_unused]] const ssize_t told = ::write(4, &reason, sizeof reason);
   ::_exit(127);
 }
 
@@ -110,14 +110,14 @@ Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_exe
   if (pid == 0) become(plan);
 
   writer.reset();
-  int why = 0;
+  int reason = 0;
   ssize_t got;
   do {
-    got = ::read(reader.get(), &why, sizeof why);
+    got = ::read(reader.get(), &reason, sizeof reason);
   } while (got < 0 && errno == EINTR);
-  if (got == static_cast<ssize_t>(sizeof why)) {
+  if (got == static_cast<ssize_t>(sizeof reason)) {
     ::waitpid(pid, nullptr, 0);
-    return Error::from_errno(why, "Cannot start " + spec.argv[0]);
+    return Error::from_errno(reason, "Cannot start " + spec.argv[0]);
   }
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (pidfd < 0) {
@@ -134,14 +134,14 @@ Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_exe
 void ChildProcess::watch() {
   pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
                     [self = shared_from_this()](boost::system::error_code error) {
-                      if (!error) self->look();
+                      if (!error) self->check_exit();
                     });
 }
 
 // Checks whether the process has ended. Asio may report a descriptor that is not readable, because it stores
-// events by descriptor numbers, which are reused. An ended process stays unreaped as long as its tracer holds
-// it.
-void ChildProcess::look() {
+// events by descriptor numbers, which are reused. An ended process cannot be reaped while a tracer is
+// attached to it.
+void ChildProcess::check_exit() {
   int status = 0;
   pid_t ended = 0;
   do {
@@ -152,7 +152,7 @@ void ChildProcess::look() {
   if (::poll(&watched, 1, 0) == 0) return watch();
   again_.expires_after(kTracerPause);
   again_.async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error) self->look();
+    if (!error) self->check_exit();
   });
 }
 

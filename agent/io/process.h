@@ -39,7 +39,7 @@ class ChildProcess : public std::enable_shared_from_this<ChildProcess> {
  private:
   ChildProcess(const asio::any_io_executor& executor, pid_t pid, int pidfd, std::function<void(int)> ended);
   void watch();
-  void look();
+  void check_exit();
   void end(int status);
 
   pid_t pid_;

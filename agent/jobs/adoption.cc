@@ -26,8 +26,8 @@ std::string label(pid_t pid) {
   return "Process " + std::to_string(pid);
 }
 
-Error refused(const std::string& why) {
-  return {ErrorCode::kRefused, why};
+Error refused(const std::string& cause) {
+  return {ErrorCode::kRefused, cause};
 }
 
 Result<void> find_process(const Config& config, const wire::InspectProcess& request, std::uint64_t& ticks) {
@@ -103,7 +103,8 @@ Result<void> read_identity(pid_t pid, wire::ProcessFacts& facts) {
 Task<Result<void>> check_context(ContextHelper& contexts, pid_t pid) {
   CKPT_CO_TRY(can, co_await contexts.ready());
   if (!can.can_checkpoint)
-    co_return Error(ErrorCode::kNotSupported, "This node's driver cannot save a context: " + can.why());
+    co_return Error(ErrorCode::kNotSupported,
+                    "This node's driver cannot save a context: " + can.missing_support());
   auto state = co_await contexts.state(pid);
   if (!state && state.error().code() == ErrorCode::kNotFound)
     co_return refused(label(pid) + " is not a CUDA process: the driver does not know it");

@@ -135,7 +135,7 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
                     ? local::Phase::kStandbyReady
                     : local::Phase::kRunning;
   auto attached = co_await job->ask_once(environment.config.keeper_timeout);
-  if (!attached && !job->take_proven_end(attached.error())) job->become_unknown(attached.error());
+  if (!attached && !job->accept_proven_end(attached.error())) job->become_unknown(attached.error());
   co_return job;
 }
 
@@ -182,7 +182,7 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   auto attached = connect();
   if (attached) attached = co_await attach();
   // The program may end before the agent has attached, and the keeper ends with it.
-  if (attached || take_written_end()) co_return ok();
+  if (attached || accept_written_end()) co_return ok();
   co_return attached;
 }
 
@@ -215,7 +215,7 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   // An event that arrived directly after the answer was handled before this coroutine continued, and that
   // event is newer.
   if (phases_received_ == heard)
-    take_status(*status);
+    apply_status(*status);
   else
     rank_pid_ = status->rank_pid;
   if (phase_ == local::Phase::kRunning || phase_ == local::Phase::kPausing ||
@@ -225,7 +225,7 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   co_return ok();
 }
 
-void Job::take_status(const local::Status& status) {
+void Job::apply_status(const local::Status& status) {
   rank_pid_ = status.rank_pid;
   phase_ = status.phase;
   if (status.resumed_ns != 0) ran_as(status.incarnation);
@@ -243,7 +243,7 @@ void Job::on_event(const local::Message& message) {
   } else if (std::holds_alternative<local::StandbyReady>(message.body)) {
     phase_ = local::Phase::kStandbyReady;
   } else if (const auto* status = std::get_if<local::Status>(&message.body)) {
-    take_status(*status);
+    apply_status(*status);
     // A transparent rank runs from its first GPU call on, and never sends Ready.
     if (phase_ == local::Phase::kRunning)
       control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -265,7 +265,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   record_.ended = true;
   record_.moved = leaving_;
   record_.exit_code = exit_code_of(wait_status);
-  ended_as_told_ = ended_by_keeper;
+  ended_on_request_ = ended_by_keeper;
   if (last_save_.empty() && ended_by_keeper && was_restored()) {
     const std::string said = read_keeper_last_save(folder_);
     if (!said.empty()) {
@@ -317,11 +317,11 @@ Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
     refresh_again_ = true;
-    const AsyncMutex::Held over = co_await refresh_turn_.take();
+    const AsyncMutex::Held over = co_await refresh_turn_.acquire();
     co_return;
   }
   refreshing_ = true;
-  const AsyncMutex::Held turn = co_await refresh_turn_.take();
+  const AsyncMutex::Held turn = co_await refresh_turn_.acquire();
   do {
     refresh_again_ = false;
     if (!keeper_ || ended()) break;
@@ -421,7 +421,7 @@ Task<Result<void>> Job::stop(Milliseconds grace) {
     if (!stopping_unknown_) control::spawn(environment_.executor, "stop unknown", stop_unknown(grace));
     co_return Error(
         ErrorCode::kUnavailable,
-        "The keeper of job " + wire::job_text(id()) + " does not answer (" + why_unknown_ +
+        "The keeper of job " + wire::job_text(id()) + " does not answer (" + unknown_reason_ +
             "): the job is stopped if the keeper answers within the grace period, else the keeper is killed");
   }
   if (!keeper_) co_return ok();
@@ -439,14 +439,14 @@ Task<> Job::stop_restored(Milliseconds grace) {
     (void)co_await keeper_->stop(grace + kForLastSave);
     if (co_await wait_for_end(grace)) co_return;
   }
-  co_await let_go_of_gpu();
+  co_await release_gpu();
   if (!keeper_ || ended()) co_return;
   if (auto killed = co_await keeper_->kill(); !killed)
     spdlog::warn("restored job not killed: job {} incarnation {} reason {}", wire::job_text(id()),
                  record_.incarnation, killed.error().to_string());
 }
 
-Task<> Job::let_go_of_gpu() {
+Task<> Job::release_gpu() {
   auto self = shared_from_this();
   if (!was_restored() || ended() || unknown_ || !keeper_) co_return;
   if (std::exchange(letting_go_, true)) {  // the other caller, which saves the context, kills the rank
@@ -477,7 +477,7 @@ Task<> Job::leave() {
     if (!told && !ended()) {
       spdlog::warn("rank not notified that it has moved: job {} reason {}", wire::job_text(id()),
                    told.error().to_string());
-      co_await let_go_of_gpu();
+      co_await release_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }
   }
@@ -486,7 +486,7 @@ Task<> Job::leave() {
 
 Task<> Job::destroy() {
   auto self = shared_from_this();
-  co_await let_go_of_gpu();
+  co_await release_gpu();
   if (!ended() && !unknown_ && keeper_) {
     (void)co_await keeper_->kill();
     co_await wait_for_end(environment_.config.keeper_timeout);
@@ -495,7 +495,7 @@ Task<> Job::destroy() {
   if (!ended()) co_await kill_until_proven();
   if (!ended() && !unknown_) {
     record_.ended = true;
-    ended_as_told_ = true;
+    ended_on_request_ = true;
     phase_ = local::Phase::kExited;
     local::RankExited exited;
     exited.wait_status = SIGKILL;
@@ -518,7 +518,7 @@ wire::JobInstance Job::instance() const {
   const bool stands_by = record_.role == wire::JobRole::kStandby && !record_.ran;
   if (stands_by && out.phase == wire::JobPhase::kPaused) out.phase = wire::JobPhase::kStandby;
   out.exit_code = record_.ended ? record_.exit_code : -1;
-  out.ended_as_told = record_.ended && ended_as_told_;
+  out.ended_on_request = record_.ended && ended_on_request_;
   out.movable = summary_.movable != 0 && !unknown_;
   out.reason = record_.ended ? end_reason_ : summary_.reason.str();
   if (!record_.ended && out.reason.empty()) {
@@ -527,7 +527,7 @@ wire::JobInstance Job::instance() const {
   }
   out.unknown = unknown_;
   if (unknown_)
-    out.reason = "its keeper does not answer (" + why_unknown_ +
+    out.reason = "its keeper does not answer (" + unknown_reason_ +
                  "): the agent retries until the keeper answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();

@@ -75,7 +75,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Waits until the keeper answers or is proven to have ended, or until the deadline.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
   // Checks whether the keeper has reported to this agent that it stopped or killed the rank.
-  [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
+  [[nodiscard]] bool ended_on_request() const noexcept { return ended_on_request_; }
   // Checks whether the instance was ordered to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
@@ -93,7 +93,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // running, the function waits for the end of a later query.
   Task<> refresh_summary();
   // Determines whether the job has no session because our library is not in its processes (job_shim.cc).
-  Task<> look_for_shim();
+  Task<> detect_shim();
   // Checks whether the last query for the rank's state received no answer.
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
   // Records that the rank runs as `incarnation`.
@@ -154,12 +154,12 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // Ends a process that was adopted here, after its keeper. The process is no child of its keeper.
+  // Ends a process that was adopted here, after its keeper. The process is not a child of its keeper.
   void end_adopted() const;
   // Reads the rank's end from status.json of a keeper that has ended. Returns false if the file has no end.
-  bool take_written_end();
+  bool accept_written_end();
   // Returns true if the keeper is proven to have ended.
-  bool take_proven_end(const Error& error);
+  bool accept_proven_end(const Error& error);
   void end_without_word(const Error& error);
   // Marks the instance as unknown (job_unknown.cc).
   void become_unknown(const Error& error);
@@ -167,18 +167,18 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> ask_once(Milliseconds timeout);
   Task<> stop_unknown(Milliseconds grace);
   Task<> kill_until_proven();
-  Task<> rest(Milliseconds time);
+  Task<> sleep_for(Milliseconds time);
   // Records the rank's end, however it became known, and passes it to the listeners.
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void tell_listeners(const local::Body& event);
-  void take_status(const local::Status& status);
+  void apply_status(const local::Status& status);
   Task<Result<void>> ask_rank();
   // Records that the instance ran as `incarnation`. Returns false if this was already recorded.
   bool ran_as(wire::Incarnation incarnation);
   Task<> shut_down_keeper();
   // Checks whether a restore has recreated the instance's context (last_save.h).
   [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
-  Task<> let_go_of_gpu();
+  Task<> release_gpu();
   Task<> stop_restored(Milliseconds grace);
   void changed();
   Error keeper_error(const std::string& what) const;
@@ -211,9 +211,9 @@ class Job : public std::enable_shared_from_this<Job> {
   AsyncMutex resume_turn_;
   bool announced_ = false;  // true after the instance has started; its changes are then reported
   bool leaving_ = false;
-  bool ended_as_told_ = false;
+  bool ended_on_request_ = false;
   bool unknown_ = false;
-  std::string why_unknown_;
+  std::string unknown_reason_;
   bool stopping_unknown_ = false;  // true while a stop waits until the instance is known
   bool refreshing_ = false;
   bool silent_ = false;

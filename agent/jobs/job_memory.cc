@@ -18,8 +18,8 @@ constexpr std::int64_t kStartingMs = 30'000;
 
 }  // namespace
 
-Task<> JobMemory::look() {
-  at_last_look_ = co_await ask_at_one_moment(*this);
+Task<> JobMemory::sample() {
+  last_sample_ = co_await ask_at_one_moment(*this);
   find_processes();
 }
 
@@ -62,9 +62,9 @@ void JobMemory::add_known(const Job& job, wire::JobInstance& instance) const {
 
 void JobMemory::count(const Job& job, wire::JobInstance& instance) const {
   const std::vector<wire::RankState> no_ranks;
-  const auto then = at_last_look_.find(job.folder());
+  const auto then = last_sample_.find(job.folder());
   count_device_bytes(inventory_.last(), processes_of(job),
-                     then == at_last_look_.end() ? no_ranks : then->second, instance);
+                     then == last_sample_.end() ? no_ranks : then->second, instance);
 }
 
 Task<> JobMemory::describe(std::shared_ptr<Job> job) {
@@ -76,7 +76,7 @@ Task<> JobMemory::describe(std::shared_ptr<Job> job) {
 Task<> JobMemory::describe_jobs(bool again) {
   std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {
-    if (!again && job->phase() == local::Phase::kStarting) co_await job->look_for_shim();
+    if (!again && job->phase() == local::Phase::kStarting) co_await job->detect_shim();
     if (job->phase() != local::Phase::kRunning || is_held_(job->id())) continue;
     if (again && job->is_silent()) continue;
     if (job->record().spec.mode == MigrationMode::kAdopted && job->record().migration == 0)

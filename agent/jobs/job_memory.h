@@ -21,7 +21,7 @@ class JobMemory : private MemorySources {
       : jobs_(jobs), inventory_(inventory), is_held_(std::move(is_held)) {}
 
   // Queries the jobs and the driver at one moment (device_bytes.h). One call runs at a time.
-  Task<> look();
+  Task<> sample();
   // Returns the time between two queries. The time is shorter while a job starts.
   [[nodiscard]] std::chrono::seconds interval() const;
   // Sets the device bytes of `instance`, an instance of `job`, to the currently known values.
@@ -41,7 +41,7 @@ class JobMemory : private MemorySources {
   JobTable& jobs_;
   Inventory& inventory_;
   std::function<bool(wire::JobId)> is_held_;
-  RanksOfJobs at_last_look_;
+  RanksOfJobs last_sample_;
   std::map<std::string, GpuProcesses> processes_;  // processes that the driver reported, by the folder of
                                                    // their job
 };

@@ -4,7 +4,7 @@
 // was started with. The instance may run as a higher incarnation (SW-1). The name contains the migration for
 // the following reason. The standby of an aborted migration may still be ending while the next migration's
 // standby starts as the same K.
-// Threads: plain values. Errors: kIo, kCorrupt. A folder without a readable record is no instance.
+// Threads: plain values. Errors: kIo, kCorrupt. A folder without a readable record is not an instance.
 #pragma once
 
 #include <mutex>

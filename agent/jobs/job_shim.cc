@@ -64,18 +64,18 @@ std::string search_path_of(const std::vector<std::string>& environment) {
 
 }  // namespace
 
-Task<> Job::look_for_shim() {
+Task<> Job::detect_shim() {
   auto self = shared_from_this();
   if (record_.spec.mode != MigrationMode::kTransparent || ended() || rank_pid_ == 0) co_return;
   const std::string shim = "/" + std::filesystem::path(environment_.config.shim_library).filename().string();
   const auto look = [spec = record_.spec, root = static_cast<pid_t>(rank_pid_), shim] {
     const std::string found = find_without_shim(root, shim);
     if (!found.empty() || spec.argv.empty()) return found;
-    const std::string why = why_not_preloaded(spec.argv.front(), search_path_of(spec.env), spec.cwd,
-                                              static_cast<uid_t>(spec.uid));
-    return why.empty()
-               ? why
-               : why + ", so gpumigrate's library is not loaded in it: if the process uses the GPU, " +
+    const std::string reason = why_not_preloaded(spec.argv.front(), search_path_of(spec.env), spec.cwd,
+                                                 static_cast<uid_t>(spec.uid));
+    return reason.empty()
+               ? reason
+               : reason + ", so gpumigrate's library is not loaded in it: if the process uses the GPU, " +
                      kRemedy;
   };
   std::string found = co_await offload(environment_.records, look);

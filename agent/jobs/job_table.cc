@@ -85,7 +85,7 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start_reserved(JobRecord record,
 }
 
 void JobTable::watch_log(const std::shared_ptr<Job>& job) {
-  control::spawn(environment_.executor, "log times", keep_log_times(environment_, job));
+  control::spawn(environment_.executor, "log times", record_log_times(environment_, job));
 }
 
 // Waits for unknown instances. An instance that leaves is unknown briefly, because its keeper closes its

@@ -47,7 +47,8 @@ class JobTable {
   // function waits at most 8 s for an instance that is being started. The error is then kUnavailable, and the
   // other instances are stopped. kNotFound means that there is no instance.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
-  // Ends the rest of an instance. Removes the instance from the table and its folder from the disk.
+  // Ends the remaining processes of an instance. Removes the instance from the table and its folder from the
+  // disk.
   Task<> remove(std::shared_ptr<Job> job);
   // Removes the ended instances of a job.
   Task<> forget(wire::JobId job);

@@ -25,7 +25,7 @@ constexpr Milliseconds kMaxQuestion = std::chrono::hours(1);
 
 }  // namespace
 
-Task<> Job::rest(Milliseconds time) {
+Task<> Job::sleep_for(Milliseconds time) {
   auto self = shared_from_this();
   AsyncEvent nobody(environment_.executor);
   co_await nobody.wait(steady_clock::now() + time);
@@ -40,7 +40,7 @@ Task<> Job::known(steady_clock::time_point deadline) {
   remove_waiter(&signal);
 }
 
-bool Job::take_written_end() {
+bool Job::accept_written_end() {
   const auto status = read_keeper_status(folder_);
   if (!status || !status->exited) return false;
   if (status->ran) ran_as(status->incarnation);
@@ -54,15 +54,15 @@ void Job::on_keeper_gone(const Error& error) {
   if (record_.ended) return changed();
   if (unknown_) return;  // ask_until_known() determines the state
   // A closed connection proves nothing, because a keeper may drop a connection that it does not understand.
-  if (!take_proven_end(error)) become_unknown(error);
+  if (!accept_proven_end(error)) become_unknown(error);
 }
 
-bool Job::take_proven_end(const Error& error) {
-  if (take_written_end()) return true;
+bool Job::accept_proven_end(const Error& error) {
+  if (accept_written_end()) return true;
   // The keeper is alive while its end of the connection is open.
   if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
   // The keeper may have written the end between the two checks.
-  if (!take_written_end()) end_without_word(error);
+  if (!accept_written_end()) end_without_word(error);
   return true;
 }
 
@@ -93,7 +93,7 @@ void Job::end_adopted() const {
 
 void Job::become_unknown(const Error& error) {
   unknown_ = true;
-  why_unknown_ = error.to_string();
+  unknown_reason_ = error.to_string();
   control::spawn(environment_.executor, "silent keeper", ask_until_known());
 }
 
@@ -113,17 +113,17 @@ Task<> Job::ask_until_known() {
   bool told = false;
   Milliseconds question = environment_.config.keeper_timeout;
   for (Milliseconds pause = kFirstRest; unknown_; pause = std::min(pause * 2, kMaxRest)) {
-    co_await rest(pause);
+    co_await sleep_for(pause);
     if (!unknown_) break;
-    if (take_proven_end(Error(ErrorCode::kUnavailable, why_unknown_))) break;
+    if (accept_proven_end(Error(ErrorCode::kUnavailable, unknown_reason_))) break;
     if (!std::exchange(told, true)) {
       spdlog::error("keeper does not answer: job {} incarnation {} folder {} reason {}", wire::job_text(id()),
-                    record_.incarnation, folder_, why_unknown_);
+                    record_.incarnation, folder_, unknown_reason_);
       changed();
     }
     auto answered = co_await ask_once(question);
     if (answered) break;
-    why_unknown_ = answered.error().to_string();
+    unknown_reason_ = answered.error().to_string();
     if (answered.error().code() == ErrorCode::kTimedOut) question = std::min(question * 2, kMaxQuestion);
   }
   if (ended()) co_return;
@@ -167,7 +167,7 @@ Task<> Job::kill_until_proven() {
       co_return;
     }
     kill_keeper(folder_);
-    co_await rest(pause);
+    co_await sleep_for(pause);
   }
   unknown_ = false;
 }

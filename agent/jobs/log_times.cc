@@ -126,13 +126,13 @@ std::string time_text(std::span<const LogTime> times, std::uint64_t offset) {
 }  // namespace
 
 std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins_line,
-                       std::span<const LogTime> times, std::size_t most, std::uint64_t& covers) {
+                       std::span<const LogTime> times, std::size_t max_bytes, std::uint64_t& covers) {
   std::string out;
   covers = 0;
   while (covers < bytes.size()) {
     const std::string time = begins_line ? time_text(times, offset + covers) : "";
     const std::size_t end = std::min(bytes.find('\n', covers), bytes.size() - 1) + 1;
-    const std::size_t left = most - std::min(most, out.size() + time.size());
+    const std::size_t left = max_bytes - std::min(max_bytes, out.size() + time.size());
     if (left < end - covers && !out.empty()) break;
     const std::size_t taken = std::min<std::size_t>(left, end - covers);
     if (taken == 0) break;
@@ -144,7 +144,7 @@ std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins
   return out;
 }
 
-Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance) {
+Task<> record_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance) {
   AsyncEvent signal(environment.executor);
   asio::steady_timer rest(environment.executor);
   std::shared_ptr<Job> job = instance.lock();

@@ -27,9 +27,10 @@ struct LogTime {
 // Returns `bytes` of the log from `offset` on, with a time before each line that begins there. The result has
 // at most `most` bytes. `covers` is the number of `bytes` that the result contains.
 [[nodiscard]] std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins_line,
-                                     std::span<const LogTime> times, std::size_t most, std::uint64_t& covers);
+                                     std::span<const LogTime> times, std::size_t limit,
+                                     std::uint64_t& covers);
 
 // Writes the records and enforces the log's limit (log_limit.h), until the instance has ended or is removed.
-Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance);
+Task<> record_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance);
 
 }  // namespace ckpt::agent

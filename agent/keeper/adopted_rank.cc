@@ -55,8 +55,8 @@ void AdoptedRank::reattach(std::uint64_t request, const local::Reattach& how) {
   if (parts_.state.phase != Phase::kDumped && parts_.state.phase != Phase::kPaused)
     return refuse(request, MessageType::kReattach);
   if (parts_.state.phase == Phase::kDumped && how.restore_thread != 0) {
-    const Result<void> held = parts_.hold.take(parts_.process.pid(), {static_cast<pid_t>(how.restore_thread)},
-                                               how.hold_ms * kNanosPerMs);
+    const Result<void> held = parts_.hold.acquire(
+        parts_.process.pid(), {static_cast<pid_t>(how.restore_thread)}, how.hold_ms * kNanosPerMs);
     if (!held.has_value())
       return parts_.agent.answer(request, to_failed(MessageType::kReattach, held.error()));
   }

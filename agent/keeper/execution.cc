@@ -25,8 +25,8 @@ std::string Execution::why_not_paused() const {
 }
 
 void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
-  const auto refuse = [&](const std::string& why) {
-    parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, why);
+  const auto refuse = [&](const std::string& reason) {
+    parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, reason);
   };
   if (order.attempt < attempt_ || (order.attempt == attempt_ && is_attempt_over_))
     return refuse("This attempt to stop the ranks at one barrier has ended");
@@ -53,8 +53,8 @@ void Execution::lift_stop() {
 void Execution::pause(std::uint64_t request, const local::Pause& order) {
   if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open())
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why_not_paused());
-  if (const std::string why = parts_.rank.why_not_movable(); !why.empty())
-    return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why);
+  if (const std::string reason = parts_.rank.why_not_movable(); !reason.empty())
+    return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, reason);
   if (order.at_barrier != stop_at_)
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused,
                                "The rank is to stop at barrier " + std::to_string(stop_at_) + ", not at " +
@@ -118,8 +118,8 @@ void Execution::resume(local::Received received) {
   const local::Resume resume = std::get<local::Resume>(received.message.body);
   if (resume.into_gate != 0) return enter_gate(std::move(received));
   RankState& state = parts_.state;
-  const auto refuse = [&](ErrorCode code, const std::string& why) {
-    parts_.agent.refuse(request, MessageType::kResume, code, why);
+  const auto refuse = [&](ErrorCode code, const std::string& reason) {
+    parts_.agent.refuse(request, MessageType::kResume, code, reason);
   };
   const bool with_state = !received.descriptors.empty();
   const bool fits = with_state == (state.phase == Phase::kStandbyReady);
@@ -208,13 +208,13 @@ void Execution::on_failed(const local::Message& message) {
   }
 }
 
-void Execution::on_rank_gone(const std::string& why) {
+void Execution::on_rank_gone(const std::string& reason) {
   if (parts_.state.phase == Phase::kPausing) {
     parts_.page.withdraw_pause();
-    parts_.agent.refuse(pause_request_, MessageType::kPause, ErrorCode::kUnavailable, why);
+    parts_.agent.refuse(pause_request_, MessageType::kPause, ErrorCode::kUnavailable, reason);
   }
   if (parts_.state.phase == Phase::kResuming)
-    parts_.agent.refuse(resume_request_, MessageType::kResume, ErrorCode::kUnavailable, why);
+    parts_.agent.refuse(resume_request_, MessageType::kResume, ErrorCode::kUnavailable, reason);
   pause_request_ = 0;
 }
 

@@ -51,7 +51,7 @@ class Execution {
   void on_running(const local::Message& message);
   void on_failed(const local::Message& message);
   // Fails the rank's unanswered requests.
-  void on_rank_gone(const std::string& why);
+  void on_rank_gone(const std::string& reason);
 
   // Checks whether the rank may continue. A dumped rank stays stopped, even with a lease, until it is called
   // back.

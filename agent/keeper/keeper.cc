@@ -51,7 +51,7 @@ int wait_status_of(const siginfo_t& info) {
   return info.si_code == CLD_DUMPED ? status | 0x80 : status;
 }
 
-Result<RankProcess> take_process(const Config& config, const std::optional<Keeper::Restored>& restored,
+Result<RankProcess> make_process(const Config& config, const std::optional<Keeper::Restored>& restored,
                                  const std::string& socket_path, const std::string& log_path) {
   if (config.adopt) return RankProcess::foreign(config.adopt->pid);
   if (restored && config.adopted) return RankProcess::foreign(restored->pid);
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
     CKPT_TRY(opened, open_process(config.adopt->pid, config.adopt->start_ticks));
     foreign = std::move(opened);
   }
-  CKPT_TRY(process, take_process(config, restored, socket_path, folder + "/out.log"));
+  CKPT_TRY(process, make_process(config, restored, socket_path, folder + "/out.log"));
   raise_descriptor_limit();  // called after the program's start, so that the program keeps its own limit
   const bool standby = config.role == local::Role::kStandby;
   Parts parts{std::move(config),
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
               restored ? std::move(restored->namespace_alive) : UniqueFd()};
   std::unique_ptr<Keeper> keeper(
       new Keeper(std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
-  if (restored) keeper->take_restored(std::move(restored->lazy_pages));
+  if (restored) keeper->accept_restored(std::move(restored->lazy_pages));
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
 }
@@ -118,13 +118,13 @@ Keeper::Keeper(Parts parts, Timers timers)
   if (parts_.config.adopted) rank_.know(parts_.process.pid());
 }
 
-void Keeper::take_restored(std::optional<LazyPages> pages) {
+void Keeper::accept_restored(std::optional<LazyPages> pages) {
   if (pages) parts_.process.leave_out(pages->server());
   arriving_.begin(std::move(pages));
   state_.phase = Phase::kDumped;
   state_.restored = true;
   parts_.process.remember_stopped(parts_.config.restore->stopped);
-  memory_.take_restored();
+  memory_.accept_restored();
 }
 
 Result<void> Keeper::run() {
@@ -246,7 +246,7 @@ void Keeper::on_children() {
 
 // Ends the hold at its limit. The work may wait for a lock of a held thread.
 void Keeper::on_hold_limit() {
-  if (!hold_.take_due() || !hold_.is_held()) return;
+  if (!hold_.consume_expiry() || !hold_.is_held()) return;
   ::dprintf(2,
             "The restored program resumes before its context and memory are restored: the time limit for "
             "holding it has passed\n");
@@ -455,8 +455,8 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
 void Keeper::welcome(Peer peer, const local::Hello& hello) {
   const Result<local::Socket::Peer> who = peer.identity();
   const pid_t pid = who.has_value() ? who->pid : 0;
-  if (const std::string why = why_turned_away(peer, pid, hello); !why.empty()) {
-    (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, why))}).has_value();
+  if (const std::string reason = why_turned_away(peer, pid, hello); !reason.empty()) {
+    (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, reason))}).has_value();
     return;
   }
   const bool is_further = is_transparent() && rank_.is_open() && state_.phase != Phase::kDumped;
@@ -543,8 +543,8 @@ void Keeper::on_rank_message(local::Received received) {
     end_misfit();
 }
 
-// Ends a standby that could not take over the source's state. The standby's program may have caught the
-// error, but it must not run alongside the source, which continues now.
+// Ends a standby that could not load the source's state. The program may have caught the error, but it must
+// not run at the same time as the source, which now continues.
 void Keeper::end_misfit() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
@@ -553,10 +553,10 @@ void Keeper::end_misfit() {
 // Handles the end of the rank or of its session. The rank's unanswered requests fail here.
 void Keeper::on_rank_gone() {
   if (memory_.on_dumped()) return;
-  const std::string why = "The program has ended its session";
+  const std::string reason = "The program has ended its session";
   termination_.on_rank_gone();
-  execution_.on_rank_gone(why);
-  memory_.on_rank_gone(why);
+  execution_.on_rank_gone(reason);
+  memory_.on_rank_gone(reason);
   if (state_.phase == Phase::kLeaving || state_.phase == Phase::kExited) return;
   state_.phase = rank_.promote_other() ? Phase::kRunning : Phase::kStarting;
 }

@@ -74,7 +74,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     Timer hold;
   };
   Keeper(Parts parts, Timers timers);
-  void take_restored(std::optional<LazyPages> pages);
+  void accept_restored(std::optional<LazyPages> pages);
   [[nodiscard]] bool is_transparent() const { return parts_.config.mode == MigrationMode::kTransparent; }
 
   Result<void> run_once();

@@ -79,7 +79,7 @@ void Termination::set_grace(std::uint64_t grace_ms) {
 }
 
 void Termination::on_timer() {
-  if (!parts_.grace.take_due()) return;
+  if (!parts_.grace.consume_expiry()) return;
   if (last_save_.is_under_way()) return last_save_.on_limit();
   kill_after_save();
 }

@@ -60,7 +60,7 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
   return [messages = messages_, dropped = dropped_, peer](const wire::FrameHeader& header,
                                                           std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(message, message_of(header, body));
-    if (*messages == nullptr || (*messages)->take(peer, message)) return ok();
+    if (*messages == nullptr || (*messages)->handle(peer, message)) return ok();
     if (const auto left_out = dropped->turn(now_ns()))
       spdlog::warn("message of a peer dropped: node {} id {} {} from {} {} not_logged {}", peer.name,
                    message.migration, wire::name_of(message.body), wire::to_string(message.from.role),
@@ -114,7 +114,7 @@ void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::s
   connection->start(std::move(handlers));
 }
 
-void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string address, std::string token) {
+void PeerLinks::add(wire::MigrationId migration, std::string node, std::string address, std::string token) {
   on_token(token);
   const auto key = std::pair(migration, node);
   if (wanted_.contains(key)) return;

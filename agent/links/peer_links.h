@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections between agents. They carry only messages of switches and of moves of ranks, so that committed
+// Connections between agents. They carry only messages of handovers and of moves of ranks, so that committed
 // moves are completed while the coordinator is disconnected. Each side of an open migration connects to the
 // other side with the token of the migration's plan. Connections in both directions are used equally. With an
 // identity, a peer is the node that its certificate names. The peer may act only as the other side of a
 // migration that is known here. The port is used again after restarts (file "peer.port"), so that the address
 // in the other side's plan stays valid.
 // Threads: the event loop. Ownership: owns listener and connections. Errors: listen() returns the reason why
-// it cannot listen. An unreachable peer is no error, because the same facts also pass through the
+// it cannot listen. An unreachable peer is not an error, because the same facts also pass through the
 // coordinator.
 #pragma once
 
@@ -46,7 +46,7 @@ class PeerLinks {
   void on_token(std::string token);
   // Keeps a connection to `node` for this migration, until drop() of the migration. The plan's token is also
   // the nodes' token.
-  void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
+  void add(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
   // Closes the connections whose certificates are now denied.
   void close_denied();

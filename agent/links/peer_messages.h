@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiver of the messages of other agents, and the right to send them.
-// Threads: the event loop. Ownership: outlives the links, which call it only once the loop runs. Errors: none.
+// Threads: the event loop. Ownership: outlives the links, which call it only once the loop runs. Errors:
+// none.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ class PeerMessages {
  public:
   virtual ~PeerMessages() = default;
   // Handles a message. Returns false if the node may not act as the message's sender.
-  virtual bool take(const PeerNode& node, const wire::CommitMessage& message) = 0;
+  virtual bool handle(const PeerNode& node, const wire::CommitMessage& message) = 0;
 };
 
 // The other node of a migration of one rank, and its party.

@@ -123,9 +123,9 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
 
 void HandoverDriver::refuse(const wire::CommitMessage& prepare, const Error& error) {
   spdlog::error("migration {} refused: {}", wire::migration_text(prepare.migration), error.to_string());
-  const Error why = Error(ErrorCode::kRefused, "The disk has no space for the journal").caused_by(error);
+  const Error reason = Error(ErrorCode::kRefused, "The disk has no space for the journal").caused_by(error);
   const wire::CommitMessage answer(prepare.migration, prepare.job, prepare.base, prepare.to.role,
-                                   Role::kCoordinator, wire::Body(wire::Refused(wire::Reason(why))));
+                                   Role::kCoordinator, wire::Body(wire::Refused(wire::Reason(reason))));
   effects_.send(migration::HandoverKey{prepare.migration, prepare.to.role},
                 migration::HandoverInfo(prepare.migration, prepare.job, prepare.base, {}, {}), answer);
 }
@@ -137,8 +137,8 @@ HandoverDriver::Event HandoverDriver::timer_fired(const Key& key, Timer timer) c
 }
 
 Result<Batches> HandoverDriver::record_refused(const Batch& batch, const Record& /*record*/,
-                                               const Error& why) {
-  return handovers_.record_failed(batch.key, wire::Reason(why), now_ns());
+                                               const Error& reason) {
+  return handovers_.record_failed(batch.key, wire::Reason(reason), now_ns());
 }
 
 Result<void> HandoverDriver::append(const Batch& /*batch*/, const Record& record) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's driver of the switch (libckpt/protocol/handover/driver.md). It runs the state machines and
+// The agent's driver of the handover (libckpt/protocol/handover/driver.md). It runs the state machines and
 // their journal on a MachineRunner. All migrations share one queue, because a later migration of a job ends
 // the machines of an earlier one.
 //
@@ -87,7 +87,7 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
   Result<runner::Step<Batch>> step(wire::MigrationId migration, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
-  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& reason) override;
   Result<void> append(const Batch& batch, const Record& record) override;
   void appended(const Batch& batch, const Record& record) override;
   void perform(const Batch& batch, const Action& action) override;

@@ -40,7 +40,7 @@ Migrations::TargetPtr& Migrations::target(const HandoverInfo& info) {
   return session;
 }
 
-void Migrations::keep_peer(const HandoverKey& key, const HandoverInfo& info) {
+void Migrations::add_peer(const HandoverKey& key, const HandoverInfo& info) {
   if (peer_nodes_.contains(key)) return;
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return;  // a tombstone contains no facts about the other side
@@ -49,12 +49,12 @@ void Migrations::keep_peer(const HandoverKey& key, const HandoverInfo& info) {
   const std::string& node = is_source ? known.target_node : known.source_node;
   peer_nodes_[key] = node;
   if (node == context_.config.node) return;
-  peers_.keep(info.migration, node, is_source ? known.target_peer_address : known.source_peer_address,
-              known.peer_token);
+  peers_.add(info.migration, node, is_source ? known.target_peer_address : known.source_peer_address,
+             known.peer_token);
 }
 
 void Migrations::send(const HandoverKey& key, const HandoverInfo& info, const wire::CommitMessage& message) {
-  keep_peer(key, info);
+  add_peer(key, info);
   if (message.to.role != Role::kCoordinator) return send_to_agent(key, message);
   send_report_before(message);
   if (const auto* failed = std::get_if<wire::Failed>(&message.body);
@@ -99,7 +99,7 @@ void Migrations::report(const HandoverKey& key, const HandoverInfo& info, const 
 }
 
 void Migrations::perform(const HandoverKey& key, const HandoverInfo& info, const migration::Action& action) {
-  keep_peer(key, info);
+  add_peer(key, info);
   if (key.role == Role::kSource) {
     source(info)->perform(action);
   } else {
@@ -132,9 +132,9 @@ bool Migrations::has_promised(wire::MigrationId migration) const {
 }
 
 void Migrations::on_standby_ended(wire::MigrationId migration) {
-  const wire::Reason why(ErrorCode::kAborted, "The instance ended while its agent was not running");
+  const wire::Reason cause(ErrorCode::kAborted, "The instance ended while its agent was not running");
   driver_.on_event(HandoverKey{migration, Role::kTarget},
-                   migration::TargetEvent(migration::InstanceDied(why)));
+                   migration::TargetEvent(migration::InstanceDied(cause)));
 }
 
 void Migrations::restate() {
@@ -205,7 +205,7 @@ std::optional<wire::HandoverFacts> Migrations::describe(const wire::DescribeHand
   return facts;
 }
 
-void Migrations::tidy() {
+void Migrations::release_closed() {
   const auto& handovers = driver_.handovers();
   std::erase_if(peer_nodes_, [&](const auto& entry) {
     const HandoverKey& key = entry.first;

@@ -49,7 +49,7 @@ class Migrations : public HandoverEffects, public MoveProtocol, public SessionPo
   void restate() override;
   Result<void> set_limits(const wire::SetLimits& limits) override;
   void forget(wire::JobId job) override { driver_.forget(job); }
-  void tidy() override;
+  void release_closed() override;
   [[nodiscard]] bool sends(wire::MigrationId migration) const override;
   [[nodiscard]] bool is_open(wire::JobId job) const override;
   [[nodiscard]] bool may_run_freely(const Job& job) const override;
@@ -68,7 +68,7 @@ class Migrations : public HandoverEffects, public MoveProtocol, public SessionPo
   void on_event(migration::HandoverKey key, migration::TargetEvent event) override;
   SourcePtr& source(const migration::HandoverInfo& info);
   TargetPtr& target(const migration::HandoverInfo& info);
-  void keep_peer(const migration::HandoverKey& key, const migration::HandoverInfo& info);
+  void add_peer(const migration::HandoverKey& key, const migration::HandoverInfo& info);
   void send_to_agent(const migration::HandoverKey& key, const wire::CommitMessage& message);
   void send_report_before(const wire::CommitMessage& message);
   // Returns the other side of a migration that is known here, open or closed. Returns nothing if only the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of a commit protocol to the agent, and the agent's two protocols: the switch (Migrations) and
 // the gang commit (GangMoves). A message names its protocol. Only MoveProtocols looks at that name.
-// Threads: the event loop. Ownership: borrows the protocols, which outlive it. Errors: those of each function.
+// Threads: the event loop. Ownership: borrows the protocols, which outlive it. Errors: those of each
+// function.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ class MoveProtocol {
   // Removes what is known about the closed moves of a job.
   virtual void forget(wire::JobId job) = 0;
   // Releases what closed moves still use on this node.
-  virtual void tidy() = 0;
+  virtual void release_closed() = 0;
 
   // Checks whether the move is open and this node is its source.
   [[nodiscard]] virtual bool sends(wire::MigrationId migration) const = 0;

@@ -15,7 +15,7 @@ void PauseBudget::set_work(PauseWork work, std::optional<wire::PauseFacts> last_
 void PauseBudget::estimate(const std::vector<wire::CostLine>& target) {
   target_ = target;
   make_estimate();
-  told_ = estimate_;
+  reported_ = estimate_;
 }
 
 void PauseBudget::make_estimate() {

@@ -37,7 +37,9 @@ class PauseBudget {
   [[nodiscard]] bool has_work() const noexcept { return work_.has_value(); }
   [[nodiscard]] const PauseEstimate& estimated() const noexcept { return estimate_; }
   // Returns the estimate with the copy of device memory. `whole` is the mover's estimate of the pause.
-  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const { return estimate_.with_copy(whole, told_); }
+  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const {
+    return estimate_.with_copy(whole, reported_);
+  }
   // Updates the node's costs (pause_costs.h) from the report, after the pause.
   void learn(const wire::SourceReport& report, Nanos verified_received_ns);
 
@@ -50,7 +52,7 @@ class PauseBudget {
   std::optional<wire::PauseFacts> last_pause_;
   std::vector<wire::CostLine> target_;
   PauseEstimate estimate_;
-  PauseEstimate told_;  // the estimate that was sent to the mover
+  PauseEstimate reported_;  // the estimate that was sent to the mover
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
 };

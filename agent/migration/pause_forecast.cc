@@ -20,29 +20,29 @@ constexpr std::chrono::seconds kForecastHolds{60};
 
 }  // namespace
 
-Task<> PauseForecast::look(bool moves_processes) {
+Task<> PauseForecast::refresh(bool moves_processes) {
   const auto jobs = context_.jobs.all();
-  std::erase_if(looked_at_, [&](const auto& entry) {
+  std::erase_if(refreshed_at_, [&](const auto& entry) {
     return std::none_of(jobs.begin(), jobs.end(),
                         [&](const auto& job) { return job->folder() == entry.first && !job->ended(); });
   });
-  std::vector<Task<>> looks;
+  std::vector<Task<>> refreshes;
   for (const auto& job : jobs) {
-    if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && is_due(*job))
-      looks.push_back(look_at(job, moves_processes));
+    if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && start_if_due(*job))
+      refreshes.push_back(refresh_job(job, moves_processes));
   }
-  co_await control::at_once(context_.executor, "a pause's forecast", std::move(looks));
+  co_await control::at_once(context_.executor, "a pause's forecast", std::move(refreshes));
 }
 
-bool PauseForecast::is_due(const Job& job) {
+bool PauseForecast::start_if_due(const Job& job) {
   const auto now = std::chrono::steady_clock::now();
-  const auto [at, fresh] = looked_at_.try_emplace(job.folder(), now);
+  const auto [at, fresh] = refreshed_at_.try_emplace(job.folder(), now);
   if (!fresh && now - at->second < kForecastHolds) return false;
   at->second = now;
   return true;
 }
 
-Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
+Task<> PauseForecast::refresh_job(std::shared_ptr<Job> job, bool moves_processes) {
   const local::StateSummary summary = job->summary();
   const Nanos copy = context_.pauses->costs().copy_line().at(static_cast<std::int64_t>(summary.state_bytes));
   const auto whole = [this](const PauseWork& work, Nanos device_copy) {

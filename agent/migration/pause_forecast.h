@@ -21,11 +21,11 @@ class PauseForecast {
   explicit PauseForecast(MigrationContext& context) : context_(context) {}
   // Forecasts the pause of each running job, at most once a minute. A move between two nodes is forecast only
   // if `moves_processes`.
-  Task<> look(bool moves_processes);
+  Task<> refresh(bool moves_processes);
 
  private:
-  Task<> look_at(std::shared_ptr<Job> job, bool moves_processes);
-  [[nodiscard]] bool is_due(const Job& job);
+  Task<> refresh_job(std::shared_ptr<Job> job, bool moves_processes);
+  [[nodiscard]] bool start_if_due(const Job& job);
 
   struct Node {
     bool copies_ahead = false;  // true if host memory is copied ahead
@@ -35,7 +35,7 @@ class PauseForecast {
   MigrationContext& context_;
   std::optional<Node> node_;  // facts about the node, read once on the pool
   // time of the last forecast, by the instance's folder
-  std::map<std::string, std::chrono::steady_clock::time_point> looked_at_;
+  std::map<std::string, std::chrono::steady_clock::time_point> refreshed_at_;
 };
 
 }  // namespace ckpt::agent

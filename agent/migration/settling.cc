@@ -88,7 +88,7 @@ Task<> Settling::settle(std::shared_ptr<Job> job) {
     co_await settle_standby(std::move(job));
     co_return;
   }
-  const AsyncMutex::Held turn = co_await job->resume_turn().take();
+  const AsyncMutex::Held turn = co_await job->resume_turn().acquire();
   if (!stands_paused(*job) || !job->keeper() || !protocols_.may_run_freely(*job)) co_return;
   if (record.spec.mode == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());

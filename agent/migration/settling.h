@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settles the jobs that an earlier agent left in the middle of something. Jobs that no move holds are resumed,
-// and standbys that no record names are ended. The machines get reports about instances that no longer exist
-// (SW-4, SW-5, SW-14).
-// Threads: the event loop. Ownership: borrows context and protocols, which outlive it. Errors: are logged; the
-// job stays as it is.
+// Decides which jobs run after a restart of the agent. Resumes each job that no move holds, and ends each
+// standby that no record mentions. Reports to the state machines which instances no longer exist (SW-4, SW-5,
+// SW-14).
+// Threads: the event loop. Ownership: borrows context and protocols, which outlive it. Errors: are logged;
+// the job stays as it is.
 #pragma once
 
 #include <cstddef>

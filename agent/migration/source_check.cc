@@ -53,7 +53,7 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
   const auto mode = make_source_mode(
       context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
-  co_await mode->let_go();  // releases the memory that a move would have used at its beginning
+  co_await mode->release();  // releases the memory that a move would have used at its beginning
   // `jobs` shows the obstacles that this check has found.
   if (request.leaves_node) job->set_obstacles(co_await count_obstacles(context, job));
   if (!checked)

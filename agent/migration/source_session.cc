@@ -123,7 +123,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!opened) co_return std::move(opened).error();
   MemoryExport::Settings settings;
   settings.timeout = context_.config.keeper_timeout;
-  settings.keep_descriptors = true;
+  settings.retain_descriptors = true;
   settings.failed = [weak = weak_from_this()](Error error) {
     if (auto self = weak.lock()) self->fail(error);
   };
@@ -189,7 +189,7 @@ Result<void> SourceSession::send_host_state_file(bool target_reads_log) {
       target_reads_log);
   if (!state) return ok();
   mover::HostStateFile message;
-  message.most = state->most;
+  message.limit = state->limit;
   message.expected = state->expected;
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(std::move(state->file));
@@ -220,11 +220,11 @@ void SourceSession::on_mover(mover::Packet packet) {
     control::spawn(context_.executor, "source converge", converge());
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
     const auto pause = budget_.with_copy(lost->estimate_ns);
-    const std::string why = lost->estimate_ns > budget_.limit() && budget_.has_work()
-                                ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
-                                      " rounds " + too_long(pause, budget_.limit())
-                                : "The copy does not converge: " + lost->reason;
-    fail(Error(ErrorCode::kRefused, why));
+    const std::string cause = lost->estimate_ns > budget_.limit() && budget_.has_work()
+                                  ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
+                                        " rounds " + too_long(pause, budget_.limit())
+                                  : "The copy does not converge: " + lost->reason;
+    fail(Error(ErrorCode::kRefused, cause));
   } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
     on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
   } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
@@ -357,7 +357,7 @@ Task<> SourceSession::keep_limit() {
 // Saves the state other than device memory. The manifest, which lets the target commit, waits for this state.
 Task<> SourceSession::save() {
   auto self = shared_from_this();
-  const AsyncMutex::Held turn = co_await saving_.take();
+  const AsyncMutex::Held turn = co_await saving_.acquire();
   if (is_over() || !paused_ || !report_) co_return;
   auto saved = co_await mode_->save(job_, std::move(*paused_), *report_);
   if (is_over()) co_return;
@@ -407,7 +407,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   // memory that is copied when the job returns to this node.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
-  const AsyncMutex::Held turn = co_await job_->resume_turn().take();
+  const AsyncMutex::Held turn = co_await job_->resume_turn().acquire();
   if (!co_await go_back(order)) co_return;
   if (!job_->keeper()) co_return;  // the job ended in the meantime, which its listener has reported
   // The keeper also accepts this order for a rank that already runs, and for a rank that has not reached its
@@ -430,7 +430,7 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
     // A save in progress ends first, because CRIU must not dump a process that continues.
-    const AsyncMutex::Held turn = co_await saving_.take();
+    const AsyncMutex::Held turn = co_await saving_.acquire();
     auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // the job's listener has reported the end
@@ -464,11 +464,11 @@ Task<> SourceSession::release_memory() {
   auto memory = std::exchange(export_, nullptr);
   auto session = std::exchange(session_, nullptr);
   if (memory) co_await memory->stop();
-  if (session) co_await session->end(why_);
+  if (session) co_await session->end(failure_reason_);
   if (memory) memory->close_descriptors();
   // A save in progress still writes into the file.
-  const AsyncMutex::Held turn = co_await saving_.take();
-  co_await mode_->let_go();
+  const AsyncMutex::Held turn = co_await saving_.acquire();
+  co_await mode_->release();
 }
 
 Task<> SourceSession::free() {

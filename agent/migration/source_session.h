@@ -52,7 +52,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
   // Sends the target the reason why the source ends the migration, because the target's message may reach the
   // coordinator first.
-  void set_failure_reason(std::string reason) { why_ = std::move(reason); }
+  void set_failure_reason(std::string reason) { failure_reason_ = std::move(reason); }
   // Returns the measurements. They exist only after the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::HandoverInfo& info() const noexcept { return info_; }
@@ -106,7 +106,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::unique_ptr<KeeperLink::Exchange> pausing_;
   std::optional<PausedState> paused_;
   std::optional<wire::SourceReport> report_;
-  std::string why_;
+  std::string failure_reason_;
   PauseBudget budget_;
   Nanos verified_received_ns_ = 0;
   Nanos mover_estimate_ns_ = 0;  // the mover's last estimate of the pause

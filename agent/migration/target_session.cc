@@ -74,7 +74,7 @@ void TargetSession::report_end() {
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended()) return false;
   const JobRecord& record = job_->record();
-  return record.ran && !record.moved && (record.exit_code == 0 || job_->ended_as_told());
+  return record.ran && !record.moved && (record.exit_code == 0 || job_->ended_on_request());
 }
 
 void TargetSession::perform(const migration::Action& action) {
@@ -196,20 +196,20 @@ void TargetSession::on_mover(mover::Packet packet) {
     return;
   }
   const auto* verified = std::get_if<mover::Verified>(&packet.message);
-  if (verified != nullptr && !taking_ && stage_ != Stage::kComparing)
+  if (verified != nullptr && !handling_ && stage_ != Stage::kComparing)
     return on_verified(*verified, std::move(packet.fds));
   if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message) &&
       !std::holds_alternative<mover::DroppedRegions>(packet.message))
     return;
   arrived_.push_back(std::move(packet));
-  if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
+  if (!handling_) control::spawn(context_.executor, "target memory", handle_arrived());
 }
 
 // Passes the memory that the mover created to the instance's keeper, and compares the source's description of
 // the job. Both steps precede the report of VERIFIED.
-Task<> TargetSession::take_arrived() {
+Task<> TargetSession::handle_arrived() {
   auto self = shared_from_this();
-  taking_ = true;
+  handling_ = true;
   while (!arrived_.empty() && !is_over()) {
     if (stage_ == Stage::kComparing && std::holds_alternative<mover::Verified>(arrived_.front().message))
       break;
@@ -219,24 +219,24 @@ Task<> TargetSession::take_arrived() {
       on_verified(*verified, std::move(packet.fds));
       continue;
     }
-    auto taken = co_await take(std::move(packet));
+    auto taken = co_await handle(std::move(packet));
     if (!taken) fail(taken.error());
   }
-  taking_ = false;
+  handling_ = false;
 }
 
-Task<Result<void>> TargetSession::take(mover::Packet packet) {
+Task<Result<void>> TargetSession::handle(mover::Packet packet) {
   if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
     auto regions = std::move(made->regions);
-    co_return co_await mode_->take_memory(job_, std::move(regions), std::move(packet.fds));
+    co_return co_await mode_->import_memory(job_, std::move(regions), std::move(packet.fds));
   }
   auto gone = std::get<mover::DroppedRegions>(std::move(packet.message)).regions;
-  let_go_ += gone.size();
+  released_ += gone.size();
   CKPT_CO_TRYV(co_await mode_->drop_memory(job_, std::move(gone)));
-  mover::RegionsLetGo told;
-  told.regions = let_go_;
+  mover::RegionsLetGo answer;
+  answer.regions = released_;
   if (!session_) co_return ok();
-  co_return session_->send(std::move(told));
+  co_return session_->send(std::move(answer));
 }
 
 void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
@@ -244,7 +244,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;
-  if (auto kept = mode_->keep(job_, std::move(state)); !kept) {
+  if (auto kept = mode_->store_host_state(job_, std::move(state)); !kept) {
     return fail(
         Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(kept).error()));
   }
@@ -264,7 +264,7 @@ Task<> TargetSession::compare(wire::Bytes payload) {
   // After a refusal the stage stays the same, so that VERIFIED is never reported.
   if (!same) co_return fail(same.error());
   if (stage_ == Stage::kComparing) stage_ = Stage::kReceiving;
-  if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
+  if (!arrived_.empty() && !handling_) control::spawn(context_.executor, "target memory", handle_arrived());
 }
 
 void TargetSession::order_run(const migration::RunInstance& run) {
@@ -348,7 +348,7 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
 
 Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t epoch) {
   auto self = shared_from_this();
-  const AsyncMutex::Held turn = co_await gate_.take();
+  const AsyncMutex::Held turn = co_await gate_.acquire();
   if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
   if (!job_) {
     CKPT_CO_TRY(brought, co_await mode_->bring());
@@ -367,7 +367,7 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
 
 Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline) {
   auto self = shared_from_this();
-  const AsyncMutex::Held turn = co_await gate_.take();
+  const AsyncMutex::Held turn = co_await gate_.acquire();
   const auto keeper = job_ ? job_->keeper() : nullptr;
   if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
   if (job_->record().ran && job_->incarnation() >= k) co_return co_await keeper->set_deadline(deadline);

@@ -85,8 +85,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> export_memory();
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process, wire::MigrationPlan plan);
   void on_mover(mover::Packet packet);
-  Task<> take_arrived();
-  Task<Result<void>> take(mover::Packet packet);
+  Task<> handle_arrived();
+  Task<Result<void>> handle(mover::Packet packet);
   void on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors);
   Task<> compare(wire::Bytes payload);
   void order_run(const migration::RunInstance& run);
@@ -111,7 +111,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::shared_ptr<MemoryExport> export_;
   std::deque<mover::Packet> arrived_;  // memory that the mover created, followed by its message that all
                                        // memory is verified
-  std::uint64_t let_go_ = 0;           // number of regions that the source's job has freed since
+  std::uint64_t released_ = 0;         // number of regions that the source's job has freed since
   Nanos communicators_made_at_ = 0;    // time at which the communicators were created in the pause; 0 if they
                                        // were created before the pause
   std::optional<wire::TargetReport> report_;
@@ -122,7 +122,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
   bool has_failed_ = false;  // VERIFIED is not reported any more
-  bool taking_ = false;      // true while take_arrived() is in progress
+  bool handling_ = false;    // true while handle_arrived() is in progress
   bool ordering_ = false;    // true while run_orders() is in progress
   bool opening_ = false;     // the order to open the gate has been sent and is not answered yet
   AsyncMutex gate_;          // allows one order to the gate at a time

@@ -39,7 +39,7 @@ Task<Result<local::StateSummary>> MemoryExport::run(asio::any_io_executor execut
   while (!complete_) {
     auto message = co_await exchange_->next(settings_.timeout);
     if (!message) co_return std::move(message).error();
-    auto taken = co_await take(*std::move(message));
+    auto taken = co_await handle(*std::move(message));
     if (!taken) co_return std::move(taken).error();
   }
   control::spawn(executor, "memory export", follow());
@@ -53,7 +53,7 @@ Task<> MemoryExport::follow() {
     if (stopped_) break;
     Result<void> taken = ok();
     if (message) {
-      taken = co_await take(*std::move(message));
+      taken = co_await handle(*std::move(message));
     } else {
       taken = std::move(message).error();
     }
@@ -74,17 +74,17 @@ Task<> MemoryExport::stop() {
   if (!told) spdlog::debug("export not stopped: reason {}", told.error().to_string());
 }
 
-Task<Result<void>> MemoryExport::take(KeeperMessage received) {
+Task<Result<void>> MemoryExport::handle(KeeperMessage received) {
   local::Body& body = received.message.body;
   if (auto* batch = std::get_if<local::ExportBatch>(&body)) {
     auto regions = std::move(*batch);
-    co_return co_await take_batch(std::move(regions), std::move(received.descriptors));
+    co_return co_await receive_batch(std::move(regions), std::move(received.descriptors));
   }
   if (const auto* freed = std::get_if<local::RegionFreed>(&body)) {
     const local::RegionFreed which = *freed;
-    co_return co_await take_freed(which);
+    co_return co_await handle_freed(which);
   }
-  if (const auto* tensors = std::get_if<local::Tensors>(&body)) co_return take_tensors(*tensors);
+  if (const auto* tensors = std::get_if<local::Tensors>(&body)) co_return receive_tensors(*tensors);
   if (const auto* dropped = std::get_if<local::TensorDropped>(&body)) {
     co_return session_->drop_tensors({dropped->name.str()});
   }
@@ -96,7 +96,7 @@ Task<Result<void>> MemoryExport::take(KeeperMessage received) {
   co_return Error(ErrorCode::kProtocol, "The keeper sent an unexpected message inside an export");
 }
 
-Result<void> MemoryExport::take_tensors(const local::Tensors& tensors) {
+Result<void> MemoryExport::receive_tensors(const local::Tensors& tensors) {
   std::vector<wire::TensorInfo> infos;
   for (const local::TensorRecord& record : tensors.records) infos.push_back(to_wire(record));
   if (complete_) return session_->attach_tensors(std::move(infos));
@@ -109,7 +109,7 @@ Result<void> MemoryExport::take_tensors(const local::Tensors& tensors) {
   return ok();
 }
 
-Task<Result<void>> MemoryExport::take_batch(local::ExportBatch batch, std::vector<UniqueFd> descriptors) {
+Task<Result<void>> MemoryExport::receive_batch(local::ExportBatch batch, std::vector<UniqueFd> descriptors) {
   if (descriptors.size() != batch.records.size()) {
     co_return Error(ErrorCode::kProtocol, "The keeper sent a batch with a wrong number of descriptors");
   }
@@ -117,7 +117,7 @@ Task<Result<void>> MemoryExport::take_batch(local::ExportBatch batch, std::vecto
   for (std::size_t i = 0; i < batch.records.size(); ++i) {
     const local::RegionRecord& record = batch.records[i];
     regions.emplace_back(record.id, record.generation, record.bytes);
-    if (!settings_.keep_descriptors) continue;
+    if (!settings_.retain_descriptors) continue;
     UniqueFd copy(::fcntl(descriptors[i].get(), F_DUPFD_CLOEXEC, 3));
     if (!copy) co_return Error::from_errno("Cannot keep a descriptor of the job's memory");
     kept_[record.id] = std::move(copy);
@@ -130,7 +130,7 @@ Task<Result<void>> MemoryExport::take_batch(local::ExportBatch batch, std::vecto
   co_return ok();
 }
 
-Task<Result<void>> MemoryExport::take_freed(local::RegionFreed freed) {
+Task<Result<void>> MemoryExport::handle_freed(local::RegionFreed freed) {
   kept_.erase(freed.id);
   std::vector<std::uint64_t> ids(1, freed.id);
   auto dropped = co_await session_->drop_regions(std::move(ids));

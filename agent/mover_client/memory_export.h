@@ -20,7 +20,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   struct Settings {
     Milliseconds timeout{10000};  // limit of each step
-    bool keep_descriptors = false;
+    bool retain_descriptors = false;
     std::function<void(Error)> failed;
   };
   static std::shared_ptr<MemoryExport> create(std::shared_ptr<KeeperLink> keeper,
@@ -34,10 +34,10 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
 
  private:
   MemoryExport(std::shared_ptr<KeeperLink> keeper, std::shared_ptr<MoverSession> session, Settings settings);
-  Task<Result<void>> take(KeeperMessage message);
-  Task<Result<void>> take_batch(local::ExportBatch batch, std::vector<UniqueFd> descriptors);
-  Task<Result<void>> take_freed(local::RegionFreed freed);
-  Result<void> take_tensors(const local::Tensors& tensors);
+  Task<Result<void>> handle(KeeperMessage message);
+  Task<Result<void>> receive_batch(local::ExportBatch batch, std::vector<UniqueFd> descriptors);
+  Task<Result<void>> handle_freed(local::RegionFreed freed);
+  Result<void> receive_tensors(const local::Tensors& tensors);
   Task<> follow();
 
   std::shared_ptr<KeeperLink> keeper_;

@@ -49,7 +49,7 @@ Result<void> MoverProcess::launch() {
   const std::uint64_t run = ++run_;
   ++starts_;
   state_ = State::kStarting;
-  why_dropped_.reset();
+  drop_reason_.reset();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
     return Error::from_errno("Cannot create a mover's socket");
@@ -65,8 +65,8 @@ Result<void> MoverProcess::launch() {
     if (!self || self->run_ != run) return;
     Error end(ErrorCode::kUnavailable,
               "The mover ended with " + describe_wait_status(status) + "; see " + log);
-    if (self->why_dropped_)
-      end = Error(ErrorCode::kUnavailable, "The mover was stopped").caused_by(*self->why_dropped_);
+    if (self->drop_reason_)
+      end = Error(ErrorCode::kUnavailable, "The mover was stopped").caused_by(*self->drop_reason_);
     self->on_gone(end);
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
@@ -80,7 +80,7 @@ Result<void> MoverProcess::launch() {
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    if (error.code() != ErrorCode::kUnavailable) self->why_dropped_ = std::move(error);
+    if (error.code() != ErrorCode::kUnavailable) self->drop_reason_ = std::move(error);
     self->process_->signal(SIGKILL);
   };
   CKPT_TRY(link, MoverLink::create(executor_, std::move(mine), std::move(handlers)));

@@ -68,7 +68,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
-  std::optional<Error> why_dropped_;  // the reason why this side has dropped and killed the mover
+  std::optional<Error> drop_reason_;  // the reason why this side has dropped and killed the mover
   std::uint64_t run_ = 0;             // number that distinguishes messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;

@@ -75,11 +75,11 @@ bool is_done_at_target(PauseTerm term) {
   return term >= PauseTerm::kCommit;
 }
 
-wire::PauseFacts PauseEstimate::with_copy(Nanos whole, const PauseEstimate& told) const {
+wire::PauseFacts PauseEstimate::with_copy(Nanos whole, const PauseEstimate& reported) const {
   wire::PauseFacts out = facts;
-  const Nanos longer = whole - told.fixed();  // the longer of the copy and the work that runs in parallel
-                                              // with it
-  if (longer > told.beside) out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, longer - beside);
+  const Nanos longer = whole - reported.fixed();  // the longer of the copy and the work that runs in parallel
+                                                  // with it
+  if (longer > reported.beside) out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, longer - beside);
   return out;
 }
 

@@ -51,7 +51,7 @@ struct PauseEstimate {
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
   // Returns this estimate with the copy of device memory. `whole` is the pause with the copy, as reported by
   // a mover that had the estimate `told`. Nothing is known about a copy that was shorter than `told.beside`.
-  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& told) const;
+  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& reported) const;
 };
 
 // Returns the estimate of a pause. `target` contains the target's own lines, as it sent them.

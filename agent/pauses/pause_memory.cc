@@ -49,13 +49,13 @@ void PauseMemory::learn_copy(std::uint64_t state_bytes, Nanos took) {
   costs_.learn_copy(state_bytes, took);
 }
 
-void PauseMemory::keep(const Result<RehearsalFacts>& facts, const std::string& of) {
-  if (facts) keep_rehearsal(costs_, *facts);
+void PauseMemory::record(const Result<RehearsalFacts>& facts, const std::string& of) {
+  if (facts) record_rehearsal(costs_, *facts);
   costs_.learn_rehearsal(of, facts ? "" : facts.error().to_string());
   write();
 }
 
-void PauseMemory::keep_context(Nanos save, Nanos restore) {
+void PauseMemory::record_context(Nanos save, Nanos restore) {
   for (const PauseKind kind : {PauseKind::kSwap, PauseKind::kProcess}) {
     costs_.assume(kind, PauseTerm::kContextSave, {save, 0});
     costs_.assume(kind, PauseTerm::kContextRestore, {restore, 0});

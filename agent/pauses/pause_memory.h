@@ -20,9 +20,9 @@ class PauseMemory {
   // Adds the last round of a copy of device memory.
   void learn_copy(std::uint64_t state_bytes, Nanos took);
   // Stores the result of a rehearsal. `of` names the programs that took part in it.
-  void keep(const Result<RehearsalFacts>& facts, const std::string& of);
+  void record(const Result<RehearsalFacts>& facts, const std::string& of);
   // Stores the driver's time for a context, as the probe measured it.
-  void keep_context(Nanos save, Nanos restore);
+  void record_context(Nanos save, Nanos restore);
   [[nodiscard]] const PauseCosts& costs() const noexcept { return costs_; }
 
  private:

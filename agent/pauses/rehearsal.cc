@@ -149,7 +149,7 @@ Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
       .caused_by(std::move(facts).error());
 }
 
-void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
+void record_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
   costs.learn_memory(facts.memory);
   std::vector<RehearsedProcess> sizes = facts.processes;
   std::optional<RehearsedProcess> many;

@@ -47,6 +47,6 @@ struct RehearsalOrder {
 // Runs the helper for the agent. Errors kTimedOut and kUnavailable contain the helper's last message.
 Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order);
 
-void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts);
+void record_rehearsal(PauseCosts& costs, const RehearsalFacts& facts);
 
 }  // namespace ckpt::agent

@@ -26,9 +26,9 @@ using settings::bad;
 using settings::Setting;
 
 constexpr Allowed kRequired{.required = true};
-constexpr Allowed kMib{.most = kMaxMib};
-constexpr Allowed kTime{.least = 1, .most = kMaxMs};
-constexpr Allowed kTimeOrNever{.most = kMaxMs};
+constexpr Allowed kMib{.max = kMaxMib};
+constexpr Allowed kTime{.min = 1, .max = kMaxMs};
+constexpr Allowed kTimeOrNever{.max = kMaxMs};
 
 using Settings = std::vector<Setting>;
 
@@ -121,7 +121,7 @@ void add_images(Settings& to, Config& c) {
         "The port at which other nodes reach this node's images, at the first network's address; 0: the "
         "kernel "
         "chooses.",
-        {.most = kMaxPort}},
+        {.max = kMaxPort}},
        {"snapshot_staging_mib", &c.snapshot_staging_mib,
         "Host memory for changed data until it is in the checkpoint store; 0: half of the node's free "
         "memory.",
@@ -143,7 +143,7 @@ void add_health(Settings& to, Config& c) {
        {"health_repeats",
         &c.health_repeats,
         "How many jobs with the same Xid on a GPU within a day make the GPU suspect; 0: never.",
-        {.most = 1000}},
+        {.max = 1000}},
        {"health_probe_deadline_ms", &c.health_probe_deadline,
         "How long a probe of a GPU may take before it counts as hung; 0: GPUs are not probed.", kTimeOrNever},
        {"health_probe_interval_ms", &c.health_probe_interval,
@@ -177,7 +177,7 @@ void add_sections(Settings& to, Config& c) {
         "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
         "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},
-       {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.least = 16, .most = 256}},
+       {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.min = 16, .max = 256}},
        {"mover.restart_ms", &c.mover_restart, "Pause before a mover is started again; doubles up to 30 s.",
         kTime},
        {"mover.ports", &c.mover_ports_text,
@@ -268,7 +268,7 @@ Result<PortRange> parse_ports(const std::string& text, const std::string& source
   const auto last = std::from_chars(is_range ? first.ptr + 1 : end, end, ports.last);
   if (!is_range || last.ec != std::errc{} || last.ptr != end || ports.first < kFirstPort ||
       ports.last - ports.first + 1 < kFewestPorts)
-    return bad(source, "\"mover.ports\" must be a range of at least " + std::to_string(kFewestPorts) +
+    return bad(source, "\"mover.ports\" must be a range with at least " + std::to_string(kFewestPorts) +
                            " ports from " + std::to_string(kFirstPort) + " on, like 7100-7199, not \"" +
                            text + "\"");
   return ports;

@@ -113,7 +113,7 @@ Result<Config> load_config(const std::string& path);
 Result<Config> parse_config(std::string_view text, const std::string& source);
 
 // Parses the value of CUDA_VISIBLE_DEVICES (may be null) into machine-wide indices. Like the driver, the
-// function stops at the first item that is no index. UUIDs are not supported and return kNotSupported.
+// function stops at the first item that is not an index. UUIDs are not supported and return kNotSupported.
 Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text);
 
 // Checks whether a name may become a folder name, as names of nodes and jobs do. A name has 1 to 63 letters,

@@ -90,7 +90,7 @@ Result<void> list_job(const CheckpointStorePlace& place, checkpoint_store::Check
 }
 
 // Keeps the newest rows of each job. The rows of a job are sorted to be adjacent.
-void keep_newest_of_each(std::vector<wire::ImageRow>& rows) {
+void retain_newest_of_each(std::vector<wire::ImageRow>& rows) {
   if (rows.size() <= kMaxRows) return;
   spdlog::warn("a checkpoint store has {} images: the oldest of each job are not listed", rows.size());
   std::sort(rows.begin(), rows.end(), [](const wire::ImageRow& a, const wire::ImageRow& b) {
@@ -215,7 +215,7 @@ Result<std::vector<wire::CheckpointStoreContents>> list_checkpoint_store(const C
       spdlog::warn("checkpoint store {}: job {} not listed: reason {}", place.path, job,
                    listed.error().to_string());
   }
-  keep_newest_of_each(rows);
+  retain_newest_of_each(rows);
   return parts_of(std::move(head), std::move(rows));
 }
 

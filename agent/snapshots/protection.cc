@@ -21,48 +21,50 @@ constexpr std::size_t kMaxFolders = 64;
 Protection::Protection(Parts parts)
     : parts_(std::move(parts)),
       context_{parts_.context, pool_,
-               [this](const wire::SnapshotReport& report) { parts_.coordinator.tell(report); }},
+               [this](const wire::SnapshotReport& report) { parts_.coordinator.send(report); }},
       folders_{""} {
   CoordinatorLink& link = parts_.coordinator;
   const auto executor = parts_.context.executor;
-  link.take(wire::FrameType::kTakeSnapshot,
-            [this, executor](std::span<const std::byte> body) -> Result<void> {
-              CKPT_TRY(request, wire::decode<wire::TakeSnapshot>(body));
-              control::spawn(executor, "take snapshot", take_snapshot(std::move(request)));
-              return ok();
-            });
-  link.take(wire::FrameType::kGatherRank, [this, executor](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(order, wire::decode<wire::GatherRank>(body));
-    const bool is_for_move = order.migration != 0;
-    control::spawn(executor, "gather rank",
-                   is_for_move ? parts_.moves.gather(std::move(order)) : gather(std::move(order)));
-    return ok();
-  });
-  link.take(wire::FrameType::kRestoreImage,
-            [this, executor](std::span<const std::byte> body) -> Result<void> {
-              CKPT_TRY(request, wire::decode<wire::RestoreImage>(body));
-              control::spawn(executor, "restore image", restore_image(std::move(request)));
-              return ok();
-            });
-  link.take(wire::FrameType::kCheckpointStoreOrder,
-            [this, executor](std::span<const std::byte> body) -> Result<void> {
-              CKPT_TRY(order, wire::decode<wire::CheckpointStoreOrder>(body));
-              control::spawn(executor, "checkpoint store order", obey(std::move(order)));
-              return ok();
-            });
-  link.take(wire::FrameType::kGrantCheckpointStore,
-            [this, executor](std::span<const std::byte> body) -> Result<void> {
-              CKPT_TRY(request, wire::decode<wire::GrantCheckpointStore>(body));
-              control::spawn(executor, "grant checkpoint store", grant(std::move(request)));
-              return ok();
-            });
-  link.take(wire::FrameType::kReadImage, [this, executor](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(request, wire::decode<wire::ReadImage>(body));
-    control::spawn(executor, "read image", read_image(std::move(request)));
-    return ok();
-  });
+  link.subscribe(wire::FrameType::kTakeSnapshot,
+                 [this, executor](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(request, wire::decode<wire::TakeSnapshot>(body));
+                   control::spawn(executor, "take snapshot", take_snapshot(std::move(request)));
+                   return ok();
+                 });
+  link.subscribe(
+      wire::FrameType::kGatherRank, [this, executor](std::span<const std::byte> body) -> Result<void> {
+        CKPT_TRY(order, wire::decode<wire::GatherRank>(body));
+        const bool is_for_move = order.migration != 0;
+        control::spawn(executor, "gather rank",
+                       is_for_move ? parts_.moves.gather(std::move(order)) : gather(std::move(order)));
+        return ok();
+      });
+  link.subscribe(wire::FrameType::kRestoreImage,
+                 [this, executor](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(request, wire::decode<wire::RestoreImage>(body));
+                   control::spawn(executor, "restore image", restore_image(std::move(request)));
+                   return ok();
+                 });
+  link.subscribe(wire::FrameType::kCheckpointStoreOrder,
+                 [this, executor](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(order, wire::decode<wire::CheckpointStoreOrder>(body));
+                   control::spawn(executor, "checkpoint store order", obey(std::move(order)));
+                   return ok();
+                 });
+  link.subscribe(wire::FrameType::kGrantCheckpointStore,
+                 [this, executor](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(request, wire::decode<wire::GrantCheckpointStore>(body));
+                   control::spawn(executor, "grant checkpoint store", grant(std::move(request)));
+                   return ok();
+                 });
+  link.subscribe(wire::FrameType::kReadImage,
+                 [this, executor](std::span<const std::byte> body) -> Result<void> {
+                   CKPT_TRY(request, wire::decode<wire::ReadImage>(body));
+                   control::spawn(executor, "read image", read_image(std::move(request)));
+                   return ok();
+                 });
   link.at_each_connection([this] {
-    tell_all();
+    report_all();
     parts_.snapshots.repeat_reports();
   });
 }
@@ -111,7 +113,7 @@ Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
   const std::string image_job = request.sequence == 0 ? "" : request.image_job;
   const bool here = request.peer.address.empty();
   auto outcome = co_await snapshot(std::move(request));
-  if (here) co_await tell(folder, image_job);
+  if (here) co_await report_contents(folder, image_job);
   parts_.coordinator.reply(id, outcome);
 }
 
@@ -167,7 +169,7 @@ Task<> Protection::gather(wire::GatherRank order) {
   if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);
   answer.request_id = id;
-  parts_.coordinator.tell(answer);
+  parts_.coordinator.send(answer);
 }
 
 // Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints at its end, so its
@@ -216,7 +218,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     if (there->id() != instance.first || there->started_as() != instance.second) continue;
     if (there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
     if (!there->record().ran) continue;
-    tell_restored(*there);
+    report_restored(*there);
     co_return ok();
   }
   if (request.asks_only)
@@ -229,7 +231,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   restores_.erase(instance);
   for (AsyncEvent* waiter : restore_waiters_) waiter->notify();
   if (const auto runs = parts_.context.jobs.running_as(instance.first, instance.second); restored && runs)
-    tell_restored(*runs);
+    report_restored(*runs);
   co_return restored;
 }
 
@@ -268,7 +270,7 @@ Task<> Protection::obey(wire::CheckpointStoreOrder order) {
   const CheckpointStorePlace where = *std::move(place);
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);
-  if (keeps) co_await tell(folder, image_job);
+  if (keeps) co_await report_contents(folder, image_job);
   parts_.coordinator.reply(id, outcome);
 }
 
@@ -284,7 +286,7 @@ Task<> Protection::grant(wire::GrantCheckpointStore request) {
   wire::CheckpointStoreGrant grant = *std::move(outcome);
   grant.request_id = id;
   fault_point(FaultPoint::kCheckpointStoreGranted);
-  parts_.coordinator.tell(grant);
+  parts_.coordinator.send(grant);
 }
 
 Task<Result<wire::CheckpointStoreGrant>> Protection::granted(wire::GrantCheckpointStore request) {
@@ -319,32 +321,32 @@ Task<> Protection::read_image(wire::ReadImage request) {
   wire::ImageFacts facts;
   facts.request_id = id;
   facts.spec = std::move(stored->job.spec);
-  parts_.coordinator.tell(facts);
+  parts_.coordinator.send(facts);
 }
 
-Task<> Protection::tell(std::string folder, std::string image_job) {
+Task<> Protection::report_contents(std::string folder, std::string image_job) {
   auto place = place_of(folder);
   if (!place) co_return;
   const CheckpointStorePlace where = *std::move(place);
   const auto look = [&where, &image_job] { return list_checkpoint_store(where, image_job); };
   auto contents = co_await offload(pool_, look);
   if (contents) {
-    for (const wire::CheckpointStoreContents& part : *contents) parts_.coordinator.tell(part);
+    for (const wire::CheckpointStoreContents& part : *contents) parts_.coordinator.send(part);
   } else {
     spdlog::warn("checkpoint store not listed: folder {} reason {}", where.path,
                  contents.error().to_string());
   }
 }
 
-void Protection::tell_restored(const Job& job) {
-  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.tell(*report);
+void Protection::report_restored(const Job& job) {
+  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.send(*report);
 }
 
-void Protection::tell_all() {
+void Protection::report_all() {
   for (const auto& job : parts_.context.jobs.all())
-    if (!job->ended()) tell_restored(*job);
+    if (!job->ended()) report_restored(*job);
   for (const std::string& folder : folders_)
-    control::spawn(parts_.context.executor, "checkpoint store contents", tell(folder));
+    control::spawn(parts_.context.executor, "checkpoint store contents", report_contents(folder));
 }
 
 }  // namespace ckpt::agent::protect

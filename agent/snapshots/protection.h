@@ -64,10 +64,10 @@ class Protection {
   Task<Result<wire::CheckpointStoreGrant>> granted(wire::GrantCheckpointStore request);
   Task<> read_image(wire::ReadImage request);
   // Reports the contents of the checkpoint store, or the job's part of it, to the coordinator.
-  Task<> tell(std::string folder, std::string image_job = {});
-  void tell_all();
+  Task<> report_contents(std::string folder, std::string image_job = {});
+  void report_all();
   // Reports the image from which an instance was started, if there is one.
-  void tell_restored(const Job& job);
+  void report_restored(const Job& job);
   Result<CheckpointStorePlace> place_of(const std::string& folder) const;
   Result<CheckpointStorePlace> place_of(const std::string& folder,
                                         const wire::CheckpointStorePeer& peer) const;

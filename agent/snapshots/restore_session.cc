@@ -155,7 +155,7 @@ Task<Result<void>> RestoreSession::fill() {
     }
     mover::Packet packet = std::move(packets_.front());
     packets_.pop_front();
-    CKPT_CO_TRYV(co_await take(std::move(packet)));
+    CKPT_CO_TRYV(co_await handle(std::move(packet)));
   }
   fill_ns_ = now_ns() - began;
   if (done_->version != stored_.number) {
@@ -172,21 +172,21 @@ Task<Result<void>> RestoreSession::fill() {
   if (request_.spec.mode != MigrationMode::kCooperative) {
     CKPT_CO_TRYV(co_await mode_->compare(stored_.job.payload));
   }
-  co_return mode_->keep(job_, std::move(host_state_));
+  co_return mode_->store_host_state(job_, std::move(host_state_));
 }
 
-Task<Result<void>> RestoreSession::take(mover::Packet packet) {
+Task<Result<void>> RestoreSession::handle(mover::Packet packet) {
   if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
     auto regions = std::move(made->regions);
-    co_return co_await mode_->take_memory(job_, std::move(regions), std::move(packet.fds));
+    co_return co_await mode_->import_memory(job_, std::move(regions), std::move(packet.fds));
   }
   if (auto* gone = std::get_if<mover::DroppedRegions>(&packet.message)) {
     auto regions = std::move(gone->regions);
-    let_go_ += regions.size();
+    released_ += regions.size();
     CKPT_CO_TRYV(co_await mode_->drop_memory(job_, std::move(regions)));
-    mover::RegionsLetGo told;
-    told.regions = let_go_;
-    co_return session_->send(std::move(told));
+    mover::RegionsLetGo answer;
+    answer.regions = released_;
+    co_return session_->send(std::move(answer));
   }
   if (auto* done = std::get_if<mover::RestoreDone>(&packet.message)) {
     host_state_ =

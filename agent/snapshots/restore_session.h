@@ -35,7 +35,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process);
   Task<Result<void>> export_memory();
   Task<Result<void>> fill();
-  Task<Result<void>> take(mover::Packet packet);
+  Task<Result<void>> handle(mover::Packet packet);
   Result<void> write_report() const;
   Task<Result<void>> run_instance();
   [[nodiscard]] Result<void> check_is_wanted() const;
@@ -54,7 +54,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   std::deque<mover::Packet> packets_;
   std::optional<mover::RestoreDone> done_;
   HostState host_state_;
-  std::uint64_t let_go_ = 0;
+  std::uint64_t released_ = 0;
   Nanos fill_ns_ = 0;
   AsyncEvent arrived_;
   std::optional<Error> failure_;

@@ -51,7 +51,7 @@ SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot req
   report_.set = request_.set;
 }
 
-void SnapshotSession::say(wire::SnapshotPhase phase) {
+void SnapshotSession::report_phase(wire::SnapshotPhase phase) {
   report_.phase = phase;
   report_.total_ns = now_ns() - began_ns_;
   context_.report(report_);
@@ -59,13 +59,13 @@ void SnapshotSession::say(wire::SnapshotPhase phase) {
 
 Task<Result<void>> SnapshotSession::run() {
   auto self = shared_from_this();
-  const AsyncMutex::Held whole = co_await whole_turn_.take();
+  const AsyncMutex::Held whole = co_await whole_turn_.acquire();
   began_ns_ = now_ns();
-  job_held_.emplace(co_await job_turn_.take());
-  say(wire::SnapshotPhase::kCopying);
-  auto taken = co_await take_all();
+  job_held_.emplace(co_await job_turn_.acquire());
+  report_phase(wire::SnapshotPhase::kCopying);
+  auto taken = co_await capture_all();
   is_over_ = true;
-  tell_watchers();
+  notify_watchers();
   if (!taken) co_await lift_stop();
   co_await release_session();
   is_holding_ = taken && request_.holds_after;
@@ -74,47 +74,47 @@ Task<Result<void>> SnapshotSession::run() {
     spdlog::info("snapshot taken: job {} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
                  wire::job_text(request_.job), report_.version, static_cast<double>(report_.pause_ns) / 1e6,
                  report_.dirty_bytes, report_.written_bytes);
-    say(wire::SnapshotPhase::kDone);
+    report_phase(wire::SnapshotPhase::kDone);
     co_return ok();
   }
   spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job), taken.error().to_string());
   report_.error = taken.error().to_string();
-  say(wire::SnapshotPhase::kFailed);
+  report_phase(wire::SnapshotPhase::kFailed);
   co_return taken;
 }
 
 // Takes the snapshot. The coordinator decides whether all ranks take a set a second time.
-Task<Result<void>> SnapshotSession::take_all() {
+Task<Result<void>> SnapshotSession::capture_all() {
   if (request_.set == 0) co_return co_await take_twice();
-  co_return co_await take(request_.full);
+  co_return co_await capture(request_.full);
 }
 
 // Takes the snapshot, and repeats it if necessary. Data kept from the previous version may prove to be
 // missing or damaged after the job runs again. Everything is then copied.
 Task<Result<void>> SnapshotSession::take_twice() {
-  auto taken = co_await take(false);
+  auto taken = co_await capture(false);
   if (taken || giving_way_ || job_->ended()) co_return taken;
   const ErrorCode code = taken.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return taken;
   spdlog::warn("snapshot taken again, with all memory: job {} reason {}", wire::job_text(request_.job),
                taken.error().to_string());
   co_await release_session();
-  co_return co_await take(true);
+  co_return co_await capture(true);
 }
 
-Task<Result<void>> SnapshotSession::take(bool full) {
+Task<Result<void>> SnapshotSession::capture(bool full) {
   failure_.reset();
   ready_.reset();
   staged_.reset();
   done_.reset();
-  let_go_ = false;
-  if (!job_held_) job_held_.emplace(co_await job_turn_.take());
+  released_ = false;
+  if (!job_held_) job_held_.emplace(co_await job_turn_.acquire());
   CKPT_CO_TRYV(co_await prepare(full));
   if (request_.set != 0) {
     CKPT_CO_TRYV(co_await wait_for_barrier());
   }
   CKPT_CO_TRYV(co_await pass_barrier());
-  say(wire::SnapshotPhase::kWriting);
+  report_phase(wire::SnapshotPhase::kWriting);
   auto written = co_await wait_for(done_, Clock::time_point::max());
   if (!written) {
     if (cancelled_) co_await mover_lets_go();
@@ -142,7 +142,7 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
                     "The job cannot be stored: " + std::string(description.summary.reason.str()));
   mode_ = make_source_mode(context_.base, JobOperation::snapshot(job_->record().spec, job_->incarnation()));
   CKPT_CO_TRYV(co_await mode_->check(job_));
-  co_await mode_->let_go();  // called here, because the mover reads host state after all of it exists
+  co_await mode_->release();  // called here, because the mover reads host state after all of it exists
   CKPT_CO_TRYV(co_await open_session());
   CKPT_CO_TRYV(co_await export_memory());
   CKPT_CO_TRYV(start_copy(full));
@@ -218,13 +218,13 @@ Result<void> SnapshotSession::start_copy(bool full) {
 void SnapshotSession::on_mover(mover::Packet packet) {
   if (auto* ready = std::get_if<mover::SnapshotReady>(&packet.message)) {
     ready_ = std::move(*ready);
-    tell_watchers();
+    notify_watchers();
   } else if (auto* staged = std::get_if<mover::SnapshotStaged>(&packet.message)) {
     staged_ = std::move(*staged);
   } else if (auto* done = std::get_if<mover::SnapshotDone>(&packet.message)) {
     done_ = std::move(*done);
   } else if (std::holds_alternative<mover::DroppedRegions>(packet.message)) {
-    let_go_ = true;
+    released_ = true;
   } else {
     return;
   }
@@ -275,7 +275,7 @@ Task<> SnapshotSession::lift_stop() {
   (void)co_await keeper->stop_at(request_.set, 0);
 }
 
-void SnapshotSession::tell_watchers() {
+void SnapshotSession::notify_watchers() {
   for (AsyncEvent* watcher : watchers_) watcher->notify();
 }
 
@@ -318,7 +318,7 @@ Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order)
     case wire::GatherAct::kGoOn: {
       is_released_ = true;
       arrived_.notify();
-      const AsyncMutex::Held free = co_await job_turn_.take();
+      const AsyncMutex::Held free = co_await job_turn_.acquire();
       co_return wire::RankGathered();
     }
     case wire::GatherAct::kInvalid:
@@ -443,7 +443,7 @@ Task<Result<void>> SnapshotSession::go_on() {
 
 Task<> SnapshotSession::mover_lets_go() {
   auto self = shared_from_this();
-  while (!let_go_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
+  while (!released_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
 }
 
 Task<> SnapshotSession::release_memory() {
@@ -463,7 +463,7 @@ Task<> SnapshotSession::give_way() {
   giving_way_ = true;
   if (pausing_) pausing_->cancel();
   arrived_.notify();
-  const AsyncMutex::Held free = co_await job_turn_.take();
+  const AsyncMutex::Held free = co_await job_turn_.acquire();
 }
 
 Task<Result<void>> SnapshotSession::cancel() {
@@ -471,7 +471,7 @@ Task<Result<void>> SnapshotSession::cancel() {
   giving_way_ = cancelled_ = true;
   if (pausing_) pausing_->cancel();
   arrived_.notify();
-  const AsyncMutex::Held over = co_await whole_turn_.take();
+  const AsyncMutex::Held over = co_await whole_turn_.acquire();
   if (left_) co_return Error(ErrorCode::kRefused, "The job is already suspended to its image");
   co_return ok();
 }

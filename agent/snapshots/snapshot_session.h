@@ -50,9 +50,9 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> cancel();
 
  private:
-  Task<Result<void>> take_all();
+  Task<Result<void>> capture_all();
   Task<Result<void>> take_twice();
-  Task<Result<void>> take(bool full);
+  Task<Result<void>> capture(bool full);
   Task<Result<void>> prepare(bool full);
   Task<Result<void>> open_session();
   Task<Result<void>> export_memory();
@@ -75,10 +75,10 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   void on_mover(mover::Packet packet);
   Task<Result<wire::RankGathered>> wait_until_ready();
   Task<Result<wire::RankGathered>> stop_at(std::uint64_t barrier);
-  void tell_watchers();
+  void notify_watchers();
   template <class T>
   Task<Result<void>> wait_for(const std::optional<T>& what, std::chrono::steady_clock::time_point until);
-  void say(wire::SnapshotPhase phase);
+  void report_phase(wire::SnapshotPhase phase);
 
   ProtectContext& context_;
   const wire::TakeSnapshot request_;
@@ -92,7 +92,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   std::optional<mover::SnapshotReady> ready_;
   std::optional<mover::SnapshotStaged> staged_;
   std::optional<mover::SnapshotDone> done_;
-  bool let_go_ = false;
+  bool released_ = false;
   wire::SnapshotReport report_;
   Nanos began_ns_ = 0;
   Nanos barrier_ns_ = 0;

@@ -66,7 +66,7 @@ control::Task<HttpResponse> Api::handle(HttpRequest request) {
 
 control::Task<Result<HttpResponse>> Api::route(HttpRequest request) {
   for (ApiSection* section : sections_) {
-    if (section->takes(request)) co_return co_await section->handle(std::move(request));
+    if (section->handles(request)) co_return co_await section->handle(std::move(request));
   }
   co_return no_such_call(request);
 }

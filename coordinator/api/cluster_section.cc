@@ -23,7 +23,7 @@ constexpr std::size_t kMaxKinds = 64;
 
 }  // namespace
 
-bool ClusterSection::takes(const HttpRequest& request) const {
+bool ClusterSection::handles(const HttpRequest& request) const {
   const std::string& subject = request.path[1];
   const bool known = subject == "status" || subject == "nodes" || subject == "gpus" || subject == "events";
   return known && request.path.size() == 2 && is_get(request);

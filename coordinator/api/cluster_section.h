@@ -36,7 +36,7 @@ class ClusterSection : public ApiSection {
   };
   explicit ClusterSection(Dependencies deps) : deps_(std::move(deps)) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

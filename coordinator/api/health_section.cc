@@ -13,7 +13,7 @@ constexpr std::int64_t kMaxShown = 5'000;
 
 }  // namespace
 
-bool HealthSection::takes(const HttpRequest& request) const {
+bool HealthSection::handles(const HttpRequest& request) const {
   return request.path[1] == "health" || request.path[1] == "policy";
 }
 

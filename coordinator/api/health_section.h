@@ -20,7 +20,7 @@ class HealthSection : public ApiSection {
   };
   explicit HealthSection(Dependencies deps) : deps_(deps) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

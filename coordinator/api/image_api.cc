@@ -67,7 +67,7 @@ HttpResponse answer_with_plan(const JobRestorePlan& plan, const std::string& ver
 
 }  // namespace
 
-bool ImageApi::takes(const HttpRequest& request) const {
+bool ImageApi::handles(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   if (what == "images" || what == "tasks") return true;
   return what == "jobs" && request.path.size() == 4 && is_post(request) &&

@@ -29,7 +29,7 @@ class ImageApi : public ApiSection {
   };
   explicit ImageApi(Dependencies deps) : deps_(deps) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

@@ -148,7 +148,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (!submit.spec.name.empty() && !valid_job_name(submit.spec.name))
     return usage("\"" + submit.spec.name +
                  "\" is not a valid job name: use at most 63 letters, digits, '.', '_' and '-', begin with a "
-                 "letter or digit, and avoid the form of an id");
+                 "letter or digit, and do not use the form of a job id");
   if (submit.gpu && !submit.node) return usage("Field \"gpu\" needs the field \"node\"");
   if (submit.node && !submit.gang.one_node)
     return usage("Fields \"ranks\" and \"node\" exclude each other: use \"nodes\" with \"ranks\"");

@@ -37,7 +37,7 @@ Result<const Job*> rank_in_query(const HttpRequest& request, const WholeJob& job
 
 }  // namespace
 
-bool JobSection::takes(const HttpRequest& request) const {
+bool JobSection::handles(const HttpRequest& request) const {
   const std::string& subject = request.path[1];
   return subject == "jobs" || (subject == "adopt" && request.path.size() == 2 && is_post(request));
 }

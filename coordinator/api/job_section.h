@@ -27,7 +27,7 @@ class JobSection : public ApiSection {
   };
   explicit JobSection(Dependencies deps) : deps_(deps) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

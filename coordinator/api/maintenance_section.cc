@@ -40,7 +40,7 @@ Result<DrainRequest> read_drain(BodyReader& body, bool& dry_run) {
 
 }  // namespace
 
-bool MaintenanceSection::takes(const HttpRequest& request) const {
+bool MaintenanceSection::handles(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   return what == "cordons" || what == "cordon" || what == "uncordon" || what == "drains";
 }

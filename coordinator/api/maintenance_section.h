@@ -25,7 +25,7 @@ class MaintenanceSection : public ApiSection {
   };
   explicit MaintenanceSection(Dependencies deps) : deps_(deps) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

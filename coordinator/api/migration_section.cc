@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxSince = std::int64_t{1} << 60;
 
 }  // namespace
 
-bool MigrationSection::takes(const HttpRequest& request) const {
+bool MigrationSection::handles(const HttpRequest& request) const {
   return request.path[1] == "migrations";
 }
 

@@ -13,7 +13,7 @@ class MigrationSection : public ApiSection {
  public:
   MigrationSection(MigrationTable& table, MigrationRunner& runner) : table_(table), runner_(runner) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

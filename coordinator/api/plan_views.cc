@@ -113,7 +113,7 @@ api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found) {
   view.between_nodes.movability = movability_view(found.between_nodes);
   for (const TargetAnswer& target : found.targets)
     view.between_nodes.targets.push_back(
-        {.movability = movability_view(target.takes ? "" : target.takes.error().to_string()),
+        {.movability = movability_view(target.acceptance ? "" : target.acceptance.error().to_string()),
          .node = target.place.node});
   return view;
 }

@@ -70,7 +70,7 @@ Error no_run() {
 
 }  // namespace
 
-bool Rebalancer::takes(const HttpRequest& request) const {
+bool Rebalancer::handles(const HttpRequest& request) const {
   return request.path[1] == "rebalance";
 }
 

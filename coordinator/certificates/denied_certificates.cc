@@ -270,7 +270,7 @@ void DeniedCertificates::changed() {
     if (node.connected()) send(node);
 }
 
-bool DeniedCertificates::takes(const HttpRequest& request) const {
+bool DeniedCertificates::handles(const HttpRequest& request) const {
   return request.path[1] == "certificates";
 }
 

@@ -74,7 +74,7 @@ class DeniedCertificates : public ApiSection {
 
   // These functions handle GET /v1/certificates/denied, POST /v1/certificates/deny and
   // /v1/certificates/allow.
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

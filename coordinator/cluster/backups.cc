@@ -96,7 +96,7 @@ Result<std::uint64_t> write_file(const std::string& path, const std::string& fol
 
 }  // namespace
 
-bool Backups::takes(const HttpRequest& request) const {
+bool Backups::handles(const HttpRequest& request) const {
   return request.path[1] == "backup" && request.path.size() == 2;
 }
 

@@ -28,7 +28,7 @@ class Backups : public ApiSection {
         folder_(std::move(folder)),
         authority_(std::move(authority)) {}
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

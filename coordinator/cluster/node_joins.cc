@@ -35,7 +35,7 @@ Result<void> NodeJoins::load(Answers answers) {
   return ok();
 }
 
-bool NodeJoins::takes(const HttpRequest& request) const {
+bool NodeJoins::handles(const HttpRequest& request) const {
   return request.path[1] == "join";
 }
 

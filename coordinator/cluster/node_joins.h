@@ -37,7 +37,7 @@ class NodeJoins : public ApiSection {
   // Loads the used tokens. Call this once, before requests arrive.
   Result<void> load(Answers answers);
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

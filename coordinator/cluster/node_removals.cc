@@ -117,7 +117,7 @@ Result<void> NodeRemovals::add(const std::string& node) {
   return ok();
 }
 
-bool NodeRemovals::takes(const HttpRequest& request) const {
+bool NodeRemovals::handles(const HttpRequest& request) const {
   return request.path[1] == "nodes" && request.path.size() == 4 &&
          (request.path[3] == "remove" || request.path[3] == "add");
 }

@@ -46,7 +46,7 @@ class NodeRemovals : public ApiSection {
   Result<void> add(const std::string& node);
 
   // These functions handle POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

@@ -57,18 +57,18 @@ void Recovery::on_ready(const Node& node) {
   if (window_.is_open()) count_ids(node);
   std::erase_if(not_described_, [&](const Instance& known) { return std::get<0>(known) == node.row.name; });
   deps_.gang_moves.on_ready(node);
-  begin_to_look(node);
+  begin_inspection(node);
 }
 
 void Recovery::on_inventory(const Node& node) {
   for (const wire::JobInstance& instance : node.instances) find_later(node, instance);
   find_left(node);
-  begin_to_look(node);
+  begin_inspection(node);
 }
 
 void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) {
   find_later(node, instance);
-  if (is_stranger(node, instance)) begin_to_look(node);
+  if (is_stranger(node, instance)) begin_inspection(node);
 }
 
 void Recovery::on_cluster_recognised(const std::string& node, const std::string& cluster) {
@@ -98,8 +98,8 @@ bool Recovery::has_unknown_handover(const Node& node, JobId job) const {
                      [&](const wire::OpenHandover& open) { return open.job == job && !is_known(open); });
 }
 
-void Recovery::begin_to_look(const Node& node) {
-  if (!node.describes || looking_.contains(node.row.name)) return;
+void Recovery::begin_inspection(const Node& node) {
+  if (!node.describes || inspecting_.contains(node.row.name)) return;
   const bool handovers = std::any_of(node.handovers.begin(), node.handovers.end(),
                                      [&](const wire::OpenHandover& open) { return !is_known(open); });
   const bool strangers =
@@ -107,8 +107,8 @@ void Recovery::begin_to_look(const Node& node) {
                   [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
   if (!handovers && !strangers) return;
   if (!window_.is_open()) return show_strangers(node);
-  looking_.insert(node.row.name);
-  control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, look_at(node.row.name));
+  inspecting_.insert(node.row.name);
+  control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, inspect(node.row.name));
 }
 
 void Recovery::show_strangers(const Node& node) {
@@ -142,11 +142,11 @@ void Recovery::show_only(Found found, Incarnation incarnation) {
   note(std::move(found));
 }
 
-// Switches are recovered first, because a switch decides about the instances that it created.
-control::Task<> Recovery::look_at(std::string node) {
+// Handovers are recovered first, because a handover decides about the instances that it created.
+control::Task<> Recovery::inspect(std::string node) {
   co_await recover_handovers(node);
-  co_await take_in_strangers(node);
-  looking_.erase(node);
+  co_await admit_unknown_instances(node);
+  inspecting_.erase(node);
 }
 
 control::Task<> Recovery::recover_handovers(std::string name) {
@@ -192,7 +192,7 @@ Result<void> Recovery::recover(const std::string& node, wire::HandoverFacts fact
   return ok();
 }
 
-control::Task<> Recovery::take_in_strangers(std::string name) {
+control::Task<> Recovery::admit_unknown_instances(std::string name) {
   while (window_.is_open()) {
     const Node* node = deps_.nodes.find(name);
     if (node == nullptr || !node->connected()) co_return;
@@ -212,15 +212,16 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
           job_text(std::get<1>(asked)), facts.error().to_string());
       continue;
     }
-    take_in(name, std::get<1>(asked), std::get<2>(asked), (*std::move(facts)).spec);
+    admit_instance(name, std::get<1>(asked), std::get<2>(asked), (*std::move(facts)).spec);
   }
 }
 
-void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnation, wire::JobSpec spec) {
+void Recovery::admit_instance(const std::string& name, JobId job, Incarnation incarnation,
+                              wire::JobSpec spec) {
   const Node* node = deps_.nodes.find(name);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
   if (instance == nullptr || deps_.jobs.find(job) != nullptr) return;
-  auto taken = deps_.admission.take_in(std::move(spec), *node, *instance);
+  auto taken = deps_.admission.admit_instance(std::move(spec), *node, *instance);
   if (!taken)
     return spdlog::error("job {} of node {} was not accepted into the store: {}", job_text(job), name,
                          taken.error().to_string());
@@ -234,7 +235,7 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
 
 // Finds an instance with a later incarnation than the store has. Every incarnation in this store was granted
 // by a migration in it, or by the job's own restore. So a migration that the store has lost granted the later
-// one. The state machines decide about a switch that is not settled.
+// one. The state machines decide about a handover that is not settled.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
@@ -291,7 +292,7 @@ void Recovery::note(Found found) {
   found_.push_back(std::move(found));
 }
 
-bool Recovery::takes(const HttpRequest& request) const {
+bool Recovery::handles(const HttpRequest& request) const {
   const auto& path = request.path;
   if (path[1] == "jobs") return path.size() == 4 && path[3] == "confirm" && is_post(request);
   return path[1] == "recovery";

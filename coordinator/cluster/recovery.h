@@ -2,17 +2,17 @@
 // The recovery of a coordinator whose store was lost or is an older copy. It learns from its agents what runs
 // (docs/protocol.md, "A coordinator that has lost its store"). Unknown jobs are recovered with the command
 // that their node has recorded. Jobs with a later incarnation than the store has are shown where they run.
-// Switches without a record are queried at both sides. Nothing that runs is stopped. GET /v1/recovery shows
+// Handovers without a record are queried at both sides. Nothing that runs is stopped. GET /v1/recovery shows
 // the findings since this coordinator started, and facts that no agent can report.
 //
-// Jobs and switches are taken in only in the window that an admin opens (recovery_window.h). Outside of the
-// window they are only shown. Only users may move a job that was taken in, until an admin confirms the job
-// (Job::unconfirmed).
+// Jobs and handovers are adopted only during the window that an admin opens (recovery_window.h). Outside of
+// the window they are only shown. Only users may move a job that was taken in, until an admin confirms the
+// job (Job::unconfirmed).
 //
 // With a complete store, little is left to recover. A job that was lost with its node continues when that
 // node is back. A job that left its node for another is lost if no node reports the job.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a job or
-// switch that a node does not describe is logged, and requested again at the node's next connection.
+// handover that a node does not describe is logged, and requested again at the node's next connection.
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,7 @@ class Recovery : public ApiSection {
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
   [[nodiscard]] RecoveryWindow& window() noexcept { return window_; }
 
@@ -78,12 +78,12 @@ class Recovery : public ApiSection {
 
   // Records that the images of the node show that the cluster had this id.
   void on_cluster_recognised(const std::string& node, const std::string& cluster);
-  control::Task<> look_at(std::string node);
+  control::Task<> inspect(std::string node);
   control::Task<> recover_handovers(std::string node);
-  control::Task<> take_in_strangers(std::string node);
+  control::Task<> admit_unknown_instances(std::string node);
   Result<void> recover(const std::string& node, wire::HandoverFacts facts);
-  void take_in(const std::string& node, JobId job, Incarnation incarnation, wire::JobSpec spec);
-  void begin_to_look(const Node& node);
+  void admit_instance(const std::string& node, JobId job, Incarnation incarnation, wire::JobSpec spec);
+  void begin_inspection(const Node& node);
   void find_later(const Node& node, const wire::JobInstance& instance);
   void find_left(const Node& node);
   [[nodiscard]] bool is_stranger(const Node& node, const wire::JobInstance& instance) const;
@@ -109,7 +109,7 @@ class Recovery : public ApiSection {
   std::set<std::tuple<std::string, JobId, Incarnation>> shown_;  // findings that were shown while the window
                                                                  // is closed
   std::deque<Found> found_;
-  std::set<std::string> looking_;
+  std::set<std::string> inspecting_;
   std::set<Instance> not_described_;  // instances that their node did not describe; cleared when that node
                                       // connects again
   std::map<JobId, std::chrono::steady_clock::time_point> left_since_;

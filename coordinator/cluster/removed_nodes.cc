@@ -53,7 +53,7 @@ Result<void> RemovedNodes::forget(const std::string& node) {
 std::optional<std::vector<wire::StopJob>> RemovedNodes::refusal(const std::string& node,
                                                                 const wire::NodeInventory& has) {
   if (!removed_.contains(node)) return std::nullopt;
-  std::vector<wire::StopJob> told;
+  std::vector<wire::StopJob> orders;
   for (const wire::JobInstance& instance : has.jobs) {
     if (is_over(instance.phase)) continue;
     const Job* job = jobs_.find(instance.job);
@@ -64,12 +64,12 @@ std::optional<std::vector<wire::StopJob>> RemovedNodes::refusal(const std::strin
       job_runner_.fact(instance.job, lifecycle::RunsUnmanaged{node, instance.incarnation});
       continue;
     }
-    wire::StopJob& order = told.emplace_back();
+    wire::StopJob& order = orders.emplace_back();
     order.job = instance.job;
     order.incarnation = instance.incarnation;
     order.grace_ns = stopped ? job->stop_grace_ms * kNanosPerMs : 0;
   }
-  return told;
+  return orders;
 }
 
 }  // namespace ckpt::coordinator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of coordinator/images and coordinator/gangs that handle images, constructed in the order of their dependencies. The tables of images come
-// first, and then the classes that use them.
+// The parts of coordinator/images and coordinator/gangs that handle images, constructed in the order of their
+// dependencies. The tables of images come first, and then the classes that use them.
 // Threads: the thread that runs the executor. Ownership: owns its parts; borrows ImageDependencies, which
 // outlive it. Errors: those of the store.
 #pragma once

@@ -24,8 +24,8 @@ void NodeEvents::on_lost(const Node& node) {
 }
 
 void NodeEvents::on_inventory(const Node& node) {
-  const Retention keep(static_cast<std::size_t>(deps_.config.ended_jobs_kept));
-  for (const JobId id : deps_.job_runner.prune(keep))
+  const Retention retention(static_cast<std::size_t>(deps_.config.ended_jobs_kept));
+  for (const JobId id : deps_.job_runner.prune(retention))
     spdlog::info("job {} was removed from the store", job_text(id));
   forget_at(node);
   deps_.recovery.on_inventory(node);

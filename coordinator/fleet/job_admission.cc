@@ -155,7 +155,8 @@ Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const 
   return kept;
 }
 
-Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
+Result<Job*> JobAdmission::admit_instance(wire::JobSpec spec, const Node& node,
+                                          const wire::JobInstance& instance) {
   CKPT_TRYV(check_spec_size(spec));
   if (instance.job == 0 || table_.contains(instance.job) || spec.argv.empty() || spec.ranks.size() != 1)
     return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not report how job " +

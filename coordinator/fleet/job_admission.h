@@ -24,8 +24,8 @@ class JobAdmission {
   JobAdmission(JobTable& table, JobRunner& job_runner, EventLog& events)
       : table_(table), job_runner_(job_runner), events_(events) {}
 
-  // Creates a job with a rank per placing. All ranks are stored as starting, or none is. `spec.name` names the
-  // job; an empty name is replaced by a generated name. Returns kRefused if a live job has the name.
+  // Creates a job with a rank per placing. All ranks are stored as starting, or none is. `spec.name` names
+  // the job; an empty name is replaced by a generated name. Returns kRefused if a live job has the name.
   Result<WholeJob> create(wire::JobSpec spec, const std::vector<Placing>& placings);
   // Revives a removed job from the description in its image. The result is a new job without instances,
   // parked as of `as_of_ms`. Returns kRefused under the same conditions as create().
@@ -33,7 +33,7 @@ class JobAdmission {
                       std::int64_t as_of_ms);
   // Takes in a job that an agent runs (or has ended) and this store does not know. `spec` and `instance`
   // describe the job. A name that a live job already has is extended.
-  Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
+  Result<Job*> admit_instance(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
   // Continues a job with an instance that this store does not expect. Either the store is an older copy and
   // the job runs as a later incarnation, or the job was given up and still runs. A name that a live job
   // already has is extended. `known_elsewhere` means that the store has the job on another node.

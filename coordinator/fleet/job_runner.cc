@@ -143,7 +143,7 @@ void JobRunner::on_instance(const Node& node, const wire::JobInstance& instance)
   Job* job = jobs_.find(instance.job);
   if (job == nullptr || !holds_gpu(job->state)) return;
   const Segment& own = job->segments.back();
-  if (own.node == node.row.name && own.incarnation == instance.incarnation) take_in(*job, instance);
+  if (own.node == node.row.name && own.incarnation == instance.incarnation) admit_instance(*job, instance);
 }
 
 void JobRunner::reevaluate(JobId id, const Node* node) {
@@ -153,11 +153,11 @@ void JobRunner::reevaluate(JobId id, const Node* node) {
     on_instance(*node, *own);
 }
 
-void JobRunner::take_in(Job& job, const wire::JobInstance& instance) {
+void JobRunner::admit_instance(Job& job, const wire::JobInstance& instance) {
   const wire::JobPhase before = job.phase;
   const JobId id = job.id;
   if (lifecycle::take_report(job, instance, wall_clock_ms())) jobs_.memory_changed(id);
-  // The report of an instance that continues to run is no event. Most reports are of this kind.
+  // The report of an instance that continues to run is not an event. Most reports are of this kind.
   if (before == job.phase && job.state == JobState::kRunning && job.phase != wire::JobPhase::kExited)
     return jobs_.changed().notify();
   const auto stepped = run(id, {Event{id, lifecycle::report_of(instance)}}, Kind::kFact);
@@ -186,9 +186,9 @@ Result<void> JobRunner::forget(const std::vector<Job*>& ranks) {
   return ok();
 }
 
-std::vector<JobId> JobRunner::prune(const Retention& keep) {
+std::vector<JobId> JobRunner::prune(const Retention& retention) {
   std::vector<JobId> removed = jobs_.remove_old(
-      keep, [this](const Job& job) { return lifecycle::check_removable(job, view_).has_value(); });
+      retention, [this](const Job& job) { return lifecycle::check_removable(job, view_).has_value(); });
   for (const JobId id : removed) warned_.erase(id);
   return removed;
 }

@@ -53,7 +53,7 @@ class JobRunner {
 
   // Calls JobTable::remove_old(), but keeps jobs with an open migration or operation, and jobs that may still
   // run on a node.
-  std::vector<JobId> prune(const Retention& keep);
+  std::vector<JobId> prune(const Retention& retention);
   // Removes ranks on request, all or none. Returns kRefused with the reason while any instance of one of them
   // may still run.
   Result<void> forget(const std::vector<Job*>& ranks);
@@ -73,7 +73,7 @@ class JobRunner {
                                std::span<const lifecycle::RankEvent> events, Kind kind);
   [[nodiscard]] Result<void> check_stored(const std::vector<const Job*>& ranks);
   void perform(const std::vector<std::pair<JobId, lifecycle::JobAction>>& actions);
-  void take_in(Job& job, const wire::JobInstance& instance);
+  void admit_instance(Job& job, const wire::JobInstance& instance);
   // Logs a warning, unless it equals the job's previous warning.
   void warn(JobId id, const std::string& text);
 

@@ -117,14 +117,14 @@ Result<void> JobTable::store_unsaved() {
   return ok();
 }
 
-std::vector<JobId> JobTable::remove_old(const Retention& keep,
+std::vector<JobId> JobTable::remove_old(const Retention& retention,
                                         const std::function<bool(const Job&)>& may_leave) {
   std::vector<JobId> over;
-  std::size_t surplus = ended_count() - std::min(ended_count(), keep.count);
+  std::size_t surplus = ended_count() - std::min(ended_count(), retention.count);
   for (const JobId id : index_.ended()) {
     if (over.size() >= Retention::kBatch) break;
     const Job& job = jobs_.at(id);
-    if (surplus == 0 && job.ended_ms >= keep.since_ms) break;
+    if (surplus == 0 && job.ended_ms >= retention.since_ms) break;
     if (surplus > 0) --surplus;
     if (may_leave(job)) over.push_back(id);
   }

@@ -59,7 +59,7 @@ class JobTable {
   [[nodiscard]] bool is_refused(JobId id) const { return refused_.contains(id); }
   // Removes some of the ended jobs that need not stay, the oldest first. Returns their ids, so that their
   // nodes remove them as well.
-  std::vector<JobId> remove_old(const Retention& keep, const std::function<bool(const Job&)>& may_leave);
+  std::vector<JobId> remove_old(const Retention& retention, const std::function<bool(const Job&)>& may_leave);
 
   // Finds a job by id or name. Of several ended jobs with the name, the newest is returned. The tag of an id
   // may be omitted if only one job has the number.

@@ -15,19 +15,19 @@ constexpr std::uint64_t kLargestLog = std::uint64_t{1} << 62;
 NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames,
                      control::asio::any_io_executor executor)
     : nodes_(nodes), sync_(sync), executor_(std::move(executor)) {
-  take_answers<wire::Reply>(frames, FrameType::kReply);
-  take_answers<wire::LogData>(frames, FrameType::kLogData);
-  take_answers<wire::ProcessFacts>(frames, FrameType::kProcessFacts);
-  take_answers<wire::CheckpointStoreGrant>(frames, FrameType::kCheckpointStoreGrant);
-  take_answers<wire::ImageFacts>(frames, FrameType::kImageFacts);
-  take_answers<wire::JobFacts>(frames, FrameType::kJobFacts);
-  take_answers<wire::HandoverFacts>(frames, FrameType::kHandoverFacts);
-  take_answers<wire::ListensForCheck>(frames, FrameType::kListensForCheck);
-  take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
-  take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
-  take_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
-  take_answers<gang::RankGroups>(frames, FrameType::kRankGroups);
-  take_answers<wire::MoveNeeds>(frames, FrameType::kMoveNeeds);
+  subscribe_answers<wire::Reply>(frames, FrameType::kReply);
+  subscribe_answers<wire::LogData>(frames, FrameType::kLogData);
+  subscribe_answers<wire::ProcessFacts>(frames, FrameType::kProcessFacts);
+  subscribe_answers<wire::CheckpointStoreGrant>(frames, FrameType::kCheckpointStoreGrant);
+  subscribe_answers<wire::ImageFacts>(frames, FrameType::kImageFacts);
+  subscribe_answers<wire::JobFacts>(frames, FrameType::kJobFacts);
+  subscribe_answers<wire::HandoverFacts>(frames, FrameType::kHandoverFacts);
+  subscribe_answers<wire::ListensForCheck>(frames, FrameType::kListensForCheck);
+  subscribe_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
+  subscribe_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
+  subscribe_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
+  subscribe_answers<gang::RankGroups>(frames, FrameType::kRankGroups);
+  subscribe_answers<wire::MoveNeeds>(frames, FrameType::kMoveNeeds);
 }
 
 bool NodeCalls::has_room(const std::string& node) const {
@@ -109,7 +109,7 @@ control::Task<Result<std::optional<wire::MoveNeeds>>> NodeCalls::check_move(
     co_return std::optional<wire::MoveNeeds>();
   }
   auto* needs = std::get_if<wire::MoveNeeds>(&*answer);
-  if (needs == nullptr || !request.tells_needs)
+  if (needs == nullptr || !request.requests_needs)
     co_return Error(ErrorCode::kProtocol, "Node " + node + " sent an answer that does not match the request");
   co_return std::optional(std::move(*needs));
 }

@@ -2,8 +2,8 @@
 // Messages to nodes, and requests to nodes with their answers.
 //
 // A message to a node is sent once the store is durable up to that point. Otherwise a coordinator that lost a
-// record in a power failure could send the same order to another node. Messages of a switch are sent at once,
-// because the journal decides about switches. Queries are also sent at once.
+// record in a power failure could send the same order to another node. Messages of a handover are sent at
+// once, because the journal decides about handovers. Queries are also sent at once.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kUnavailable if the node is not connected or its connection ends in the meantime. kTimedOut if the node
 // does not answer; the effect is then unknown. Otherwise the agent's answer.
@@ -35,7 +35,7 @@ class NodeCalls {
   NodeCalls(const NodeCalls&) = delete;
   NodeCalls& operator=(const NodeCalls&) = delete;
 
-  // Sends a message of a switch at once. Best effort: returns false if the node is not connected.
+  // Sends a message of a handover at once. Best effort: returns false if the node is not connected.
   bool send(const std::string& node, const wire::CommitMessage& message) { return send_now(node, message); }
   // Relays another node's message to `node`. The message is dropped while more than kMaxBeforeRelay bytes
   // wait for `node`. So a node that floods does not end another node's connection.
@@ -169,8 +169,8 @@ class NodeCalls {
   }
 
   template <class M>
-  void take_answers(NodeFrames& frames, wire::FrameType type) {
-    frames.take<M>(type, [this](const Node& node, const M& message) {
+  void subscribe_answers(NodeFrames& frames, wire::FrameType type) {
+    frames.subscribe<M>(type, [this](const Node& node, const M& message) {
       finish(message.request_id, node.row.name, message);
     });
   }

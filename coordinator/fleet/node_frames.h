@@ -21,21 +21,24 @@ class NodeFrames {
  public:
   using Handler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
 
-  void take(wire::FrameType type, Handler handler) { handlers_[type] = std::move(handler); }
+  void subscribe(wire::FrameType type, Handler handler) { handlers_[type] = std::move(handler); }
   // Registers a handler for a message, which is decoded before the call.
   template <class M>
-  void take(wire::FrameType type, std::function<void(const Node&, const M&)> handler) {
-    take(type,
-         [handler = std::move(handler)](const Node& node, std::span<const std::byte> body) -> Result<void> {
-           CKPT_TRY(message, wire::decode<M>(body));
-           handler(node, message);
-           return ok();
-         });
+  void subscribe(wire::FrameType type, std::function<void(const Node&, const M&)> handler) {
+    subscribe(
+        type,
+        [handler = std::move(handler)](const Node& node, std::span<const std::byte> body) -> Result<void> {
+          CKPT_TRY(message, wire::decode<M>(body));
+          handler(node, message);
+          return ok();
+        });
   }
   // Sets the handler for commit messages of one protocol. The handler also receives the size of each message
   // as received.
   using CommitHandler = std::function<Result<void>(const Node&, const wire::CommitMessage&, std::size_t)>;
-  void take(wire::CommitKind kind, CommitHandler handler) { commit_handlers_[kind] = std::move(handler); }
+  void subscribe(wire::CommitKind kind, CommitHandler handler) {
+    commit_handlers_[kind] = std::move(handler);
+  }
   // Calls the handler for the frame. Returns kProtocol if there is no handler.
   Result<void> handle(const Node& node, wire::FrameType type, std::span<const std::byte> body) const {
     if (type == wire::FrameType::kCommit) return handle_commit(node, body);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job with all its ranks, one or several. It has no record of its own: its ranks are records that name the
-// whole job (Job::whole()), and all its properties follow from them. So it exists after any restart, and after
-// a loss of the store, as long as its ranks do.
+// whole job (Job::whole()), and all its properties follow from them. So it exists after any restart, and
+// after a loss of the store, as long as its ranks do.
 // Threads: one io_context on one thread. Ownership: borrows jobs of the table, valid until one is removed.
 #pragma once
 

@@ -23,7 +23,7 @@ std::string name_and_id(const WholeJob& gang) {
   return gang.name + " (" + job_text(gang.id) + ")";
 }
 
-bool is_resting(const WholeJob& gang) {
+bool is_parked(const WholeJob& gang) {
   return std::all_of(gang.ranks.begin(), gang.ranks.end(),
                      [](const Job* rank) { return rank->state == JobState::kParked && !rank->operation; });
 }
@@ -44,10 +44,10 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
   order.incarnation = report.incarnation;
   order.set = report.set;
   order.act = wire::GatherAct::kGoOn;
-  const auto told = co_await deps_.calls.gather(std::move(node), std::move(order), kReleasing);
-  if (!told && told.error().code() != ErrorCode::kNotFound)
+  const auto sent = co_await deps_.calls.gather(std::move(node), std::move(order), kReleasing);
+  if (!sent && sent.error().code() != ErrorCode::kNotFound)
     spdlog::warn("rank {} was not released, and continues when its own time limit ends: {}",
-                 job_text(report.job), told.error().to_string());
+                 job_text(report.job), sent.error().to_string());
 }
 
 std::string GangImages::why_never(const WholeJob& gang) {
@@ -88,7 +88,8 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + reason);
 }
 
-control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
+control::Task<Result<GangImages::Taken>> GangImages::capture(JobId id, Destination to, bool holds,
+                                                             TaskId task) {
   Result<Taken> last = job_was_removed(id);
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto gang = find_whole(deps_.jobs, id);
@@ -110,7 +111,7 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
     if (taken) {
       auto set = record(*before_event, number, to, task);
       if (set) co_return Taken(before_event, *std::move(set));
-      co_await before_event->let_go();
+      co_await before_event->release();
       co_return std::move(set).error();
     }
     co_await remove_set(id, number);
@@ -183,7 +184,7 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
 }
 
 control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, TaskId task) {
-  CKPT_CO_TRY(taken, co_await take(gang, std::move(to), false, task));
+  CKPT_CO_TRY(taken, co_await capture(gang, std::move(to), false, task));
   co_return std::move(taken.second);
 }
 
@@ -235,7 +236,7 @@ control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to
   const auto gang = find_whole(deps_.jobs, id);
   if (!gang) co_return job_was_removed(id);
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
-  if (is_resting(*gang)) {
+  if (is_parked(*gang)) {
     const TaskId done = deps_.tasks.begin("suspend", id, gang->name, "").id;
     deps_.tasks.finish(done);
     co_return done;
@@ -254,7 +255,7 @@ control::Task<> GangImages::run_suspend(JobId id, Destination to, TaskId task) {
 }
 
 control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, TaskId task) {
-  CKPT_CO_TRY(taken, co_await take(id, std::move(to), true, task));
+  CKPT_CO_TRY(taken, co_await capture(id, std::move(to), true, task));
   fault_point(FaultPoint::kCoordinatorGangStored);
   deps_.tasks.enter(task, "ending");
   std::vector<OperationRunner::Begun> operations;
@@ -271,7 +272,7 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
                                                                     // barrier
   }
   if (auto begun = deps_.runner.begin_all(std::move(operations)); !begun) {
-    co_await taken.first->let_go();
+    co_await taken.first->release();
     co_return std::move(begun).error();
   }
   CKPT_CO_TRYV(co_await wait_until_parked(id));
@@ -285,7 +286,7 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     if (!gang) co_return job_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
-    if (is_over && is_resting(*gang)) co_return ok();
+    if (is_over && is_parked(*gang)) co_return ok();
     if (is_over) co_return Error(ErrorCode::kAborted, "The job was stopped in the meantime");
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,

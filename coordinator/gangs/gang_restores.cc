@@ -29,7 +29,7 @@ std::int64_t lost_ms(const WholeJob& gang, const GangSet& set) {
 
 // Returns the reasons of the ranks that could not start, without those of ranks that are parked only because
 // the others are.
-std::string why_resting(const WholeJob& gang) {
+std::string why_parked(const WholeJob& gang) {
   std::string reason;
   for (const Job* rank : gang.ranks) {
     if (rank->reason.find(lifecycle::kRestsWithOthers) != std::string::npos) continue;
@@ -211,10 +211,11 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     // The start has failed once all ranks are parked again (lifecycle/rank_rules.h).
     if (is_over && count == static_cast<std::ptrdiff_t>(gang->ranks.size()))
       co_return Error(ErrorCode::kAborted,
-                      "Not all ranks started, and all are parked again: " + why_resting(*gang));
+                      "Not all ranks started, and all are parked again: " + why_parked(*gang));
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
-                      "Not all ranks of " + gang->name + " have started yet; `describe` shows their states");
+                      "Not all ranks of " + gang->name +
+                          " have started yet: `gpumigrate describe` shows the states of the ranks");
     co_await wait_for_change(deps_.jobs);
   }
 }

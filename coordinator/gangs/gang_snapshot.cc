@@ -56,7 +56,7 @@ void GangSnapshot::prepare_orders() {
 control::Task<Result<void>> GangSnapshot::run() {
   const auto self = shared_from_this();
   for (const std::size_t at : ranks_->everyone())
-    control::spawn(deps_.executor, "an image of a rank", take(at));
+    control::spawn(deps_.executor, "an image of a rank", capture(at));
   control::spawn(deps_.executor, "ranks that wait", keep_waiting());
   auto done = co_await agree();
   bool is_given_up = false;
@@ -70,13 +70,13 @@ control::Task<Result<void>> GangSnapshot::run() {
   changed_.notify();
   if (done) co_return done;
   failed_with_ = done.error().code();
-  co_await let_go();
+  co_await release();
   co_return done;
 }
 
 // Takes the image of one rank. A node that still works on a set of a previous coordinator releases that set
 // first.
-control::Task<> GangSnapshot::take(std::size_t at) {
+control::Task<> GangSnapshot::capture(std::size_t at) {
   const auto self = shared_from_this();
   const auto deadline = steady_clock::now() + kLettingGo;
   auto taken = co_await order(at);
@@ -183,17 +183,17 @@ void GangSnapshot::give_up() {
   }
 }
 
-control::Task<> GangSnapshot::let_go() {
+control::Task<> GangSnapshot::release() {
   const auto self = shared_from_this();
   if (!wish_.holds) co_return;
   std::vector<control::Task<>> told;
   for (std::size_t at = 0; at < members_.size(); ++at) {
-    if (members_[at].taken && *members_[at].taken) told.push_back(let_go_of(at));
+    if (members_[at].taken && *members_[at].taken) told.push_back(release_rank(at));
   }
   co_await control::at_once(deps_.executor, "release of a rank", std::move(told));
 }
 
-control::Task<> GangSnapshot::let_go_of(std::size_t at) {
+control::Task<> GangSnapshot::release_rank(std::size_t at) {
   const auto self = shared_from_this();
   const Member& member = members_[at];
   wire::GatherRank order;

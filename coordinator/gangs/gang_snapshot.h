@@ -9,7 +9,7 @@
 // their own.
 //
 // A rank that is not held after its image continues as soon as its last changes are copied. Held ranks
-// continue after let_go(), or on their own after a minute, because a coordinator that disconnected may have
+// continue after release(), or on their own after a minute, because a coordinator that disconnected may have
 // decided nothing.
 // Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its dependencies,
 // which outlive it. Errors: those of the first rank that failed, with its name; kTimedOut for a rank that
@@ -52,8 +52,8 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   // Takes the set. Call this once. Returns when no node works on the set any more.
   control::Task<Result<void>> run();
   // Lets held ranks continue after a run() without an error. The ranks' answers are logged.
-  control::Task<> let_go();
-  control::Task<> let_go_of(std::size_t at);
+  control::Task<> release();
+  control::Task<> release_rank(std::size_t at);
   // Returns whether a run with `full` may succeed. Images that are no longer a usable base can explain the
   // failure.
   [[nodiscard]] bool may_work_in_full() const {
@@ -71,7 +71,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   GangSnapshot(Dependencies deps, Wish wish)
       : deps_(std::move(deps)), wish_(std::move(wish)), changed_(deps_.executor) {}
 
-  control::Task<> take(std::size_t at);
+  control::Task<> capture(std::size_t at);
   control::Task<Result<void>> order(std::size_t at);
   [[nodiscard]] std::uint32_t leftovers_of_rank(const Job& rank) const;
   [[nodiscard]] bool is_busy(std::size_t at, const Error& error) const;

@@ -21,7 +21,7 @@ class Gather {
   // Returns the barrier at which all ranks must stop, as far as known.
   [[nodiscard]] std::uint64_t barrier() const { return barrier_; }
   // Returns whether the rank has not yet promised to stop at barrier().
-  [[nodiscard]] bool is_to_be_told(std::size_t rank) const { return !promised_[rank]; }
+  [[nodiscard]] bool needs_order(std::size_t rank) const { return !promised_[rank]; }
   [[nodiscard]] bool is_agreed() const;
   // Takes a rank's answer: the barrier that was in force, and the rank's count at that time. An answer to an
   // older order changes nothing.

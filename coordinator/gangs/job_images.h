@@ -63,7 +63,7 @@ class JobImages : public Images {
   control::Task<Result<JobRestorePlan>> dry_restore(JobId whole, JobRestoreWish wish);
 
   // Takes images of all ranks. Returns once they are durable and recorded in the ranks.
-  control::Task<Result<void>> take(JobId whole, Destination to);
+  control::Task<Result<void>> capture(JobId whole, Destination to);
   // Returns why no images of the job can be taken now; empty: they can be taken.
   [[nodiscard]] std::string why_none(const WholeJob& job) const;
   // Returns why no images of the job can ever be taken, as far as known; empty: there may be a time.

@@ -168,7 +168,7 @@ std::optional<std::set<std::string>> Protections::nodes_now(JobId whole) const {
   return nodes_of(*job);
 }
 
-control::Task<> Protections::take(JobId whole) {
+control::Task<> Protections::capture(JobId whole) {
   const std::int64_t begun = wall_clock_ms();
   const auto job = find_whole(deps_.jobs, whole);
   const Job* known = job ? first_rank(*job, is_protected) : nullptr;
@@ -179,7 +179,7 @@ control::Task<> Protections::take(JobId whole) {
   for (Job* rank : job->ranks)
     if (rank->protection) rank->protection->begun_ms = begun;  // stored together with the outcome
   Destination to = kept_at(*known->protection);
-  const auto taken = co_await deps_.images.take(whole, std::move(to));
+  const auto taken = co_await deps_.images.capture(whole, std::move(to));
   // Images that were prevented by a move or by the job's end have not failed.
   schedule_.ended(whole, wall_clock_ms(), taken.has_value() || !nodes_now(whole));
   note(whole, taken);
@@ -206,7 +206,7 @@ control::Task<> Protections::run() {
     const std::int64_t now = wall_clock_ms();
     for (const JobId whole : schedule_.due(now, [this](JobId job) { return nodes_now(job); })) {
       schedule_.began(whole, nodes_now(whole).value_or(std::set<std::string>()), now);
-      control::spawn(deps_.executor, "protecting " + job_text(whole), take(whole));
+      control::spawn(deps_.executor, "protecting " + job_text(whole), capture(whole));
     }
     auto sleep = kLongestSleep;
     if (const auto next = schedule_.next_due(now))

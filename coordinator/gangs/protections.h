@@ -53,7 +53,7 @@ class Protections {
   // Checks whether the nodes of all ranks can write images to the destination.
   control::Task<Result<void>> check(JobId whole, Destination to);
   control::Task<> run();
-  control::Task<> take(JobId whole);
+  control::Task<> capture(JobId whole);
   void note(JobId whole, const Result<void>& taken);
   // Stores the protection of all ranks, in one transaction.
   Result<void> store(const WholeJob& job, const std::optional<Protection>& protection);

@@ -23,11 +23,11 @@ control::Task<Result<std::uint64_t>> RankOrders::agree() {
   for (std::size_t round = 0; !gather.is_agreed(); ++round) {
     if (round > members_.size() + kMaxRounds)
       co_return Error(ErrorCode::kProtocol, "The ranks do not agree on a barrier");
-    std::vector<std::size_t> told;
+    std::vector<std::size_t> ordered;
     for (const std::size_t at : everyone())
-      if (gather.is_to_be_told(at)) told.push_back(at);
-    CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), told, kBarrierAnswer));
-    for (const std::size_t at : told) {
+      if (gather.needs_order(at)) ordered.push_back(at);
+    CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), ordered, kBarrierAnswer));
+    for (const std::size_t at : ordered) {
       const wire::RankGathered& answer = **answers[at];
       gather.counted(at, answer.stop_at, answer.barriers);
     }

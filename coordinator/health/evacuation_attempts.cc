@@ -63,7 +63,7 @@ void Evacuations::carry_out(Evacuation& e, const EvacuationStep& step) {
     case Kind::kPark:
       e.started_ms.push_back(wall_clock_ms());
       enter(e, step.state, step.note);
-      return control::spawn(deps_.executor, "parking " + job_text(e.job), rest(e.id, step.snapshot));
+      return control::spawn(deps_.executor, "parking " + job_text(e.job), park(e.id, step.snapshot));
     case Kind::kBeginLive:
       break;  // attempt_live() begins the move, because it has the plan
   }
@@ -132,7 +132,7 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
   wake();
 }
 
-control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
+control::Task<> Evacuations::park(EvacuationId id, bool snapshot) {
   const Evacuation& asked = deps_.table.at(id);
   const auto parked = co_await deps_.images.park(asked.job, snapshot, why_of(asked));
   Evacuation& e = deps_.table.at(id);

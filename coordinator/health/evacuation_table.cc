@@ -80,16 +80,16 @@ std::vector<const Evacuation*> EvacuationTable::pointers() const {
   return all;
 }
 
-void EvacuationTable::prune(const Retention& keep) {
+void EvacuationTable::prune(const Retention& retention) {
   const std::size_t ended = evacuations_.size() - open_.size();
-  std::size_t surplus = ended - std::min(ended, keep.count);
+  std::size_t surplus = ended - std::min(ended, retention.count);
   std::vector<EvacuationId> over;
   for (const auto& [id, e] : evacuations_) {
     if (over.size() >= Retention::kBatch) break;
     if (e.open()) continue;
-    if (surplus == 0 && e.ended_ms >= keep.since_ms) break;
+    if (surplus == 0 && e.ended_ms >= retention.since_ms) break;
     if (surplus > 0) --surplus;
-    if (e.ended_ms <= keep.fresh_ms) over.push_back(id);
+    if (e.ended_ms <= retention.fresh_ms) over.push_back(id);
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)

@@ -33,7 +33,7 @@ class EvacuationTable {
   [[nodiscard]] const std::set<EvacuationId>& open() const { return open_; }
   [[nodiscard]] std::vector<const Evacuation*> pointers() const;
   // Removes finished evacuations that need not stay.
-  void prune(const Retention& keep);
+  void prune(const Retention& retention);
 
  private:
   Result<void> remove(const std::vector<EvacuationId>& ids);

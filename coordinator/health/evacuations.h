@@ -70,7 +70,7 @@ class Evacuations {
   void begin_live(Evacuation& evacuation, const Job& job, const PlanHints& hints, const JobMovePlan& plan);
   void attempt_restore(Evacuation& evacuation);
   control::Task<> restore(EvacuationId id, Place to);
-  control::Task<> rest(EvacuationId id, bool snapshot);
+  control::Task<> park(EvacuationId id, bool snapshot);
   [[nodiscard]] MigrateRequest live_request(const Evacuation& evacuation, const Job& job) const;
   [[nodiscard]] ClusterFacts facts() const;
 

@@ -15,8 +15,8 @@ constexpr std::size_t kLongestReason = 1000;
 constexpr std::chrono::seconds kResendAfter{1};
 // The limits on the findings that are accepted from one node within kTakenSpan.
 constexpr std::chrono::seconds kTakenSpan{60};
-constexpr std::size_t kMostTaken = 600;
-constexpr std::size_t kMostTakenBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxAccepted = 600;
+constexpr std::size_t kMaxAcceptedBytes = std::size_t{4} << 20;
 constexpr const char* kHealthSchema =
     "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
     "INTEGER "
@@ -45,7 +45,7 @@ constexpr std::int64_t kPaused = 2;
 
 HealthTable::HealthTable(Dependencies deps)
     : deps_(std::move(deps)), changed_(deps_.executor), resend_(deps_.executor) {
-  deps_.frames.take<wire::HealthReport>(
+  deps_.frames.subscribe<wire::HealthReport>(
       wire::FrameType::kHealthReport,
       [this](const Node& node, const wire::HealthReport& report) { on_report(node, report); });
   deps_.policy.changed().subscribe([this] {
@@ -85,7 +85,7 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
     // The remaining findings are not acknowledged, so that their node reports them again.
-    if (!is_known(name, finding) && !has_room(name, finding)) break;
+    if (!is_known(name, finding) && !consume_quota(name, finding)) break;
     auto kept = store(name, finding);
     if (!kept) {
       spdlog::error("finding {} of {} was not stored: {}", number, name, kept.error().to_string());
@@ -98,7 +98,7 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   if (has_new) changed_.notify();
 }
 
-bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& finding) {
+bool HealthTable::consume_quota(const std::string& node, const wire::HealthFinding& finding) {
   const auto now = std::chrono::steady_clock::now();
   Taken& taken = taken_[node];
   if (now - taken.since >= kTakenSpan) {
@@ -106,13 +106,13 @@ bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& f
     taken.since = now;
   }
   const std::size_t bytes = wire::encode(finding).size();
-  if (taken.count >= kMostTaken || taken.bytes + bytes > kMostTakenBytes) {
-    if (taken.count != kMostTaken + 1)
+  if (taken.count >= kMaxAccepted || taken.bytes + bytes > kMaxAcceptedBytes) {
+    if (taken.count != kMaxAccepted + 1)
       spdlog::warn(
           "node {} reports more than {} findings or {} bytes of them within a minute: further ones are "
           "delayed",
-          node, kMostTaken, kMostTakenBytes);
-    taken.count = kMostTaken + 1;
+          node, kMaxAccepted, kMaxAcceptedBytes);
+    taken.count = kMaxAccepted + 1;
     return false;
   }
   ++taken.count;
@@ -215,12 +215,12 @@ void HealthTable::acted(std::int64_t row, bool paused) {
 
 // Removes old findings. The newest finding of every node stays, because it shows which findings the node need
 // not report again.
-void HealthTable::prune(const Retention& keep) {
-  const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
+void HealthTable::prune(const Retention& retention) {
+  const std::size_t surplus = findings_.size() - std::min(findings_.size(), retention.count);
   std::set<std::int64_t> over;
   for (std::size_t i = 0; i < findings_.size() && over.size() < Retention::kBatch; ++i) {
     const Finding& finding = findings_[i];
-    const bool old = i < surplus || finding.reported.time_ms < keep.since_ms;
+    const bool old = i < surplus || finding.reported.time_ms < retention.since_ms;
     if (old && finding.acted && newest_[finding.node].first != finding.row) over.insert(finding.row);
   }
   if (over.empty()) return;

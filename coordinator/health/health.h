@@ -45,7 +45,7 @@ class HealthTable {
   // Returns the findings that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
   // Removes findings that were acted on and need not stay. The newest finding of every node stays.
-  void prune(const Retention& keep);
+  void prune(const Retention& retention);
   // Stores the decision within the caller's transaction. Call acted() once that transaction is committed.
   Result<void> store_acted(const Finding& finding, bool paused);
   void acted(std::int64_t row, bool paused);
@@ -60,7 +60,7 @@ class HealthTable {
   };
   void on_report(const Node& node, const wire::HealthReport& report);
   // Returns whether another finding of the node may be accepted now.
-  bool has_room(const std::string& node, const wire::HealthFinding& finding);
+  bool consume_quota(const std::string& node, const wire::HealthFinding& finding);
   Result<bool> store(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
@@ -72,10 +72,11 @@ class HealthTable {
 
   Dependencies deps_;
   Signal changed_;
-  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // a finding's node, number and time
+  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // the node, the number and the time of a
+                                                                     // finding
   std::vector<Finding> findings_;                                    // findings, ordered by row
   std::set<Key> known_;
-  // row and number of each node's newest finding
+  // by node: the row and the number of its newest finding
   std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;
   // row of each GPU's newest finding about the GPU itself
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;

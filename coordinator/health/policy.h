@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switch for automatic moves, as set by the operator and the circuit breaker. Moves can be off for single
-// nodes, or for the whole cluster. Changes are durable before a call returns.
+// Whether automatic moves are enabled, as set by the operator and the circuit breaker. Moves can be off for
+// single nodes, or for the whole cluster. Changes are durable before a call returns.
 // Threads: one io_context on one thread. Errors: those of the store; nothing has changed then.
 #pragma once
 

@@ -217,7 +217,7 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::Checkp
 
 // Stores a list for later. The images in the list are not known to belong to this cluster until the cluster's
 // id is recognized.
-void ImageCatalog::keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents) {
+void ImageCatalog::store_for_later(const Key& key, const wire::CheckpointStoreContents& contents) {
   if (!contents.image_job.empty()) return;
   std::size_t images = contents.images.size();
   for (const auto& [known, list] : unrecognised_)
@@ -232,7 +232,7 @@ void ImageCatalog::let_recognise(bool may) {
   auto lists = std::exchange(unrecognised_, {});
   for (const bool own : {true, false})
     for (const auto& [key, contents] : lists)
-      if (key.second.empty() == own) (void)take(key.first, contents);
+      if (key.second.empty() == own) (void)apply(key.first, contents);
 }
 
 void ImageCatalog::adopt(const std::string& node, const std::string& found) {
@@ -245,8 +245,8 @@ void ImageCatalog::adopt(const std::string& node, const std::string& found) {
   recognised_.notify(node, found);
 }
 
-std::vector<Image> ImageCatalog::take(const std::string& node,
-                                      const wire::CheckpointStoreContents& contents) {
+std::vector<Image> ImageCatalog::apply(const std::string& node,
+                                       const wire::CheckpointStoreContents& contents) {
   const Key key(node, contents.folder);
   recognise_cluster(node, contents);
   if (!has_room(key, contents.images.size())) {
@@ -254,7 +254,7 @@ std::vector<Image> ImageCatalog::take(const std::string& node,
                  contents.images.size(), contents.folder.substr(0, kLongestText), node);
     return {};
   }
-  if (!cluster_settled_ && !may_recognise_) keep_for_later(key, contents);
+  if (!cluster_settled_ && !may_recognise_) store_for_later(key, contents);
   last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
   std::vector<Image> damaged;
   std::vector<Row> rows;

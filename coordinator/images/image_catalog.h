@@ -69,7 +69,7 @@ class ImageCatalog {
   [[nodiscard]] std::string image_job_of(const Job& job) const;
 
   // Takes a node's whole list of a checkpoint store, or of one job in it. Returns newly damaged images.
-  std::vector<Image> take(const std::string& node, const wire::CheckpointStoreContents& contents);
+  std::vector<Image> apply(const std::string& node, const wire::CheckpointStoreContents& contents);
   // Stores the measurements of a snapshot. They may arrive before or after the list that has the snapshot.
   void measured(const std::string& node, const wire::SnapshotReport& report);
   // Records that the job's images were removed from the folder. Older lists of other nodes are then wrong.
@@ -119,7 +119,7 @@ class ImageCatalog {
   // images.
   [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
   void recognise_cluster(const std::string& node, const wire::CheckpointStoreContents& contents);
-  void keep_for_later(const Key& key, const wire::CheckpointStoreContents& contents);
+  void store_for_later(const Key& key, const wire::CheckpointStoreContents& contents);
   void adopt(const std::string& node, const std::string& cluster);
   [[nodiscard]] JobId job_in(std::string_view image_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;

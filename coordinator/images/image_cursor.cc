@@ -27,7 +27,7 @@ auto key_of(const ImageCursor& c) {
 
 // Removes the number before the next '.', or the end, from the text.
 template <class Number>
-bool take_number(std::string_view& text, Number& number) {
+bool parse_number(std::string_view& text, Number& number) {
   const std::string_view word = text.substr(0, text.find('.'));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
   const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -52,9 +52,9 @@ std::optional<ImageCursor> parse_image_cursor(std::string_view text) {
   const auto job = parse_job_id(text.substr(0, point));
   std::string_view numbers = text.substr(point + 1, at - point - 1);
   ImageCursor cursor;
-  const bool good = job && take_number(numbers, cursor.sequence) &&
-                    take_number(numbers, cursor.incarnation) && take_number(numbers, cursor.order_ms) &&
-                    take_number(numbers, cursor.version) && numbers.empty();
+  const bool good = job && parse_number(numbers, cursor.sequence) &&
+                    parse_number(numbers, cursor.incarnation) && parse_number(numbers, cursor.order_ms) &&
+                    parse_number(numbers, cursor.version) && numbers.empty();
   if (!good) return std::nullopt;
   cursor.job = *job;
   cursor.where = text.substr(at + 1);

@@ -7,13 +7,13 @@ namespace ckpt::coordinator {
 
 ImageReports::ImageReports(Dependencies deps) : deps_(deps) {
   using wire::FrameType;
-  deps_.frames.take<wire::SnapshotReport>(
+  deps_.frames.subscribe<wire::SnapshotReport>(
       FrameType::kSnapshotReport,
       [this](const Node& node, const wire::SnapshotReport& report) { on_snapshot(node, report); });
-  deps_.frames.take<wire::RestoreReport>(
+  deps_.frames.subscribe<wire::RestoreReport>(
       FrameType::kRestoreReport,
       [this](const Node& node, const wire::RestoreReport& report) { on_restored(node, report); });
-  deps_.frames.take<wire::CheckpointStoreContents>(
+  deps_.frames.subscribe<wire::CheckpointStoreContents>(
       FrameType::kCheckpointStoreContents,
       [this](const Node& node, const wire::CheckpointStoreContents& contents) {
         on_contents(node, contents);
@@ -88,7 +88,7 @@ void ImageReports::on_contents(const Node& node, const wire::CheckpointStoreCont
   for (const wire::ImageRow& row : contents.images) deps_.numbers.seen(row.sequence);
   const auto whole = lists_.add(node.row.name, contents);
   if (!whole) return;
-  for (const Image& image : deps_.catalog.take(node.row.name, *whole))
+  for (const Image& image : deps_.catalog.apply(node.row.name, *whole))
     deps_.events.add("image-damaged",
                      "image " + image_text(image) + " is damaged: an older one is used instead",
                      node.row.name, image.job);

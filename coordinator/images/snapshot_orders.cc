@@ -154,10 +154,10 @@ void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarn
 }
 
 control::Task<> SnapshotOrders::give_up_and_log(JobId id, std::string node, Incarnation incarnation) {
-  const auto told = co_await give_up(id, node, incarnation);
-  if (!told)
+  const auto sent = co_await give_up(id, node, incarnation);
+  if (!sent)
     spdlog::info("a snapshot of {} on {} was not cancelled: {}", job_text(id), node,
-                 told.error().to_string());
+                 sent.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -61,7 +61,7 @@ control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
   }
 }
 
-control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId task) {
+control::Task<Result<void>> Snapshots::capture(JobId id, Destination to, TaskId task) {
   Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (const std::string obstacle = why_none(*job); !obstacle.empty())
@@ -102,7 +102,7 @@ control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
 }
 
 control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
-  const auto taken = co_await take(id, std::move(to), task);
+  const auto taken = co_await capture(id, std::move(to), task);
   const Job* job = deps_.jobs.find(id);
   const std::string name = job == nullptr ? job_text(id) : job->spec.name + " (" + job_text(id) + ")";
   if (taken) {

@@ -35,7 +35,7 @@ class Snapshots {
   control::Task<Result<TaskId>> begin(JobId id, std::string to);
   // Takes a snapshot. Returns once it is recorded in the job. `task` is shown to clients that watch the
   // snapshot; 0: none.
-  control::Task<Result<void>> take(JobId id, Destination to, TaskId task);
+  control::Task<Result<void>> capture(JobId id, Destination to, TaskId task);
   // Waits until no migration of the job is open and no snapshot is being taken. Such an operation lets the
   // job continue shortly after the operation is over.
   control::Task<Result<void>> wait_until_free(JobId id);

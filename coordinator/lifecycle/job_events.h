@@ -16,7 +16,8 @@ namespace ckpt::coordinator::lifecycle {
 
 // ---- Facts ----
 
-// The node has answered the order to start the rank. An answer that leaves the start undecided is no event.
+// The node has answered the order to start the rank. An answer that leaves the start undecided is not an
+// event.
 struct StartAnswered {
   std::optional<Error> error;
 };

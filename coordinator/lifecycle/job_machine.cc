@@ -48,7 +48,7 @@ Result<void> check_removable(const Job& rank, const JobView& view) {
   if (!is_ended(rank.state))
     return refused(fmt::format("is {}: only ended jobs can be removed; `gpumigrate stop {}` ends it",
                                to_string(rank.state), rank.whole_name()));
-  if (is_judged_elsewhere(rank, view))
+  if (is_decided_elsewhere(rank, view))
     return refused("has ended, but a migration or an image operation of it is still open");
   if (rank.unfenced)
     return refused(

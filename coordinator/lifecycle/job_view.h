@@ -35,7 +35,7 @@ class JobView {
   [[nodiscard]] virtual bool is_closing(JobId job) const = 0;
   // Returns the image with that name, as its checkpoint store lists it.
   [[nodiscard]] virtual std::optional<Image> image(std::string_view name) const = 0;
-  // Returns the time after which an operation on images is given up.
+  // Returns the time limit of an operation on images.
   [[nodiscard]] virtual std::int64_t image_timeout_ms() const = 0;
 };
 

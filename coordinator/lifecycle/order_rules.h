@@ -24,7 +24,7 @@ struct EndOrder {
   std::int64_t grace_ms = 0;
   friend auto operator<=>(const EndOrder&, const EndOrder&) = default;
 };
-// The node is queried whether any instance up to `up_to` exists. An inventory without the instance is no
+// The node is queried whether any instance up to `up_to` exists. An inventory without the instance is not
 // proof, because the node may be executing an order to start it. The node's answer arrives after reports of
 // all its instances.
 struct ProofOrder {
@@ -36,8 +36,8 @@ struct AbortOrder {
 };
 using Order = std::variant<EndOrder, ProofOrder, AbortOrder>;
 
-// Returns the order to end an instance at once. Its job has continued from an image, or was parked in an image
-// (Job::fenced).
+// Returns the order to end an instance at once. Its job has continued from an image, or was parked in an
+// image (Job::fenced).
 [[nodiscard]] std::optional<EndOrder> fence_order(Incarnation fenced, const std::string& node,
                                                   const wire::JobInstance& instance);
 // Returns the orders of a rank that must stop, or of which an instance was given up. `open` is the migration

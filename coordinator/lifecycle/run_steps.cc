@@ -24,7 +24,7 @@ void start_running(JobDraft& draft, std::size_t at) {
 }  // namespace
 
 Reported report_of(const wire::JobInstance& instance) {
-  return {instance.phase, instance.exit_code, instance.ended_as_told, instance.reason};
+  return {instance.phase, instance.exit_code, instance.ended_on_request, instance.reason};
 }
 
 bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_ms) {
@@ -64,7 +64,7 @@ void end(JobDraft& draft, std::size_t at, JobState state, int exit_code, std::st
               fmt::format("job {} {}: {}", label(rank), to_string(state), rank.reason), rank.node());
 }
 
-bool is_judged_elsewhere(const Job& rank, const JobView& view) {
+bool is_decided_elsewhere(const Job& rank, const JobView& view) {
   return rank.operation.has_value() || view.open_migration(rank.id) != nullptr;
 }
 
@@ -84,7 +84,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const StartAnswered& event) {
 Result<void> on(JobDraft& draft, std::size_t at, const Reported& event) {
   const Job& rank = draft.rank(at);
   if (!holds_gpu(rank.state)) return ok();
-  const bool is_open = is_judged_elsewhere(rank, draft.view());
+  const bool is_open = is_decided_elsewhere(rank, draft.view());
   const bool has_exited = event.phase == wire::JobPhase::kExited;
   if (rank.state == JobState::kStarting && !rank.operation && !has_exited) start_running(draft, at);
   if (!has_exited || is_open) return ok();
@@ -103,14 +103,14 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped before it had started");
     return ok();
   }
-  if (is_judged_elsewhere(rank, draft.view()) || draft.view().is_closing(rank.id)) return ok();
+  if (is_decided_elsewhere(rank, draft.view()) || draft.view().is_closing(rank.id)) return ok();
   end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has it");
   return ok();
 }
 
 Result<void> on(JobDraft& draft, std::size_t at, const LeftBehind&) {
   const Job& rank = draft.rank(at);
-  if (!holds_gpu(rank.state) || is_judged_elsewhere(rank, draft.view())) return ok();
+  if (!holds_gpu(rank.state) || is_decided_elsewhere(rank, draft.view())) return ok();
   if (rank.stop_requested)
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
   else

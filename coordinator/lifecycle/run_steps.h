@@ -20,7 +20,7 @@ bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_
 // Ends the rank: sets state, code, reason and time, and adds the entry in the event log.
 void end(JobDraft& draft, std::size_t at, JobState state, int exit_code, std::string reason);
 // Returns whether an open migration or operation alone decides about the rank's instances.
-[[nodiscard]] bool is_judged_elsewhere(const Job& rank, const JobView& view);
+[[nodiscard]] bool is_decided_elsewhere(const Job& rank, const JobView& view);
 
 Result<void> on(JobDraft& draft, std::size_t at, const StartAnswered& event);
 Result<void> on(JobDraft& draft, std::size_t at, const Reported& event);

@@ -42,7 +42,7 @@ GroupNow DrainMoves::now_of(const Drain& drain, const DrainGroup& group) const {
 
 void DrainMoves::try_group(Drain& drain, const DrainGroup& group) {
   DrainTries& tries = tries_[drain.id];
-  if (!tries.is_due(group, now_of(drain, group), news_)) return;
+  if (!tries.prepare_try(group, now_of(drain, group), news_)) return;
   const Job& job = *deps_.jobs.find(group.entries.front()->job);
   PlanHints hints;
   const auto plan = plan_for(drain.id, group, hints);
@@ -98,7 +98,7 @@ void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMov
   DrainTries& tries = tries_[drain.id];
   if (!begun) {
     tries.note_not_begun(group.job, begun.error().to_string(), news_);
-    tries.take_not_begun(group);
+    tries.resolve_not_begun(group);
     return;
   }
   for (DrainJob* entry : group.entries) {
@@ -121,7 +121,7 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   const auto checked = co_await deps_.moves.check_source(job, leaves_node);
   const auto tries = tries_.find(id);
   if (tries == tries_.end()) co_return;
-  // A node that does not answer is no obstacle, because the move itself will report more.
+  // A node that does not answer is not an obstacle, because the move itself will report more.
   std::string refusal;
   if (!checked && is_refusal(checked.error())) refusal = checked.error().to_string();
   tries->second.note_answer(job, refusal, news_);

@@ -68,21 +68,21 @@ bool DrainTable::is_drained(const Place& place) const {
   });
 }
 
-void DrainTable::prune(const Retention& keep) {
+void DrainTable::prune(const Retention& retention) {
   std::size_t surplus = 0;
   for (const auto& [id, drain] : drains_) surplus += drain.open() ? 0 : 1;
-  surplus -= std::min(surplus, keep.count);
+  surplus -= std::min(surplus, retention.count);
   std::vector<DrainId> over;
   for (const auto& [id, drain] : drains_) {
     if (over.size() >= Retention::kBatch) break;
     if (drain.open()) continue;
-    if (surplus == 0 && drain.ended_ms >= keep.since_ms) break;
+    if (surplus == 0 && drain.ended_ms >= retention.since_ms) break;
     if (surplus > 0) --surplus;
     // A restore that is still open needs its drain.
     const bool restoring = std::any_of(drain.jobs.begin(), drain.jobs.end(), [](const DrainJob& entry) {
       return entry.state == DrainJobState::kRestoring;
     });
-    if (!restoring && drain.ended_ms <= keep.fresh_ms) over.push_back(id);
+    if (!restoring && drain.ended_ms <= retention.fresh_ms) over.push_back(id);
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)

@@ -32,7 +32,7 @@ class DrainTable {
   // Returns whether an open drain covers the place.
   [[nodiscard]] bool is_drained(const Place& place) const;
   // Removes finished drains that need not stay.
-  void prune(const Retention& keep);
+  void prune(const Retention& retention);
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:

@@ -166,7 +166,7 @@ control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::ve
     co_return;
   }
   for (const TargetAnswer& answer : *asked)
-    known[answer.place.node] = answer.takes ? std::string() : answer.takes.error().to_string();
+    known[answer.place.node] = answer.acceptance ? std::string() : answer.acceptance.error().to_string();
 }
 
 // Plans a move in the same way as a drain plans again after refusals.

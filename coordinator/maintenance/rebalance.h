@@ -36,7 +36,7 @@ class Rebalancer : public ApiSection {
   void stop();  // ends the run: no further move begins
   [[nodiscard]] const RebalanceRun* last() const { return run_ ? &*run_ : nullptr; }
 
-  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  [[nodiscard]] bool handles(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:

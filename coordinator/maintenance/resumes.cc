@@ -37,7 +37,7 @@ void Resumes::begin_next() {
   for (const Job& job : deps_.jobs.live()) {
     if (job.operation && job.operation->verb == "resume") return;
   }
-  std::vector<ParkedJob> waiting = resting();
+  std::vector<ParkedJob> waiting = parked();
   if (waiting.empty()) return;
   auto next = next_to_resume(std::move(waiting), deps_.planner.gpu_views());
   if (!next) return;
@@ -47,7 +47,7 @@ void Resumes::begin_next() {
   control::spawn(deps_.executor, "resuming " + job_text(next->id), resume(next->id, std::move(claims)));
 }
 
-std::vector<ParkedJob> Resumes::resting() const {
+std::vector<ParkedJob> Resumes::parked() const {
   std::vector<ParkedJob> found;
   for (const Job& job : deps_.jobs.live()) {
     if (!resumes_by_itself(job)) continue;

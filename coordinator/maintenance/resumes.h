@@ -36,7 +36,7 @@ class Resumes {
   void begin_next();
   control::Task<> resume(JobId id, PlanHints claims);
   void note_failure(JobId id);
-  [[nodiscard]] std::vector<ParkedJob> resting() const;
+  [[nodiscard]] std::vector<ParkedJob> parked() const;
 
   Dependencies deps_;
   ResumeBackoff backoff_;

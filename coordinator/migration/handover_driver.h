@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's driver of the switch (libckpt/protocol/handover/driver.md). It runs the state machines
+// The coordinator's driver of the handover (libckpt/protocol/handover/driver.md). It runs the state machines
 // and their journal on a MachineRunner, with a queue for each migration. The journal is compacted when it is
 // large and has doubled since the last compaction. Before that, the store must be durable with the facts of
 // the removed records.
@@ -34,7 +34,7 @@ class HandoverEffects {
   virtual void before_event(migration::MigrationId id, const migration::CoordinatorEvent& event) = 0;
   virtual void send(const migration::HandoverInfo& info, const migration::Send& message) = 0;
   virtual void report(const migration::HandoverInfo& info, const migration::Report& report) = 0;
-  // Reports that the record BEGUN was refused. Nothing was changed, and there is no machine.
+  // Reports that the journal refused the record BEGUN. Nothing was changed, and no state machine exists.
   virtual void on_begin_refused(migration::MigrationId id, const Error& error) = 0;
   // Reports that all consequences of an event have been processed.
   virtual void on_event_done(migration::MigrationId id) = 0;
@@ -63,8 +63,8 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   // Restores the machines. Call this once, before all other functions.
   Result<void> restore(const std::vector<migration::Record>& records);
 
-  // Begins a switch. Its record is written with space reserved for the rest of the migration. Without that
-  // space, the switch is refused: on_begin_refused().
+  // Begins a handover. Its record is written with space reserved for the rest of the migration. Without that
+  // space, the handover is refused: on_begin_refused().
   Result<void> begin(migration::HandoverInfo info, bool source_connected, bool target_connected);
   Result<void> recover(migration::HandoverInfo info);
   // Handles a message of a node. The message is dropped while kMaxQueued messages wait for a record of the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of MigrationRunner between the switch machines and the nodes: messages, reports, the presence of
+// The part of MigrationRunner between the handover machines and the nodes: messages, reports, the presence of
 // nodes, and the removal of journal records.
 #include <spdlog/spdlog.h>
 
@@ -27,19 +27,19 @@ bool may_state(const Migration& m, const std::string& node, const wire::CommitMe
 
 void MigrationRunner::take_frames() {
   using wire::FrameType;
-  deps_.frames.take(
+  deps_.frames.subscribe(
       wire::CommitKind::kHandover,
       [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) -> Result<void> {
         on_handover(node, message, bytes);
         return ok();
       });
-  deps_.frames.take<wire::MigrationProgress>(
+  deps_.frames.subscribe<wire::MigrationProgress>(
       FrameType::kMigrationProgress,
       [this](const Node& node, const wire::MigrationProgress& progress) { on_progress(node, progress); });
-  deps_.frames.take<wire::SourceReport>(
+  deps_.frames.subscribe<wire::SourceReport>(
       FrameType::kSourceReport,
       [this](const Node& node, const wire::SourceReport& report) { on_source_report(node, report); });
-  deps_.frames.take<wire::TargetReport>(
+  deps_.frames.subscribe<wire::TargetReport>(
       FrameType::kTargetReport,
       [this](const Node& node, const wire::TargetReport& report) { on_target_report(node, report); });
 }

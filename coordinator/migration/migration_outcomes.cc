@@ -31,7 +31,7 @@ std::string_view waited_for(const Migration& m) {
     case MigrationPhase::kClosed:
       break;
   }
-  return "the switch had not ended";
+  return "the handover had not ended";
 }
 
 MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes the reports of a switch and of its sides, and writes them into the tables. They determine how far
-// a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
+// Processes the reports of a handover and of its sides, and writes them into the tables. They determine how
+// far a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
 // reported their measurements, or after a timeout.
 //
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none;
@@ -31,7 +31,8 @@ class MigrationOutcomes {
   MigrationOutcomes(const MigrationOutcomes&) = delete;
   MigrationOutcomes& operator=(const MigrationOutcomes&) = delete;
 
-  // Processes a report of the switch. `owner` is the incarnation that the job's owner has reported; 0: none.
+  // Processes a report of the handover. `owner` is the incarnation that the job's owner has reported; 0:
+  // none.
   void on_report(Migration& migration, const migration::Report& report, Incarnation owner);
   void decide(Migration& migration, MigrationResult result, const std::string& error, Incarnation owner);
   // Handles a report that the job of a decided migration runs as `owner`.

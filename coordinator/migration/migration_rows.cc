@@ -42,7 +42,7 @@ Migration row_of_record(MigrationId id, JobId rank, Incarnation base, const wire
 Result<Migration*> begin_row(MigrationTable& table, EventLog& events, Migration row,
                              wire::MigrationPlan plan) {
   CKPT_TRY(created, table.create(std::move(row)));
-  table.keep_plan(created->id, std::move(plan));
+  table.store_plan(created->id, std::move(plan));
   table.mark_unsettled(created->id);
   events.add("migration-begun",
              fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),

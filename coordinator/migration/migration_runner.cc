@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests for migrations, and restarts. Messages of the switch are in migration_messages.cc.
+// The requests for migrations, and restarts. Messages of the handover are in migration_messages.cc.
 #include "coordinator/migration/migration_runner.h"
 
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ Migration& MigrationRunner::entry(const migration::HandoverInfo& info) {
   auto plan = wire::decode_plan(info.plan);
   if (known == nullptr)
     known = &deps_.table.insert(row_of_record(info.migration, info.job, info.base, plan ? &*plan : nullptr));
-  if (plan) deps_.table.keep_plan(info.migration, *std::move(plan));
+  if (plan) deps_.table.store_plan(info.migration, *std::move(plan));
   return *known;
 }
 
@@ -268,7 +268,8 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   co_return ok();
 }
 
-// Checks whether a migration may be removed. Without a switch there is no outcome that an agent could query.
+// Checks whether a migration may be removed. Without a handover there is no outcome that an agent could
+// query.
 bool MigrationRunner::may_leave(const Migration& m) const {
   if (m.gang_move != 0 && !m.settled) return false;
   if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.handovers().find(m.id) != nullptr))
@@ -278,9 +279,9 @@ bool MigrationRunner::may_leave(const Migration& m) const {
   return job == nullptr || is_ended(job->state);
 }
 
-bool MigrationRunner::prune(const Retention& keep) {
+bool MigrationRunner::prune(const Retention& retention) {
   const auto may_go = [this](const Migration& m) { return may_leave(m); };
-  const std::vector<MigrationId> removed = deps_.table.remove_old(keep, may_go);
+  const std::vector<MigrationId> removed = deps_.table.remove_old(retention, may_go);
   for (const MigrationId id : removed) driver_.forget(id);
   return removed.size() >= Retention::kBatch;
 }

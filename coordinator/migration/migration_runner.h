@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs migrations. It takes requests, passes messages and the presence of nodes to the switch machines
+// Runs migrations. It takes requests, passes messages and the presence of nodes to the handover machines
 // (handover_driver.h), and sends the machines' messages. MigrationOutcomes writes their reports into the
 // table.
 //
@@ -58,8 +58,8 @@ class MigrationRunner : private HandoverEffects {
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
   // Returns when the begin is durable, or with the refusal of network or journal.
   control::Task<Result<Migration*>> begun(MigrationId id);
-  // Recovers a switch that `node` has open and this coordinator has no record of. Its sides are queried, and
-  // their records decide. Returns kInvalidArgument if it is no switch of that node.
+  // Recovers a handover that `node` has open and this coordinator has no record of. Its sides are queried,
+  // and their records decide. Returns kInvalidArgument if it is not a handover of that node.
   Result<void> recover(const std::string& node, migration::HandoverInfo info);
   Result<void> abort(MigrationId id, const std::string& reason);
   // Gives up a migration because its target may take no job any more. The migration is recorded as failed,
@@ -77,7 +77,7 @@ class MigrationRunner : private HandoverEffects {
   // Removes some of the closed migrations that need not stay, the oldest first. A migration stays if an agent
   // may still ask about it, or if it is the newest of a job that has not ended. Returns true if there may be
   // more.
-  bool prune(const Retention& keep);
+  bool prune(const Retention& retention);
 
   void on_node_ready(const Node& node);
   void on_node_lost(const Node& node);
@@ -94,10 +94,10 @@ class MigrationRunner : private HandoverEffects {
   control::Task<Result<Forget>> forgettable() override;
 
   Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& reason);
-  // Checks the network, and then starts the switch.
+  // Checks the network, and then starts the handover.
   control::Task<> start(MigrationId id, migration::HandoverInfo info, SharedNetwork network);
   Result<void> start_handover(Migration& migration, migration::HandoverInfo info);
-  // Returns when the migration's switch has begun, or will not begin.
+  // Returns when the migration's handover has begun, or will not begin.
   control::Task<> network_checked(MigrationId id);
 
   void take_frames();

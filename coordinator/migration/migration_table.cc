@@ -139,18 +139,18 @@ bool MigrationTable::is_settled_in_store(const Migration& m) const {
   return m.settled && !unsaved_settled_.contains(m.id);
 }
 
-std::vector<MigrationId> MigrationTable::remove_old(const Retention& keep,
+std::vector<MigrationId> MigrationTable::remove_old(const Retention& retention,
                                                     const std::function<bool(const Migration&)>& may_leave) {
   store_settled();
   const std::size_t closed = migrations_.size() - index_.open().size();
-  std::size_t surplus = closed - std::min(closed, keep.count);
+  std::size_t surplus = closed - std::min(closed, retention.count);
   std::vector<MigrationId> over;
   for (const auto& [id, m] : migrations_) {
     if (over.size() >= Retention::kBatch) break;
     if (m.open()) continue;
-    if (surplus == 0 && m.ended_ms >= keep.since_ms) break;
+    if (surplus == 0 && m.ended_ms >= retention.since_ms) break;
     if (surplus > 0) --surplus;
-    if (m.ended_ms <= keep.fresh_ms && may_leave(m)) over.push_back(id);
+    if (m.ended_ms <= retention.fresh_ms && may_leave(m)) over.push_back(id);
   }
   if (over.empty()) return over;
   if (auto removed = store_.remove_migrations(over); !removed) {

@@ -48,7 +48,7 @@ class MigrationTable {
   void close(Migration& migration);
 
   // These functions set and return the plans of open migrations.
-  void keep_plan(MigrationId id, wire::MigrationPlan plan) { plans_[id] = std::move(plan); }
+  void store_plan(MigrationId id, wire::MigrationPlan plan) { plans_[id] = std::move(plan); }
   [[nodiscard]] const wire::MigrationPlan* plan_of(MigrationId id) const;
 
   [[nodiscard]] Migration* find(MigrationId id);
@@ -92,7 +92,7 @@ class MigrationTable {
 
   // Removes some of the closed migrations that need not stay, the oldest first. Returns their ids, at most
   // Retention::kBatch.
-  std::vector<MigrationId> remove_old(const Retention& keep,
+  std::vector<MigrationId> remove_old(const Retention& retention,
                                       const std::function<bool(const Migration&)>& may_leave);
 
   [[nodiscard]] Signal& changed() { return changed_; }

@@ -33,7 +33,7 @@ control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool 
   check.job = asked->question.spec.job;
   check.incarnation = asked->question.incarnation;
   check.leaves_node = leaves_node;
-  check.tells_needs = leaves_node && asked->takes_program_along();
+  check.requests_needs = leaves_node && asked->takes_program_along();
   auto needs = co_await calls.check_move(asked->question.from.node, std::move(check), kCheckAnswer);
   asked->needs.insert_or_assign(leaves_node, std::move(needs));
 }
@@ -58,7 +58,7 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
   co_return is_silent ? not_asked(to.node, error) : error;
 }
 
-control::Task<Result<void>> would_take(NodeCalls& calls, const Asked& asked, std::size_t at) {
+control::Task<Result<void>> would_accept(NodeCalls& calls, const Asked& asked, std::size_t at) {
   const MoveQuestion::Target& target = asked.question.targets[at];
   if (!asked.leaves_node(target.place)) co_return ok();
   if (!target.network) co_return target.network.error();
@@ -73,10 +73,10 @@ control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::
   const auto& source = asked->needs.at(asked->leaves_node(answer.place));
   answer.is_of_source = !source;
   if (!source) {
-    answer.takes = source.error();
+    answer.acceptance = source.error();
     co_return;
   }
-  answer.takes = co_await would_take(calls, *asked, at);
+  answer.acceptance = co_await would_accept(calls, *asked, at);
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ control::Task<std::vector<TargetAnswer>> ask_targets(NodeCalls& calls, MoveQuest
 std::string refusals_text(const std::vector<TargetAnswer>& answers) {
   std::vector<std::string> texts;
   for (const TargetAnswer& answer : answers) {
-    if (answer.takes) continue;
-    const std::string text = answer.takes.error().to_string();
+    if (answer.acceptance) continue;
+    const std::string text = answer.acceptance.error().to_string();
     if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
   }
   return fmt::format("{}", fmt::join(texts, "; "));

@@ -34,7 +34,7 @@ struct MoveQuestion {
 
 struct TargetAnswer {
   Place place;
-  Result<void> takes = ok();
+  Result<void> acceptance = ok();
   bool is_of_source = false;  // true if the job's own node refused, or did not answer
 };
 

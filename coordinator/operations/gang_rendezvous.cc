@@ -31,7 +31,7 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Parses the port that an agent sent, which is not trusted. Returns 0 if the text is no port.
+// Parses the port that an agent sent, which is not trusted. Returns 0 if the text is not a port.
 std::uint32_t port_in(std::string_view text) {
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);

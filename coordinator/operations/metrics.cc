@@ -128,7 +128,7 @@ Metrics::Metrics(Tables tables)
   observe_jobs();
   observe_migrations();
   prepare_series();
-  tables_.events.added().subscribe([this](const Event& event) { take(event); });
+  tables_.events.added().subscribe([this](const Event& event) { count_event(event); });
 }
 
 // Creates all series with the value 0. A series that begins with its first event has no rate at that event.
@@ -321,7 +321,7 @@ void Metrics::answered(unsigned status) {
   api_answers.add({std::to_string(status / 100) + "xx"});
 }
 
-void Metrics::take(const Event& event) {
+void Metrics::count_event(const Event& event) {
   events.add({event.kind});
   const Migration* m = event.migration == 0 ? nullptr : tables_.migrations.find(event.migration);
   if (m == nullptr) return;

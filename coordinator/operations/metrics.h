@@ -68,7 +68,7 @@ class Metrics {
 
  private:
   // Counts the measurements of a migration when it has ended.
-  void take(const Event& event);
+  void count_event(const Event& event);
   void observe_nodes();
   void observe_gpus();
   void observe_gpu_errors();

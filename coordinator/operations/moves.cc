@@ -18,8 +18,8 @@ namespace {
 // changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
-constexpr std::chrono::seconds kPlanAgain{1};  // the chance that waiting helps changes with time, so plans
-                                               // are repeated
+constexpr std::chrono::seconds kPlanAgain{1};  // whether waiting helps changes over time, so plans are
+                                               // computed again
 
 // Checks whether a node of the request may soon become usable. Its state may be slightly outdated: a
 // disconnected node may be connecting, and a driver that did not answer may answer the next query.
@@ -175,7 +175,7 @@ control::Task<Result<MigratePlan>> Moves::dry_run(JobId id, MigrateRequest reque
   std::vector<Place> targets(1, *plan.to);
   CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), request.network));
   const TargetAnswer& answer = answers.front();
-  if (answer.takes) co_return plan;
+  if (answer.acceptance) co_return plan;
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + refusals_text(answers);
   if (answer.is_of_source || (request.to != "auto" && !request.to.empty())) co_return plan;
@@ -188,7 +188,7 @@ control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> other
   const auto answers = co_await ask(id, std::move(others), std::move(network));
   if (!answers) co_return std::string();
   for (const TargetAnswer& other : *answers) {
-    if (other.takes) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
+    if (other.acceptance) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
   }
   co_return std::string();
 }
@@ -207,7 +207,7 @@ control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network
   std::vector<Place> targets;
   targets.push_back(std::move(to));
   CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), std::move(network)));
-  co_return std::move(answers.front().takes);
+  co_return std::move(answers.front().acceptance);
 }
 
 control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vector<Place> targets,
@@ -245,10 +245,11 @@ control::Task<Result<std::string>> Moves::obstacles_between(JobId id, std::vecto
   if (plan) places = best_of_nodes(plan->candidates, job->node());
   if (places.empty()) co_return reason_of(co_await check_source(id, true));
   CKPT_CO_TRY(answers, co_await ask(id, std::move(places), ""));
-  if (answers.front().is_of_source) co_return reason_of(answers.front().takes);
+  if (answers.front().is_of_source) co_return reason_of(answers.front().acceptance);
   targets = std::move(answers);
-  const bool one_takes = std::any_of(targets.begin(), targets.end(),
-                                     [](const TargetAnswer& answer) { return answer.takes.has_value(); });
+  const bool one_takes = std::any_of(targets.begin(), targets.end(), [](const TargetAnswer& answer) {
+    return answer.acceptance.has_value();
+  });
   co_return one_takes ? std::string() : refusals_text(targets);
 }
 

@@ -140,7 +140,7 @@ bool OrderSender::abort(JobId id, const Migration& open) {
   });
   const MigrationId migration = open.id;
   if (!aborted_.insert(migration).second) return false;
-  // An abort that arrives too late is no failure. The job's owner receives the order in that case.
+  // An abort that arrives too late is not a failure. The job's owner receives the order in that case.
   if (auto aborted = deps_.migration_runner.abort(migration, "Job " + open.job_name + " is being stopped");
       !aborted)
     spdlog::info("migration {} was not aborted to stop {}: {}", migration_text(migration), job_text(id),

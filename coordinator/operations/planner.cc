@@ -174,7 +174,7 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
   wanted.near = {from};
   if (const Node* source = deps_.nodes.find(from.node)) wanted.networks = source->networks;
   wanted.memory_bytes = needed_bytes(job);
-  wanted.memory_why = why_expected(job);
+  wanted.memory_reason = why_expected(job);
   wanted.margin_bytes = static_cast<std::uint64_t>(deps_.config.placement_margin_bytes);
   for (const GpuView& view : views) {
     if (view.place != from) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places where a job may run, according to the current tables. The planner describes the GPUs, the job and
-// its needs to the placement policies, and returns their plan. Changes nothing.
+// The places where a job may run, according to the current tables. The planner describes the GPUs, the job
+// and its needs to the placement policies, and returns their plan. Changes nothing.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
 // kInvalidArgument; kNotFound for a node or GPU that does not exist; kRefused for a disconnected node;
 // kNotSupported.

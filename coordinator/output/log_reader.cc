@@ -113,7 +113,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       walk.chunk.ended = true;
       break;
     }
-    // The job returned to an earlier instance.
+    // The job was rolled back to an earlier instance.
     if (walk.index >= job->segments.size()) walk.index = job->segments.size() - 1;
     const Segment segment = job->segments[walk.index];
     bool last = walk.index + 1 >= job->segments.size();

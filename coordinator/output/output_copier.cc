@@ -35,7 +35,7 @@ control::Task<> OutputCopier::run() {
     co_await timer.async_wait(control::kTuple);
     co_await deps_.jobs.changed().wait_until(Clock::now() + std::min(kLongestWait, deps_.interval));
     // Jobs that are unknown after a loss of the store may still be recovered from their nodes.
-    co_await deps_.copies.keep_only([this](JobId job) { return !deps_.jobs.was_forgotten(job); });
+    co_await deps_.copies.retain_only([this](JobId job) { return !deps_.jobs.was_forgotten(job); });
     copy_from_nodes();
   }
 }

@@ -232,7 +232,7 @@ control::Task<Result<OutputPart>> OutputCopies::read(JobId job, Incarnation inca
   co_return co_await control::offload(disk_, read);
 }
 
-control::Task<> OutputCopies::keep_only(std::function<bool(JobId)> stays) {
+control::Task<> OutputCopies::retain_only(std::function<bool(JobId)> stays) {
   std::vector<Key> gone;
   for (const auto& [key, copy] : copies_) {
     if (!stays(key.first)) gone.push_back(key);

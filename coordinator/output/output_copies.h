@@ -59,7 +59,7 @@ class OutputCopies {
   control::Task<Result<OutputPart>> read(JobId job, Incarnation incarnation, std::uint64_t offset,
                                          std::size_t limit);
   // Removes the copies of all jobs for which `stays` returns false.
-  control::Task<> keep_only(std::function<bool(JobId)> stays);
+  control::Task<> retain_only(std::function<bool(JobId)> stays);
 
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
   // size of all files in whole disk blocks

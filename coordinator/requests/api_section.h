@@ -15,7 +15,7 @@ class ApiSection {
   virtual ~ApiSection() = default;
   // Returns whether the section handles the request. The request is a call of routes.h, and the caller's role
   // permits it. Its `peer` has the effective role.
-  [[nodiscard]] virtual bool takes(const HttpRequest& request) const = 0;
+  [[nodiscard]] virtual bool handles(const HttpRequest& request) const = 0;
   virtual control::Task<Result<HttpResponse>> handle(HttpRequest request) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decision whether a caller may make a request, made before the request is processed. It depends on the
 // call (routes.h) and on each field of the body (fields.h).
-// Threads: pure functions. Errors: kInvalidArgument for a body that is no object.
+// Threads: pure functions. Errors: kInvalidArgument for a body that is not an object.
 #pragma once
 
 #include <optional>

@@ -50,7 +50,7 @@ Result<BodyReader> BodyReader::parse(const std::string& body) {
   return BodyReader(std::move(parsed));
 }
 
-const json* BodyReader::take(FieldName field) {
+const json* BodyReader::consume(FieldName field) {
   taken_.insert(field.text());
   const auto at = object_.find(field.text());
   return at == object_.end() || at->is_null() ? nullptr : &*at;
@@ -74,7 +74,7 @@ void BodyReader::wrong(FieldName field, const std::string& reason) {
 }
 
 std::optional<std::string> BodyReader::text(FieldName field) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string() || has_zero_byte(value->get_ref<const std::string&>())) {
     wrong(field, "must be a string");
@@ -96,7 +96,7 @@ std::optional<std::size_t> BodyReader::choice(FieldName field, const std::vector
 
 std::optional<std::int64_t> BodyReader::integer(FieldName field, std::int64_t min_value,
                                                 std::int64_t max_value) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   const bool fits =
       value->is_number_integer() &&
@@ -110,7 +110,7 @@ std::optional<std::int64_t> BodyReader::integer(FieldName field, std::int64_t mi
 }
 
 std::optional<double> BodyReader::number(FieldName field, double min_value, double max_value) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number() || !(value->get<double>() >= min_value && value->get<double>() <= max_value)) {
     wrong(field, "must be a number from " + std::to_string(min_value) + " to " + std::to_string(max_value));
@@ -120,7 +120,7 @@ std::optional<double> BodyReader::number(FieldName field, double min_value, doub
 }
 
 std::optional<bool> BodyReader::boolean(FieldName field) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) {
     wrong(field, "must be true or false");
@@ -130,7 +130,7 @@ std::optional<bool> BodyReader::boolean(FieldName field) {
 }
 
 std::optional<std::vector<std::string>> BodyReader::texts(FieldName field) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::string> texts;
   bool good = value->is_array();
@@ -146,7 +146,7 @@ std::optional<std::vector<std::string>> BodyReader::texts(FieldName field) {
 }
 
 std::optional<std::vector<std::uint32_t>> BodyReader::numbers(FieldName field, std::uint32_t max_value) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::uint32_t> numbers;
   bool good = value->is_array() && value->size() <= max_value + std::size_t{1};
@@ -162,7 +162,7 @@ std::optional<std::vector<std::uint32_t>> BodyReader::numbers(FieldName field, s
 }
 
 std::optional<std::vector<std::string>> BodyReader::environment(FieldName field) {
-  const json* value = take(field);
+  const json* value = consume(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::string> variables;
   bool good = value->is_object();

@@ -47,7 +47,7 @@ class BodyReader {
   // Returns the index of the field's value in `words`.
   std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
   explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
-  const nlohmann::json* take(FieldName field);
+  const nlohmann::json* consume(FieldName field);
   void wrong(FieldName field, const std::string& reason);
 
   nlohmann::json object_;

@@ -20,10 +20,10 @@ using settings::Allowed;
 using settings::Setting;
 
 // Values also have an upper limit, because they are converted to nanoseconds and added to other values.
-constexpr Allowed kTime{.least = kShortestTimeMs, .most = kDayMs};
-constexpr Allowed kAge{.least = kShortestTimeMs, .most = 3650 * kDayMs};
-constexpr Allowed kCount{.least = 1, .most = 10'000};
-constexpr Allowed kKept{.most = 1'000'000};
+constexpr Allowed kTime{.min = kShortestTimeMs, .max = kDayMs};
+constexpr Allowed kAge{.min = kShortestTimeMs, .max = 3650 * kDayMs};
+constexpr Allowed kCount{.min = 1, .max = 10'000};
+constexpr Allowed kKept{.max = 1'000'000};
 constexpr Allowed kRequired{.required = true};
 
 using Settings = std::vector<Setting>;
@@ -76,7 +76,7 @@ void add_moves(Settings& to, Config& c) {
        {"placement_margin_bytes",
         &c.placement_margin_bytes,
         "Memory that stays free at a target in addition to a job's state.",
-        {.most = kMaxMarginBytes}},
+        {.max = kMaxMarginBytes}},
        {"evacuation_live_deadline_ms", &c.evacuation_live_deadline_ms,
         "How long an urgent evacuation may try live moves; then the newest image is restored.", kTime},
        {"evacuation_parallel", &c.evacuation_parallel, "Number of urgent evacuations at a time.", kCount},

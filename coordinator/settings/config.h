@@ -38,9 +38,10 @@ struct Config {
   std::int64_t checkpoint_store_timeout_ms = 60'000;   // the longest time that a suspend waits for the
                                                        // checkpoint store's node
   std::int64_t ended_images_max_age_ms = 604'800'000;  // images are removed this long after their job's end
-  std::int64_t ended_images_kept = 1000;  // the most images of ended jobs; those of the earliest ended jobs
-                                          // are removed first
-  std::int64_t ended_jobs_kept = 1000;    // the most ended jobs; older jobs are removed, but not their images
+  std::int64_t ended_images_kept = 1000;  // the maximum number of images of ended jobs; those of the earliest
+                                          // ended jobs are removed first
+  std::int64_t ended_jobs_kept = 1000;    // the maximum number of ended jobs; older jobs are removed, but
+                                          // their images are kept
   std::int64_t closed_migrations_kept = 2000;
   std::int64_t events_kept = 10000;
   std::int64_t findings_kept = 5000;

@@ -36,8 +36,8 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
   changed_.notify();
 }
 
-bool EventLog::prune(const Retention& keep) {
-  auto pruned = store_.prune_events(keep.count, keep.since_ms);
+bool EventLog::prune(const Retention& retention) {
+  auto pruned = store_.prune_events(retention.count, retention.since_ms);
   if (pruned) return *pruned;
   spdlog::error("old events were not removed: {}", pruned.error().to_string());
   return false;

@@ -20,7 +20,7 @@ class EventLog {
   Result<std::vector<Event>> find(const EventQuery& query) { return store_.events(query); }
   Result<std::uint64_t> newest() { return store_.newest_event(); }
   // Removes some of the events that need not stay. Returns true if there are more.
-  bool prune(const Retention& keep);
+  bool prune(const Retention& retention);
   [[nodiscard]] Signal& changed() { return changed_; }
   // Returns the listeners that receive each event before it is stored.
   [[nodiscard]] Listeners<const Event&>& added() { return added_; }

@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 
 // The pieces of a downtime. They follow one another and add up to total() exactly.
 struct Downtime {
-  double quiesce = 0;  // from the barrier entry to the pause at the source's mover
+  double quiesce = 0;  // the time from the entry into the barrier until the source's mover begins the pause
   double final_copy = 0;
   double verify = 0;
   double communicators = 0;  // time for making communicators of moving ranks, if they are made in the pause

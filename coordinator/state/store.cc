@@ -429,7 +429,7 @@ Result<std::vector<Event>> Store::events(const EventQuery& query) {
   }
 }
 
-Result<bool> Store::prune_events(std::uint64_t keep, std::int64_t since_ms) {
+Result<bool> Store::prune_events(std::uint64_t max_events, std::int64_t since_ms) {
   // All three queries use the key, or stop at the first row that stays.
   CKPT_TRY(bounds,
            db_.prepare("SELECT (SELECT MIN(id) FROM events), (SELECT MAX(id) FROM events), (SELECT id FROM "
@@ -438,7 +438,7 @@ Result<bool> Store::prune_events(std::uint64_t keep, std::int64_t since_ms) {
   const std::int64_t first = bounds.integer(0);
   const std::int64_t end = bounds.integer(1) + 1;
   const std::int64_t young = bounds.integer(2);
-  const auto kept = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), keep));
+  const auto kept = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), max_events));
   const std::int64_t by_count = end - kept;
   const std::int64_t wanted = std::max(by_count, young == 0 ? end : young);
   const std::int64_t before = std::min(wanted, first + static_cast<std::int64_t>(kMaxPruned));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events, for users and for a
-// restart. The decisions of a switch are not in this file but in the journal (handover/journal.h). Each write
-// is durable when it returns (synchronous=FULL), until a StoreSync takes over the syncs. Then
+// restart. The decisions of a handover are not in this file but in the journal (handover/journal.h). Each
+// write is durable when it returns (synchronous=FULL), until a StoreSync takes over the syncs. Then
 // StoreSync::when_durable() reports when writes are durable, and dependent reports and orders wait for that.
 // A power failure may lose the newest writes, which nodes report again (recovery.h).
 // Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode,
@@ -91,7 +91,7 @@ class Store {
   // Removes all events except the newest `keep`, and those older than `since_ms`, but at most kMaxPruned
   // events. Returns true if there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;
-  Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
+  Result<bool> prune_events(std::uint64_t max_events, std::int64_t since_ms = 0);
 
   // Returns the database, for parts of the coordinator with tables of their own in the same file (cordons.h,
   // drain_table.h, health.h).

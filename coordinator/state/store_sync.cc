@@ -26,7 +26,7 @@ Result<void> StoreSync::begin() {
   CKPT_TRYV(store_.database().execute(limit.c_str()));
   log_.emplace(std::move(log));
   durable_ = store_.database().commits();
-  store_.database().on_commit([this] { look_later(); });
+  store_.database().on_commit([this] { check_later(); });
   begun_ = true;
   return ok();
 }
@@ -52,12 +52,12 @@ void StoreSync::when_durable(Then then) {
 }
 
 // Schedules a check. This is called within a commit.
-void StoreSync::look_later() {
-  if (std::exchange(looks_later_, true)) return;
+void StoreSync::check_later() {
+  if (std::exchange(check_is_due_, true)) return;
   timer_.expires_after(failed_ ? std::chrono::milliseconds(kAfterAFailure) : kSoon);
   timer_.async_wait([this](boost::system::error_code code) {
     if (code) return;
-    looks_later_ = false;
+    check_is_due_ = false;
     sync_soon();
   });
 }
@@ -78,17 +78,17 @@ void StoreSync::done(std::uint64_t commits, const Result<void>& synced) {
   if (synced && failed_) spdlog::info("the store is synced again");
   failed_ = !synced.has_value();
   if (synced) durable_ = commits;
-  std::vector<Waiter> told;
+  std::vector<Waiter> ready;
   std::erase_if(waiters_, [&](Waiter& waiter) {
     if (waiter.commits > commits) return false;
-    told.push_back(std::move(waiter));
+    ready.push_back(std::move(waiter));
     return true;
   });
   if (!waiters_.empty())
     sync_soon();
   else if (store_.database().commits() > durable_)
-    look_later();
-  for (const Waiter& waiter : told) waiter.then(synced);
+    check_later();
+  for (const Waiter& waiter : ready) waiter.then(synced);
 }
 
 control::Task<Result<void>> durable(StoreSync& store) {

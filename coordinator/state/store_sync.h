@@ -43,7 +43,7 @@ class StoreSync {
     std::uint64_t commits = 0;
     Then then;
   };
-  void look_later();
+  void check_later();
   void sync_soon();
   void done(std::uint64_t commits, const Result<void>& synced);
 
@@ -54,7 +54,7 @@ class StoreSync {
   std::uint64_t durable_ = 0;  // the number of durable commits
   bool under_way_ = false;
   bool failed_ = false;
-  bool looks_later_ = false;
+  bool check_is_due_ = false;
   std::vector<Waiter> waiters_;
   control::asio::steady_timer timer_;
 

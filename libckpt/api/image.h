@@ -82,7 +82,7 @@ struct Restored {
   std::string image;
   std::string at;  // a place; for a job of several ranks, the nodes of the ranks
   std::uint64_t incarnation = 0;
-  std::int64_t lost_ms = 0;            // the duration of the lost work
+  std::int64_t lost_ms = 0;            // the duration of the work that would be lost
   std::optional<double> fill_ms;       // the duration of reading the image into memory
   std::optional<std::string> suspect;  // the reason why its memory may be wrong
   std::optional<std::string> note;     // the reason why this is not the newest image

@@ -162,12 +162,11 @@ Option Option::required() {
 }
 
 template <class T>
-Option Option::in_range(T least, T most) {
-  facts_->range = plain(least) + " to " + plain(most);
-  add_check(option_, [least, most, range = facts_->range](const std::string& text) {
+Option Option::in_range(T min, T max) {
+  facts_->range = plain(min) + " to " + plain(max);
+  add_check(option_, [min, max, range = facts_->range](const std::string& text) {
     const auto number = number_in<T>(text);
-    return number && *number >= least && *number <= most ? ""
-                                                         : quoted(text) + " is not a number from " + range;
+    return number && *number >= min && *number <= max ? "" : quoted(text) + " is not a number from " + range;
   });
   return *this;
 }

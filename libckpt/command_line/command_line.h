@@ -36,7 +36,7 @@ class Option {
   Option required();
   // Requires a value from `least` to `most`, inclusive. T: int, unsigned, std::uint64_t or double.
   template <class T>
-  Option in_range(T least, T most);
+  Option in_range(T min, T max);
   Option one_of(const std::vector<std::string>& values);
   Option positive();
   Option not_negative();

@@ -222,13 +222,13 @@ const OptionDescription* CommandDescription::option(const std::string& name) con
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
   if (word.size() > kLongestWord) return std::nullopt;
   std::optional<std::string> best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  std::size_t min = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : names) {
     const std::size_t far = distance(word, name);
     const bool begins = word.size() >= 3 && name.starts_with(word);
-    if (far < least || (begins && !best)) {
+    if (far < min || (begins && !best)) {
       best = name;
-      least = std::min(least, far);
+      min = std::min(min, far);
     }
   }
   return best;

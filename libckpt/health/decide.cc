@@ -18,10 +18,10 @@ constexpr std::uint32_t kXidRecoveryChanged = 154;
 struct Opinion {
   Outcome outcome = Outcome::kNone;
   std::string reason;
-  void add(Outcome other, const std::string& why) {
+  void add(Outcome other, const std::string& explanation) {
     if (other <= outcome && !reason.empty()) return;
     outcome = other;
-    reason = why;
+    reason = explanation;
   }
 };
 
@@ -104,30 +104,30 @@ class Decider {
                                     ", which is not known to this build");
       return false;
     }
-    const std::string says = "recovery action " + std::to_string(row->value) + " (" + row->name + ")";
+    const std::string statement = "recovery action " + std::to_string(row->value) + " (" + row->name + ")";
     if (row->evacuation == Outcome::kNone) {
-      everybody(Outcome::kNone, says + ": this is not a fault of the GPU's memory");
+      everybody(Outcome::kNone, statement + ": this is not a fault of the GPU's memory");
       return false;
     }
     take_first_xid();
     if (row->evacuation == Outcome::kRestore) {
-      everybody(Outcome::kRestore, says + ": its memory must not be read");
+      everybody(Outcome::kRestore, statement + ": its memory must not be read");
     } else {
-      drain(row->memory_readable, says);
+      drain(row->memory_readable, statement);
     }
     decision_.leave_node = row->name.find("REBOOT") != std::string::npos;
     return grave(true);
   }
 
-  void drain(Readable readable, const std::string& says) {
+  void drain(Readable readable, const std::string& statement) {
     const bool unless_p2p = readable == Readable::kUnlessP2p;
-    unnamed_.add(Outcome::kLive, says + (unless_p2p ? ": memory can be read unless it uses peer to peer"
-                                                    : ": memory can be read"));
+    unnamed_.add(Outcome::kLive, statement + (unless_p2p ? ": memory can be read unless it uses peer to peer"
+                                                         : ": memory can be read"));
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       if (context_lost(i)) {
-        opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
+        opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");
       } else if (unless_p2p && evidence_.processes[i].uses_p2p.value_or(false)) {
-        opinions_[i].add(Outcome::kRestore, says + ", and it uses peer to peer");
+        opinions_[i].add(Outcome::kRestore, statement + ", and it uses peer to peer");
       } else {
         opinions_[i].add(Outcome::kLive, unnamed_.reason);
       }
@@ -204,12 +204,12 @@ class Decider {
   }
 
   void by_link(const XidRow& row, LinkSeverity severity, const SeenXid& seen) {
-    const std::string why = name(row) + ": " + seen.link->reason;
-    if (severity == LinkSeverity::kNonFatal) return everybody(Outcome::kNone, why);
+    const std::string explanation = name(row) + ": " + seen.link->reason;
+    if (severity == LinkSeverity::kNonFatal) return everybody(Outcome::kNone, explanation);
     took(row);
     decision_.urgent = true;
-    if (severity == LinkSeverity::kFatal) return everybody(Outcome::kRestore, why);
-    drain(Readable::kUnlessP2p, why);
+    if (severity == LinkSeverity::kFatal) return everybody(Outcome::kRestore, explanation);
+    drain(Readable::kUnlessP2p, explanation);
   }
 
   void live(const XidRow& row) {
@@ -217,20 +217,20 @@ class Decider {
                                 row.action == Remedy::kRebootNode;
     decision_.urgent = decision_.urgent || asks_for_reset;
     const bool unless_p2p = row.memory_readable == Readable::kUnlessP2p;
-    const std::string says =
+    const std::string statement =
         name(row) + (asks_for_reset ? ": the GPU must be reset" : ": the GPU may fail later");
-    unnamed_.add(Outcome::kLive, says + "; memory can be read");
+    unnamed_.add(Outcome::kLive, statement + "; memory can be read");
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       const ProcessFacts& process = evidence_.processes[i];
       if (process.probe == Probe::kDead) {
         // A lost context cannot move live. Only a GPU that must be drained requires a restore.
         if (row.action == Remedy::kDrainThenReset)
-          opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
+          opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");
         else
           opinions_[i].add(Outcome::kNone,
-                           says + "; its context is lost for another reason: only this job is affected");
+                           statement + "; its context is lost for another reason: only this job is affected");
       } else if (unless_p2p && process.uses_p2p.value_or(false)) {
-        opinions_[i].add(Outcome::kRestore, says + ", and it uses peer to peer");
+        opinions_[i].add(Outcome::kRestore, statement + ", and it uses peer to peer");
       } else {
         opinions_[i].add(Outcome::kLive, unnamed_.reason);
       }
@@ -245,11 +245,12 @@ class Decider {
     const bool by_containment = row.cause == "memory" && row.action == Remedy::kResetGpu;
     const bool contained = !by_containment || evidence_.gpu.contains_errors.value_or(false);
     if (row.memory_readable != Readable::kOthers || !contained) {
-      const std::string why = row.memory_readable == Readable::kUnknown ? ": reading its memory may hang"
-                              : row.memory_readable == Readable::kOthers
-                                  ? ": this GPU does not confine memory errors to one process"
-                                  : ": its memory must not be read";
-      return everybody(Outcome::kRestore, name(row) + why);
+      const std::string explanation = row.memory_readable == Readable::kUnknown
+                                          ? ": reading its memory may hang"
+                                      : row.memory_readable == Readable::kOthers
+                                          ? ": this GPU does not confine memory errors to one process"
+                                          : ": its memory must not be read";
+      return everybody(Outcome::kRestore, name(row) + explanation);
     }
     unnamed_.add(Outcome::kLive, name(row) + ": another process's context is lost; memory can be read");
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
@@ -279,14 +280,14 @@ class Decider {
     });
   }
 
-  void everybody(Outcome outcome, const std::string& why) {
-    unnamed_.add(outcome, why);
-    for (Opinion& opinion : opinions_) opinion.add(outcome, why);
+  void everybody(Outcome outcome, const std::string& explanation) {
+    unnamed_.add(outcome, explanation);
+    for (Opinion& opinion : opinions_) opinion.add(outcome, explanation);
   }
 
-  void restore_dead(const std::string& why) {
+  void restore_dead(const std::string& explanation) {
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
-      if (evidence_.processes[i].probe == Probe::kDead) opinions_[i].add(Outcome::kRestore, why);
+      if (evidence_.processes[i].probe == Probe::kDead) opinions_[i].add(Outcome::kRestore, explanation);
     }
   }
 
@@ -314,8 +315,8 @@ class Decider {
     for (const SeenXid& seen : evidence_.xids) {
       const XidRow* row = table_.xid(seen.xid);
       if (row == nullptr || row->evacuation != Outcome::kRestore) continue;
-      const bool says = row->action == Remedy::kRebootNode || row->action == Remedy::kRestartVm;
-      decision_.leave_node = decision_.leave_node || says;
+      const bool needs_reboot = row->action == Remedy::kRebootNode || row->action == Remedy::kRestartVm;
+      decision_.leave_node = decision_.leave_node || needs_reboot;
     }
   }
 

@@ -18,7 +18,7 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
 
-  bool take(std::string_view word) {
+  bool consume(std::string_view word) {
     if (!rest_.starts_with(word)) return false;
     rest_.remove_prefix(word.size());
     return true;
@@ -39,8 +39,8 @@ class Scanner {
     return static_cast<std::uint32_t>(*value);
   }
   // Reads up to one of the characters `ends`, which is not consumed, and at most `most` characters.
-  std::string_view word(std::string_view ends, std::size_t most) {
-    const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), most});
+  std::string_view word(std::string_view ends, std::size_t limit) {
+    const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), limit});
     const std::string_view taken = rest_.substr(0, end);
     rest_.remove_prefix(end);
     return taken;
@@ -53,23 +53,23 @@ class Scanner {
   std::string_view rest_;
 };
 
-std::string printable(std::string_view text, std::size_t most) {
-  std::string out(text.substr(0, most));
+std::string printable(std::string_view text, std::size_t limit) {
+  std::string out(text.substr(0, limit));
   std::replace_if(
       out.begin(), out.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return out;
 }
 
 std::optional<PciAddress> scan_pci(Scanner& scanner) {
-  scanner.take("PCI:");
+  scanner.consume("PCI:");
   PciAddress address;
   const auto domain = scanner.number32(16, 8);
-  if (!domain || !scanner.take(":")) return std::nullopt;
+  if (!domain || !scanner.consume(":")) return std::nullopt;
   const auto bus = scanner.number32(16, 2);
-  if (!bus || !scanner.take(":")) return std::nullopt;
+  if (!bus || !scanner.consume(":")) return std::nullopt;
   const auto device = scanner.number32(16, 2);
   if (!device) return std::nullopt;
-  if (scanner.take(".") && !scanner.number(16, 1)) return std::nullopt;
+  if (scanner.consume(".") && !scanner.number(16, 1)) return std::nullopt;
   address.domain = *domain;
   address.bus = *bus;
   address.device = *device;
@@ -78,31 +78,31 @@ std::optional<PciAddress> scan_pci(Scanner& scanner) {
 
 // Reads a place, such as "(PCI:0000:01:00 GPU-I:02 GPU-CI:00): ".
 bool scan_place(Scanner& scanner, XidLine& line) {
-  if (!scanner.take("(")) return false;
+  if (!scanner.consume("(")) return false;
   const auto gpu = scan_pci(scanner);
   if (!gpu) return false;
   line.gpu = *gpu;
-  if (scanner.take(" GPU-I:")) {
+  if (scanner.consume(" GPU-I:")) {
     line.gpu_instance = scanner.number32(16, 4);
     if (!line.gpu_instance) return false;
   }
-  if (scanner.take(" GPU-CI:")) {
+  if (scanner.consume(" GPU-CI:")) {
     line.compute_instance = scanner.number32(16, 4);
     if (!line.compute_instance) return false;
   }
-  return scanner.take("): ");
+  return scanner.consume("): ");
 }
 
 // Reads a process: ", pid=7194" or ", pid='<unknown>'", then optionally ", name=...".
 void scan_process(Scanner& scanner, XidLine& line) {
-  if (scanner.take(", pid=")) {
+  if (scanner.consume(", pid=")) {
     if (const auto pid = scanner.number(10, 10); pid && *pid <= INT32_MAX)
       line.pid = static_cast<std::int32_t>(*pid);
     scanner.word(",", kMaxRecordBytes);
   }
   // A process chooses its own name. Whatever the name is, it ends before the next comma and is not used.
-  if (scanner.take(", name=")) scanner.word(",", kMaxRecordBytes);
-  scanner.take(",");
+  if (scanner.consume(", name=")) scanner.word(",", kMaxRecordBytes);
+  scanner.consume(",");
   scanner.skip_blanks();
 }
 
@@ -111,7 +111,7 @@ std::optional<std::uint32_t> hexadecimal_after(std::string_view text, std::strin
   const std::size_t at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
   Scanner scanner(text.substr(at + label.size()));
-  if (!scanner.take("0x")) return std::nullopt;
+  if (!scanner.consume("0x")) return std::nullopt;
   return scanner.number32(16, 8);
 }
 
@@ -133,7 +133,7 @@ std::optional<LinkEvent> scan_link(std::string_view text) {
   scanner.skip_blanks();
   event.severity = printable(scanner.word(" ", 20), 20);
   if (event.severity == "Link")
-    event.severity += " " + printable(scanner.take(" ") ? scanner.word(" ", 20) : "", 20);
+    event.severity += " " + printable(scanner.consume(" ") ? scanner.word(" ", 20) : "", 20);
   const std::size_t link = scanner.rest().find("Link ");
   if (link != std::string_view::npos) {
     Scanner number(scanner.rest().substr(link + 5));
@@ -142,10 +142,10 @@ std::optional<LinkEvent> scan_link(std::string_view text) {
   const std::size_t words = scanner.rest().find("(0x");
   if (words == std::string_view::npos) return std::nullopt;
   Scanner numbers(scanner.rest().substr(words + 1));
-  numbers.take("0x");
+  numbers.consume("0x");
   const auto info = numbers.number32(16, 8);
   numbers.skip_blanks();
-  const auto status = numbers.take("0x") ? numbers.number32(16, 8) : std::nullopt;
+  const auto status = numbers.consume("0x") ? numbers.number32(16, 8) : std::nullopt;
   if (!info || !status) return std::nullopt;
   event.info = *info;
   event.error_status = *status;
@@ -231,9 +231,9 @@ std::optional<KernelRecord> parse_record(std::string_view bytes) {
   Scanner scanner(bytes.substr(0, kMaxRecordBytes));
   KernelRecord record;
   const auto priority = scanner.number32(10, 6);
-  if (!priority || !scanner.take(",")) return std::nullopt;
+  if (!priority || !scanner.consume(",")) return std::nullopt;
   const auto sequence = scanner.number(10, 20);
-  if (!sequence || !scanner.take(",")) return std::nullopt;
+  if (!sequence || !scanner.consume(",")) return std::nullopt;
   const auto time = scanner.number(10, 18);
   if (!time) return std::nullopt;
   const std::size_t text = scanner.rest().find(';');
@@ -247,7 +247,7 @@ std::optional<KernelRecord> parse_record(std::string_view bytes) {
   return record;
 }
 
-std::vector<LogEvent> KernelLogParser::take(std::string_view text) {
+std::vector<LogEvent> KernelLogParser::parse(std::string_view text) {
   std::vector<LogEvent> events;
   text = text.substr(0, kMaxRecordBytes);
   for (std::size_t lines = 0; lines < kMaxLines && !text.empty(); ++lines) {
@@ -261,31 +261,31 @@ std::vector<LogEvent> KernelLogParser::take(std::string_view text) {
 std::optional<LogEvent> KernelLogParser::take_line(std::string_view line) {
   Scanner scanner(line);
   if (announced_ && ++lines_since_ > kMaxLinesBetween) announced_.reset();
-  if (!scanner.take("NVRM: ")) return std::nullopt;
-  if (scanner.take("Xid ")) {
+  if (!scanner.consume("NVRM: ")) return std::nullopt;
+  if (scanner.consume("Xid ")) {
     auto xid = scan_xid(scanner);
     return xid ? std::optional<LogEvent>(std::move(*xid)) : std::nullopt;
   }
   constexpr std::string_view kFallen = "fallen off the bus";
   const bool fallen = line.find(kFallen) != std::string_view::npos;
-  if (scanner.take("The NVIDIA GPU ")) announced_ = scan_pci(scanner), lines_since_ = 0;
+  if (scanner.consume("The NVIDIA GPU ")) announced_ = scan_pci(scanner), lines_since_ = 0;
   if (announced_ && fallen) {
     LostLine lost;
     lost.gpu = *std::exchange(announced_, std::nullopt);
     return lost;
   }
-  if (scanner.take("GPU at ")) {
+  if (scanner.consume("GPU at ")) {
     IdentityLine identity;
     const auto gpu = scan_pci(scanner);
-    const auto uuid = gpu && scanner.take(": ") ? uuid_of(scanner.rest()) : std::nullopt;
+    const auto uuid = gpu && scanner.consume(": ") ? uuid_of(scanner.rest()) : std::nullopt;
     if (!uuid) return std::nullopt;
     identity.gpu = *gpu;
     identity.uuid = *uuid;
     return identity;
   }
-  if (!fallen || !scanner.take("GPU ")) return std::nullopt;
+  if (!fallen || !scanner.consume("GPU ")) return std::nullopt;
   const auto gpu = scan_pci(scanner);
-  if (!gpu || !scanner.take(": ")) return std::nullopt;
+  if (!gpu || !scanner.consume(": ")) return std::nullopt;
   LostLine lost;
   lost.gpu = *gpu;
   return lost;
@@ -293,7 +293,7 @@ std::optional<LogEvent> KernelLogParser::take_line(std::string_view line) {
 
 std::optional<XidLine> parse_xid_line(std::string_view line) {
   KernelLogParser parser;
-  for (LogEvent& event : parser.take(line)) {
+  for (LogEvent& event : parser.parse(line)) {
     if (auto* xid = std::get_if<XidLine>(&event)) return std::move(*xid);
   }
   return std::nullopt;

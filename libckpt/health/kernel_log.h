@@ -88,7 +88,7 @@ struct KernelRecord {
 class KernelLogParser {
  public:
   // Returns the events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").
-  std::vector<LogEvent> take(std::string_view text);
+  std::vector<LogEvent> parse(std::string_view text);
 
  private:
   std::optional<LogEvent> take_line(std::string_view line);

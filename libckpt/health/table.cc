@@ -63,13 +63,13 @@ class RowReader {
                      std::to_string(row_.fields.size()) + " fields instead of " + std::to_string(N));
   }
 
-  Result<void> number(std::uint32_t most, std::uint32_t& into) {
+  Result<void> number(std::uint32_t limit, std::uint32_t& into) {
     const CsvField& field = next();
     const char* end = field.text.data() + field.text.size();
     std::uint32_t value = 0;
     const auto [stopped, error] = std::from_chars(field.text.data(), end, value);
-    if (error != std::errc{} || stopped != end || value > most)
-      return bad(field, "must be a whole number up to " + std::to_string(most));
+    if (error != std::errc{} || stopped != end || value > limit)
+      return bad(field, "must be a whole number up to " + std::to_string(limit));
     into = value;
     return ok();
   }

@@ -117,7 +117,7 @@ class MachineRunner {
   void drop_newest_of(MigrationId migration);
   void go_on(std::uint64_t id);
   // Handles an item or executes actions. Both functions return false while the disk works.
-  bool take(std::uint64_t id, Queue& queue);
+  bool start_next(std::uint64_t id, Queue& queue);
   bool execute(std::uint64_t id, Queue& queue);
   void finish(Queue& queue);
   void set_batches(Queue& queue, Result<Batches> batches);
@@ -215,7 +215,7 @@ void MachineRunner<Types>::enqueue_item(Item item) {
   Queue& queue = queues_[id];
   queue.items.push_back(std::move(item));
   if (std::exchange(queue.is_busy, true)) return;
-  if (take(id, queue)) go_on(id);
+  if (start_next(id, queue)) go_on(id);
 }
 
 template <class Types>
@@ -227,12 +227,12 @@ void MachineRunner<Types>::go_on(std::uint64_t id) {
       queues_.erase(id);
       return;
     }
-    if (!take(id, queue)) return;
+    if (!start_next(id, queue)) return;
   }
 }
 
 template <class Types>
-bool MachineRunner<Types>::take(std::uint64_t id, Queue& queue) {
+bool MachineRunner<Types>::start_next(std::uint64_t id, Queue& queue) {
   queue.current = std::move(queue.items.front());
   queue.items.pop_front();
   if (queue.current.is_remote) remote_.remove(queue.current.migration);

@@ -60,7 +60,7 @@ class Protocol {
   virtual Result<Step<Batch>> step(wire::MigrationId migration, const Event& event) = 0;
   [[nodiscard]] virtual Event timer_fired(const Key& key, Timer timer) const = 0;
   // Handles a cleanly refused record: nothing is written. The result replaces the rest of the batch.
-  virtual Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) = 0;
+  virtual Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& reason) = 0;
 
   // Writes the record, on the disk thread. kRefused: nothing is written. After every other error, the result
   // is unknown.

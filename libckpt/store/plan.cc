@@ -101,7 +101,7 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
   const std::uint64_t first = plan.extents.empty() ? 1 : plan.extents.front().id;
   const std::uint64_t generation = plan.extents.empty() ? 1 : plan.extents.front().generation;
   if (first == 0 || generation == 0)
-    return Error(ErrorCode::kProtocol, "The plan has an extent or generation 0");
+    return Error(ErrorCode::kProtocol, "The plan has an extent or a generation with the value 0");
   CKPT_TRY(again, build_plan(plan.tensors, plan.chunk_bytes, generation, first));
   const auto key = [](const Extent& e) {
     return std::tuple(e.id, e.generation, e.region, e.offset, e.bytes, e.tensor);
@@ -152,7 +152,7 @@ class Matching {
   Result<void> place_extent(const Extent& extent, const TensorInfo& tensor, const TensorInfo* match);
   Result<void> check_inside(const TensorInfo& tensor, const TensorInfo* match) const;
   Result<void> check_disjoint();
-  void look_for_new();
+  void match_new();
 
   const Plan& plan_;
   const std::span<const TensorInfo> standby_;
@@ -252,7 +252,7 @@ Result<void> Matching::check_disjoint() {
   return ok();
 }
 
-void Matching::look_for_new() {
+void Matching::match_new() {
   std::set<std::string_view> names;
   for (const TensorInfo& tensor : plan_.tensors) names.insert(tensor.name);
   for (const TensorInfo& tensor : standby_)
@@ -266,7 +266,7 @@ Result<PlanMatch> Matching::run(bool complete) {
     CKPT_TRYV(place(i));
   }
   CKPT_TRYV(check_disjoint());
-  if (complete) look_for_new();
+  if (complete) match_new();
   if (!refused_.empty()) return Error(ErrorCode::kRefused, list_of(refused_));
   for (const Placed& placed : placed_) {
     if (placed.at_target != nullptr) {

@@ -381,7 +381,7 @@ TEST_F(NvmlFaultTest, NvmlCallsHangUntilTheReset) {
   EXPECT_NE(0ULL, answer[0]);
 }
 
-TEST_F(NvmlFaultTest, AnXidInjectedQuietlyDoesNotAffectTheProcess) {
+TEST_F(NvmlFaultTest, AnXidInjectedWithoutAFaultDoesNotAffectTheProcess) {
   ASSERT_EQ(0, control({"xid", "94", "--pid", std::to_string(::getpid()), "--quiet"}));
   NvmlEvent event{};
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));

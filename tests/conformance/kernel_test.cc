@@ -143,9 +143,9 @@ TEST_F(KernelTest, InvalidLaunchesAreRefused) {
               api().cuLaunchKernel(fill, 0, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE,
               api().cuLaunchKernel(fill, 1, 1, 1, 4096, 1, 1, 0, nullptr, arguments, nullptr));
-  int most = 0;
-  ASSERT_OK(api().cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill));
-  EXPECT_EQ(1024, most);
+  int limit = 0;
+  ASSERT_OK(api().cuFuncGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill));
+  EXPECT_EQ(1024, limit);
 }
 
 TEST_F(KernelTest, UnknownKernelAndVariableNamesAreNotFound) {

@@ -384,7 +384,7 @@ TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryAreNotAborted) {
   must(write_all(file.get(), test::random_bytes(kHostBytes, 5)));
   messages::HostStateFile host;
   host.session = move.key();
-  host.most = host.expected = kHostBytes;
+  host.limit = host.expected = kHostBytes;
   source.send(host, {file.get()});
   messages::HostGrew grew;
   grew.session = move.key();

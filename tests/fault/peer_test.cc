@@ -419,7 +419,7 @@ TEST(MisbehavingPeer, AnEmptyHostStateIsRefused) {
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
                     kMiB, kMiB);
-  ASSERT_TRUE(core.reserve_host_memory({.most = 64 * kKiB, .expected = 0}).has_value());
+  ASSERT_TRUE(core.reserve_host_memory({.limit = 64 * kKiB, .expected = 0}).has_value());
   LaneHeader header;
   header.type = LaneMessage::kHostState;
   const auto received = core.blob_received(header, BlobRecord{}, 0);

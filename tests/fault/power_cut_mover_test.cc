@@ -105,7 +105,8 @@ class PowerCutMover : public CheckpointStoreMover {
     if (!report) return reported == 0 ? "" : "nothing restores: " + report.error().to_string();
     const auto& restored = *report;
     const std::uint64_t number = restored.version->number;
-    if (!restored.skipped.empty()) return "half a version is listed: " + restored.skipped[0].why.to_string();
+    if (!restored.skipped.empty())
+      return "half a version is listed: " + restored.skipped[0].reason.to_string();
     if (number < reported)
       return "version " + std::to_string(number) + " restores, " + std::to_string(reported) + " was reported";
     for (const auto& [name, bytes] : target.content)

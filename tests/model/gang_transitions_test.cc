@@ -93,8 +93,8 @@ void live(std::uint64_t seed, std::set<std::string>& seen) {
 
 // Plays events that are too rare for chance: a bystander that holds still, or was lifted, learns that the
 // lead has vetoed, or is fenced. The first target is slow, so the bystander is requested to hold still. Then
-// a source is lost, which excludes the return. The switch takes too long, or the target is also lost, before
-// or after the bystander is lifted.
+// a source is lost, which excludes the return. The handover takes too long, or the target is also lost,
+// before or after the bystander is lifted.
 void ends_after_holding_still(std::optional<int> target_lost_after_ms, std::set<std::string>& seen) {
   World world({.seed = 1, .timing = fast()});
   const Party slow(Role::kTarget, 1);

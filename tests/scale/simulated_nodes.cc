@@ -96,13 +96,13 @@ Result<void> SimulatedNodes::start_jobs() const {
 void SimulatedNodes::speak() {
   std::unique_lock lock(mutex_);
   for (unsigned turn = 0; !silent_; ++turn) {
-    for (const auto& agent : agents_) agent->post([this, turn, a = agent.get()] { tell(*a, turn); });
+    for (const auto& agent : agents_) agent->post([this, turn, a = agent.get()] { send_reports(*a, turn); });
     silence_.wait_for(lock, shape_.period, [this] { return silent_; });
   }
 }
 
 // Sends an agent's inventory. Memory and logs change slightly, as during training.
-void SimulatedNodes::tell(FakeAgent& agent, unsigned turn) const {
+void SimulatedNodes::send_reports(FakeAgent& agent, unsigned turn) const {
   const std::uint64_t little = std::uint64_t{turn % 7} << 20;
   for (wire::GpuInfo& gpu : agent.inventory.gpus)
     gpu.free_bytes = kGpuBytes - shape_.jobs_per_gpu * (kJobBytes + little);

@@ -43,7 +43,7 @@ class SimulatedNodes {
   Result<void> wait_until_ready() const;
   Result<void> start_jobs() const;
   void speak();
-  void tell(coordinator::test::FakeAgent& agent, unsigned turn) const;
+  void send_reports(coordinator::test::FakeAgent& agent, unsigned turn) const;
 
   const CoordinatorProcess& coordinator_;
   NodesShape shape_;

@@ -92,7 +92,7 @@ class Player {
     else if (verb == "abort")
       world_->abort_migration();
     else if (verb == "release")
-      world_->let_go();
+      world_->release();
     else if (verb == "lose-journal")
       world_->lose_records();
     else if (verb == "no-communicators")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays the switch of a job of one rank from files (replay.h), and prints the actions of the parties.
+// Replays the handover of a job of one rank from files (replay.h), and prints the actions of the parties.
 // Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, and nothing happens by chance. Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
 //   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) ·

@@ -21,7 +21,7 @@ std::string title_of(const Column& column) {
 std::string text_of(const Cell& cell) {
   if (!cell) return "";
   std::string text = format_number(cell->median);
-  if (cell->count > 1) text += " (" + format_number(cell->least) + "–" + format_number(cell->most) + ")";
+  if (cell->count > 1) text += " (" + format_number(cell->min) + "–" + format_number(cell->max) + ")";
   return text;
 }
 
@@ -92,7 +92,7 @@ json to_json(const Section& section) {
       if (!row.cells[i]) continue;
       const Spread& cell = *row.cells[i];
       values[section.columns()[i].name] = {
-          {"median", cell.median}, {"min", cell.least}, {"max", cell.most}, {"runs", cell.count}};
+          {"median", cell.median}, {"min", cell.min}, {"max", cell.max}, {"runs", cell.count}};
     }
     out["rows"].push_back({{"name", row.name}, {"values", values}});
   }

@@ -32,8 +32,8 @@ namespace ckpt::bench {
 // The median, least and greatest value of `count` runs.
 struct Spread {
   double median = 0;
-  double least = 0;
-  double most = 0;
+  double min = 0;
+  double max = 0;
   std::size_t count = 0;
 };
 // Returns the spread of the values. Without values all fields are zero. For an even count the median is the
@@ -79,7 +79,7 @@ class Section {
   void add_row(std::string name, std::vector<Cell> cells);
   void add_goal(std::string name, double value, Relation relation, double bound, std::string unit = {});
   void add_note(std::string text);
-  // Marks the section as not measured here, with the reason (no second GPU, a missing program). This is no
+  // Marks the section as not measured here, with the reason (no second GPU, a missing program). This is not a
   // failure.
   void skip(std::string reason) { skipped_ = std::move(reason); }
   // Marks the section as failed, so that the run ends with exit code 1.

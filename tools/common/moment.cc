@@ -11,7 +11,7 @@ namespace ckpt::tools {
 namespace {
 
 // Parses a time without a fraction. strptime would leave a fraction unparsed.
-bool take(const std::string& text, const char* format, std::tm& parts) {
+bool parse(const std::string& text, const char* format, std::tm& parts) {
   parts = {};
   const char* end = ::strptime(text.c_str(), format, &parts);
   return end != nullptr && *end == '\0';
@@ -25,7 +25,7 @@ Result<std::int64_t> parse_moment_ms(std::string_view text, std::int64_t now_ms)
   if (plain.ends_with('Z')) plain.pop_back();
   std::replace(plain.begin(), plain.end(), 'T', ' ');
   std::tm parts{};
-  const bool is_time = take(plain, "%Y-%m-%d %H:%M:%S", parts) || take(plain, "%Y-%m-%d %H:%M", parts);
+  const bool is_time = parse(plain, "%Y-%m-%d %H:%M:%S", parts) || parse(plain, "%Y-%m-%d %H:%M", parts);
   const std::int64_t seconds = is_time ? static_cast<std::int64_t>(::timegm(&parts)) : -1;
   if (seconds < 0)
     return Error(ErrorCode::kInvalidArgument, "\"" + std::string(text.substr(0, 40)) +

@@ -30,8 +30,8 @@ const char* name_of(Status status) {
   return "failed";
 }
 
-void Outcome::add(std::string name, Status part_status, std::string part_why) {
-  parts.push_back({std::move(name), part_status, std::move(part_why)});
+void Outcome::add(std::string name, Status part_status, std::string part_reason) {
+  parts.push_back({std::move(name), part_status, std::move(part_reason)});
 }
 
 void Outcome::sum_up() {
@@ -40,42 +40,42 @@ void Outcome::sum_up() {
   status = counts[2] > 0                                 ? Status::kFailed
            : !parts.empty() && counts[1] == parts.size() ? Status::kImpossible
                                                          : Status::kPassed;
-  for (const Status shown : {Status::kFailed, Status::kImpossible}) say_of_all(shown);
+  for (const Status shown : {Status::kFailed, Status::kImpossible}) summarize(shown);
 }
 
 // Lists the parts with that status. Parts with the same reason share one entry.
-void Outcome::say_of_all(Status shown) {
+void Outcome::summarize(Status shown) {
   std::vector<std::pair<std::string, std::string>> groups;  // reason, and the parts' names
   for (const Part& part : parts) {
     if (part.status != shown) continue;
     const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&](const auto& group) { return group.first == part.why; });
+                                   [&](const auto& group) { return group.first == part.reason; });
     if (same == groups.end()) {
-      groups.emplace_back(part.why, part.name);
+      groups.emplace_back(part.reason, part.name);
     } else {
       same->second += ", " + part.name;
     }
   }
   for (const auto& [reason, names] : groups) {
-    if (!why.empty()) why += "; ";
-    why += names + (shown == Status::kFailed ? " failed" : " not possible here") +
-           (reason.empty() ? "" : ": " + reason);
+    if (!reason.empty()) reason += "; ";
+    reason += names + (shown == Status::kFailed ? " failed" : " not possible here") +
+              (reason.empty() ? "" : ": " + reason);
   }
 }
 
-Outcome not_possible(std::string why) {
+Outcome not_possible(std::string reason) {
   Outcome outcome;
   outcome.status = Status::kImpossible;
-  outcome.why = std::move(why);
+  outcome.reason = std::move(reason);
   return outcome;
 }
 
 Json to_json(const Outcome& outcome) {
   Json parts = Json::array();
   for (const Part& part : outcome.parts)
-    parts.push_back({{"name", part.name}, {"status", name_of(part.status)}, {"why", part.why}});
+    parts.push_back({{"name", part.name}, {"status", name_of(part.status)}, {"why", part.reason}});
   return {{"status", name_of(outcome.status)},
-          {"why", outcome.why},
+          {"why", outcome.reason},
           {"figures", outcome.figures},
           {"parts", parts}};
 }
@@ -83,7 +83,7 @@ Json to_json(const Outcome& outcome) {
 Outcome outcome_of(const Json& json) {
   Outcome outcome;
   outcome.status = status_of(json.at("status").get<std::string>());
-  outcome.why = json.at("why").get<std::string>();
+  outcome.reason = json.at("why").get<std::string>();
   outcome.figures = json.at("figures");
   for (const Json& part : json.at("parts"))
     outcome.parts.push_back({part.at("name").get<std::string>(),

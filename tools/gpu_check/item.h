@@ -3,8 +3,8 @@
 // items). An item may hang or crash in the driver. The supervisor kills it at its deadline and reports that
 // (supervisor.h).
 //
-// Statuses: passed; failed; "not possible here". The last one needs a reason and is no failure: the machine
-// lacks a required feature.
+// Statuses: passed; failed; "not possible here". The last one needs a reason and is not a failure: the
+// machine lacks a required feature.
 // Threads: an item has its own process. Errors: an Error of an item counts as failed.
 #pragma once
 
@@ -26,24 +26,24 @@ enum class Status { kPassed, kImpossible, kFailed };
 struct Part {
   std::string name;
   Status status = Status::kPassed;
-  std::string why;
+  std::string reason;
 };
 
 struct Outcome {
   Status status = Status::kPassed;
-  std::string why;
+  std::string reason;
   Json figures = Json::object();
   std::vector<Part> parts;
 
-  void add(std::string name, Status status, std::string why = "");
+  void add(std::string name, Status status, std::string reason = "");
   // Derives the item's status from its parts. It is failed if one part failed, and "not possible here" if all
   // parts are. `why` names the parts that did not pass.
   void sum_up();
 
  private:
-  void say_of_all(Status shown);
+  void summarize(Status shown);
 };
-[[nodiscard]] Outcome not_possible(std::string why);
+[[nodiscard]] Outcome not_possible(std::string reason);
 Json to_json(const Outcome& outcome);
 Outcome outcome_of(const Json& json);  // throws Json::exception
 

@@ -50,7 +50,7 @@ Result<Outcome> find_gpu(const Setting&) {
   outcome.status = Status::kImpossible;
   auto api = load_driver();
   if (!api) {
-    outcome.why = api.error().to_string();
+    outcome.reason = api.error().to_string();
     return outcome;
   }
   const DriverApi& driver = **api;
@@ -58,7 +58,7 @@ Result<Outcome> find_gpu(const Setting&) {
   int version = 0;
   const CUresult code = driver.cuInit(0);
   if (code != CUDA_SUCCESS) {
-    outcome.why = cuda_error(driver, code, "cuInit").to_string();
+    outcome.reason = cuda_error(driver, code, "cuInit").to_string();
     return outcome;
   }
   CUdevice device = 0;
@@ -67,12 +67,12 @@ Result<Outcome> find_gpu(const Setting&) {
       driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
       driver.cuDeviceGetName(name, sizeof name - 1, device) != CUDA_SUCCESS ||
       driver.cuDriverGetVersion(&version) != CUDA_SUCCESS) {
-    outcome.why = "the driver shows none";
+    outcome.reason = "the driver shows none";
     return outcome;
   }
   outcome.status = Status::kPassed;
-  outcome.why = std::to_string(count) + " x " + name + ", CUDA " + std::to_string(version / 1000) + "." +
-                std::to_string(version % 1000 / 10);
+  outcome.reason = std::to_string(count) + " x " + name + ", CUDA " + std::to_string(version / 1000) + "." +
+                   std::to_string(version % 1000 / 10);
   return outcome;
 }
 constexpr Item kFindGpu{"gpu", "Is there a GPU", kDetectSeconds, &find_gpu};
@@ -124,7 +124,7 @@ void run_items(const Options& options, const Setting& setting, Supervisor& super
     const Nanos time = time_for(i, options, deadline);
     if (time < kMinSeconds * kSecond) {
       line.ended.outcome.status = Status::kImpossible;
-      line.ended.outcome.why = "the time for all items was over";
+      line.ended.outcome.reason = "the time for all items was over";
     } else {
       line.ended = supervisor.run(kItems[i], setting, time);
     }
@@ -168,14 +168,14 @@ Result<int> check(const Options& options, char** argv) {
   const Nanos begin = now_ns();
   const Ended found = supervisor.run(kFindGpu, setting, kDetectSeconds * kSecond);
   report.software = options.software;
-  report.driver = found.outcome.status == Status::kPassed ? found.outcome.why : "this machine";
+  report.driver = found.outcome.status == Status::kPassed ? found.outcome.reason : "this machine";
   if (found.outcome.status == Status::kPassed) {
     std::printf("%s%s\n", report.driver.c_str(),
                 options.software ? " (software: no claim about a real GPU)" : "");
     std::fflush(stdout);
     run_items(options, setting, supervisor, report);
   } else if (found.outcome.status == Status::kImpossible) {
-    report.no_gpu = found.outcome.why;
+    report.no_gpu = found.outcome.reason;
     std::printf(
         "No GPU: %s\nNothing to check here; `gpu-check --software` tries the same on the software GPU.\n",
         report.no_gpu.c_str());

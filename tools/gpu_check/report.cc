@@ -105,7 +105,7 @@ std::string text_of(const Line& line) {
   std::snprintf(head, sizeof head, "%-12s %-17s %6.1f s  ", line.item->name, name_of(outcome.status),
                 line.ended.seconds);
   std::string text = head + summary_of(line);
-  if (!outcome.why.empty()) text += (summary_of(line).empty() ? "" : "; ") + shortened(outcome.why);
+  if (!outcome.reason.empty()) text += (summary_of(line).empty() ? "" : "; ") + shortened(outcome.reason);
   return text;
 }
 
@@ -135,7 +135,7 @@ std::string to_markdown(const Report& report) {
   text += "| question | result | figures | notes |\n|---|---|---|---|\n";
   for (const Line& line : report.lines) {
     text += "| " + cell(line.item->question) + " | " + name_of(line.ended.outcome.status) + " | " +
-            cell(summary_of(line)) + " | " + cell(shortened(line.ended.outcome.why)) + " |\n";
+            cell(summary_of(line)) + " | " + cell(shortened(line.ended.outcome.reason)) + " |\n";
   }
   for (const Line& line : report.lines) {
     const Json& figures = line.ended.outcome.figures;

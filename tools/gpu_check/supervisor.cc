@@ -113,7 +113,7 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
     outcome = *std::move(result);
   } else {
     outcome.status = Status::kFailed;
-    outcome.why = result.error().to_string();
+    outcome.reason = result.error().to_string();
   }
   // The text from a driver need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
@@ -121,10 +121,10 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
   ::_exit(written ? 0 : 1);
 }
 
-Outcome failed(const std::string& why) {
+Outcome failed(const std::string& reason) {
   Outcome outcome;
   outcome.status = Status::kFailed;
-  outcome.why = why;
+  outcome.reason = reason;
   return outcome;
 }
 
@@ -189,7 +189,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
                                         : "not done after " + std::to_string(time / kSecond) + " s; killed");
   }
   ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
-  if (!end_all()) ended.outcome.why += "; one of its processes does not end when killed";
+  if (!end_all()) ended.outcome.reason += "; one of its processes does not end when killed";
   if (ended.outcome.status == Status::kFailed) ended.output = collect_output(setting);
   return ended;
 }

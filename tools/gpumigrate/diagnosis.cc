@@ -448,7 +448,7 @@ std::vector<Need> needs() {
   };
 }
 
-Ability judge(const Need& need, const std::vector<Finding>& findings) {
+Ability evaluate(const Need& need, const std::vector<Finding>& findings) {
   Ability ability{need.what, Answer::kYes, {}};
   for (const char* name : need.findings) {
     const auto finding =
@@ -491,18 +491,18 @@ Diagnosis diagnose(const Json& facts) {
   Diagnosis diagnosis;
   diagnosis.node = joined({text(member(facts, "node"), "name"), text(member(facts, "node"), "kernel")});
   diagnosis.findings = Findings(facts).list();
-  for (const Need& need : needs()) diagnosis.abilities.push_back(judge(need, diagnosis.findings));
+  for (const Need& need : needs()) diagnosis.abilities.push_back(evaluate(need, diagnosis.findings));
   return diagnosis;
 }
 
 std::string to_text(const Diagnosis& diagnosis, const Layout& layout) {
-  Table abilities({"CAN", {"WHAT", {.least = 44}}, {"MISSING", {.rank = 1, .least = 24}}});
+  Table abilities({"CAN", {"WHAT", {.min_width = 44}}, {"MISSING", {.rank = 1, .min_width = 24}}});
   for (const Ability& ability : diagnosis.abilities)
     abilities.add({cell_of(ability.answer), ability.what, joined(ability.missing)});
   Table findings({"HAS",
-                  {"WHAT", {.least = 16}},
-                  {"NEEDED FOR", {.rank = 2, .least = 20}},
-                  {"VALUE", {.rank = 1, .least = 16}}});
+                  {"WHAT", {.min_width = 16}},
+                  {"NEEDED FOR", {.rank = 2, .min_width = 20}},
+                  {"VALUE", {.rank = 1, .min_width = 16}}});
   std::string advice;
   for (const Finding& finding : diagnosis.findings) {
     findings.add({cell_of(finding.answer), finding.what, finding.needed_for, finding.value});

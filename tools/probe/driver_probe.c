@@ -122,7 +122,7 @@ static void failed_call(const char* call, CUresult code) {
   snprintf(side.reply.detail, sizeof side.reply.detail, "%.*s", (int)strcspn(call, "("), call);
 }
 
-static void say(enum Outcome outcome, const char* detail) {
+static void report_outcome(enum Outcome outcome, const char* detail) {
   side.reply.outcome = (int)outcome;
   snprintf(side.reply.detail, sizeof side.reply.detail, "%s", detail);
 }
@@ -143,16 +143,16 @@ static void open_driver(int unused) {
   (void)unused;
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
-    say(kImpossible, dlerror());
+    report_outcome(kImpossible, dlerror());
     return;
   }
 #define FIND(name) *(void**)&driver.name = dlsym(library, #name);
   REQUIRED_FUNCTIONS(FIND)
   CHECKPOINT_FUNCTIONS(FIND)
-#define NEED(name)                               \
-  if (driver.name == NULL) {                     \
-    say(kImpossible, "the driver lacks " #name); \
-    return;                                      \
+#define NEED(name)                                          \
+  if (driver.name == NULL) {                                \
+    report_outcome(kImpossible, "the driver lacks " #name); \
+    return;                                                 \
   }
   REQUIRED_FUNCTIONS(NEED)
   TRY(cuInit(0));
@@ -181,7 +181,7 @@ static void load_module(int unused) {
   TRY(cuModuleLoadData(&module, kPtx));
   TRY(cuModuleGetFunction(&side.add_one, module, "add_one"));
 }
-// Loads the module. A driver that does not compile PTX is no failure of this probe.
+// Loads the module. A driver that does not compile PTX is not a failure of this probe.
 static void try_module(int unused) {
   load_module(unused);
   if (side.reply.outcome == kFailed) side.reply.outcome = kImpossible;
@@ -202,7 +202,7 @@ static void compare(CUdeviceptr from, size_t bytes) {
   if (memcmp(side.seen, side.expected, bytes) == 0) return;
   size_t at = 0;
   while (side.seen[at] == side.expected[at]) at++;
-  say(kFailed, "other bytes than were written");
+  report_outcome(kFailed, "other bytes than were written");
   snprintf(side.reply.detail + strlen(side.reply.detail), 64, ", first at offset %zu", at);
 }
 
@@ -238,7 +238,7 @@ static void create(int exportable) {
   size_t unit = 0;
   TRY(cuMemGetAllocationGranularity(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   if (unit == 0 || options.region_bytes % unit != 0) {
-    say(kImpossible, "--region-mib is not a multiple of the driver's granularity");
+    report_outcome(kImpossible, "--region-mib is not a multiple of the driver's granularity");
     return;
   }
   while (side.handles < options.regions) {
@@ -275,7 +275,7 @@ static void verify(int seed) {
 // Runs a kernel that was loaded before the checkpoint on the memory that is mapped now.
 static void run_kernel(int seed) {
   if (side.add_one == NULL) {
-    say(kImpossible, "the driver did not load the kernel");
+    report_outcome(kImpossible, "the driver did not load the kernel");
     return;
   }
   uint32_t count = (uint32_t)(total_bytes() / 4);
@@ -331,7 +331,7 @@ static void export_all(int unused) {
                                      0));
   }
 }
-// Exports imported memory. No rule states whether an importer may do this, so a refusal is no failure.
+// Exports imported memory. No rule states whether an importer may do this, so a refusal is not a failure.
 static void export_imported(int unused) {
   export_all(unused);
   if (side.reply.outcome == kFailed) side.reply.outcome = kImpossible;
@@ -351,7 +351,7 @@ static void send_descriptors(int unused) {
     control.header.cmsg_type = SCM_RIGHTS;
     control.header.cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(&control.header), &side.fd[i], sizeof(int));
-    if (sendmsg(side.peer, &message, MSG_NOSIGNAL) != 1) say(kFailed, strerror(errno));
+    if (sendmsg(side.peer, &message, MSG_NOSIGNAL) != 1) report_outcome(kFailed, strerror(errno));
   }
   close_descriptors(unused);
 }
@@ -369,7 +369,7 @@ static void receive_descriptors(int unused) {
     const struct cmsghdr* item = NULL;
     if (recvmsg(side.peer, &message, MSG_CMSG_CLOEXEC) == 1) item = CMSG_FIRSTHDR(&message);
     if (item == NULL || item->cmsg_type != SCM_RIGHTS) {
-      say(kFailed, "no descriptor arrived");
+      report_outcome(kFailed, "no descriptor arrived");
       return;
     }
     memcpy(&side.fd[i], CMSG_DATA(item), sizeof(int));
@@ -392,10 +392,10 @@ static void show_location(int unused) {
   snprintf(side.reply.detail, sizeof side.reply.detail, "on GPU %d", p.location.id);
 }
 
-#define NEED_CHECKPOINT(name)                    \
-  if (driver.name == NULL) {                     \
-    say(kImpossible, "the driver lacks " #name); \
-    return;                                      \
+#define NEED_CHECKPOINT(name)                               \
+  if (driver.name == NULL) {                                \
+    report_outcome(kImpossible, "the driver lacks " #name); \
+    return;                                                 \
   }
 
 static void check_state(int wanted) {
@@ -404,7 +404,7 @@ static void check_state(int wanted) {
   CUprocessState state = CU_PROCESS_STATE_FAILED;
   TRY(cuCheckpointProcessGetState(side.job, &state));
   if ((int)state == wanted) return;
-  say(kFailed, "the process is ");
+  report_outcome(kFailed, "the process is ");
   snprintf(side.reply.detail + strlen(side.reply.detail), 48, "%s, not %s",
            (unsigned)state < 4 ? kNames[state] : "in an unknown state", kNames[wanted]);
 }
@@ -449,7 +449,7 @@ static void restore_elsewhere(int unused) {
   side.reply.milliseconds = 0;
   TRY(cuCheckpointProcessRestore(side.job, &arguments));
 #else
-  say(kImpossible, "built with a CUDA Toolkit before 13.0, which has no gpuPairs");
+  report_outcome(kImpossible, "built with a CUDA Toolkit before 13.0, which has no gpuPairs");
 #endif
 }
 static void unlock_job(int unused) {
@@ -584,7 +584,7 @@ static void show_gpus(int socket) {
   open_driver(0);
   if (side.reply.outcome == kPassed && (driver.cuDriverGetVersion(&facts.version) != CUDA_SUCCESS ||
                                         driver.cuDeviceGetCount(&facts.gpus) != CUDA_SUCCESS)) {
-    say(kFailed, "the driver shows no GPUs");
+    report_outcome(kFailed, "the driver shows no GPUs");
   }
   for (int i = 0; i < facts.gpus && i < kMaxGpus; i++) {
     CUdevice device;
@@ -761,7 +761,7 @@ static void print_step(const struct Variant* variant, const struct Step* step, c
   fflush(stdout);
 }
 
-static void take(struct Result* result, const struct Step* step, const struct Reply* reply) {
+static void record_result(struct Result* result, const struct Step* step, const struct Reply* reply) {
   const enum Outcome outcome = (enum Outcome)reply->outcome;
   if (outcome > result->parts[step->part]) result->parts[step->part] = outcome;
   if (outcome <= result->outcome) return;
@@ -786,7 +786,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;
-        take(result, step, &dropped);
+        record_result(result, step, &dropped);
         return;
       }
     }
@@ -803,7 +803,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     const bool bad = reply.outcome != kPassed;
     locked = locked || (step->run == lock_job && !bad);
     if (!bad || (step->optional && reply.outcome == kImpossible)) continue;
-    take(result, step, &reply);
+    record_result(result, step, &reply);
     part_failed = true;
     if (reply.outcome >= kEnded || step->part <= kMemory || (step->always && step->run == check_state))
       return;

@@ -179,8 +179,8 @@ Result<MadeCacheFiles> make_cache_files(const std::string& images, const std::ve
     const CacheFile& file = wanted.files[i];
     const std::string content = cache_content(images, i);
     if (::access(file.path.c_str(), F_OK) != 0) {
-      const std::string why = why_not_made(file, folders);
-      done = why.empty() ? make_one(file, content, made) : Error(ErrorCode::kRefused, why);
+      const std::string reason = why_not_made(file, folders);
+      done = reason.empty() ? make_one(file, content, made) : Error(ErrorCode::kRefused, reason);
     }
     ::unlink(content.c_str());
   }

@@ -22,7 +22,7 @@ struct CacheOwner {
 };
 
 // Opens the folder of `path`. If `made` is given, the function creates missing folders and records them in
-// `made`. Without `made`, a missing folder is no error, and the function returns no descriptor.
+// `made`. Without `made`, a missing folder is not an error, and the function returns no descriptor.
 Result<UniqueFd> open_cache_folder(const std::string& path, const CacheOwner& owner,
                                    std::vector<std::string>* made);
 

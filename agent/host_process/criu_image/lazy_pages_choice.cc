@@ -69,7 +69,7 @@ Result<void> add_missing(const Pagemap& pagemap, const std::optional<MemoryIndex
 
 }  // namespace
 
-Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager) {
+Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t max_eager_bytes) {
   CKPT_TRY(pagemaps, read_pagemaps(images));
   std::vector<Run> runs;
   for (Pagemap& pagemap : pagemaps) {
@@ -81,7 +81,7 @@ Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t mo
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.bytes < b.bytes; });
   PageCounts counts;
   for (const Run& run : runs) {
-    if (counts.eager + run.bytes > most_eager) {
+    if (counts.eager + run.bytes > max_eager_bytes) {
       counts.lazy += run.bytes;
       continue;
     }

@@ -17,11 +17,11 @@
 
 namespace ckpt::agent::host {
 
-// The limit for the bytes that come with all processes together.
+// The maximum number of bytes that are restored before the processes run, for all processes together.
 inline constexpr std::uint64_t kMaxEagerBytes = std::uint64_t{32} << 20;
 
 struct PageCounts {
-  std::uint64_t eager = 0;  // bytes that come with the processes
+  std::uint64_t eager = 0;  // bytes that are restored before the processes run
   std::uint64_t lazy = 0;   // bytes that follow the processes
 };
 
@@ -34,10 +34,11 @@ struct PageCounts {
 
 // Changes the pagemaps of a folder of images, and writes the plan of the pages that follow
 // (agent/keeper/lazy_pages/plan.h). If pages are in a memory log (memory_index.h), the function creates
-// CRIU's files of pages from the log. Call the function once for a folder. With `most_eager` = kAllEager no
-// page follows.
+// CRIU's files of pages from the log. Call the function once for a folder. With `max_eager_bytes` = kAllEager
+// no page follows.
 inline constexpr std::uint64_t kAllEager = ~std::uint64_t{0};
-Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
+Result<PageCounts> choose_lazy_pages(const std::string& images,
+                                     std::uint64_t max_eager_bytes = kMaxEagerBytes);
 
 // Returns the ranges that can be lazy, from a pagemap's bytes and its process's mm image. Tests call this
 // function.

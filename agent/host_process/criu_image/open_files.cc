@@ -20,7 +20,8 @@ bool stands_still(const criu::timerfd_entry& timer) {
 }
 
 // Makes an absolute timer relative, because the image contains its remaining time. CRIU would add the clock's
-// whole seconds to that time. The timer would then expire up to a second early, or at once if it is disarmed.
+// whole seconds to that time. The timer would then expire up to a second early, or immediately if it is
+// disarmed.
 void settle_absolute(criu::timerfd_entry& timer) {
   const std::uint32_t flags = timer.settime_flags();
   if ((flags & TFD_TIMER_ABSTIME) == 0) return;

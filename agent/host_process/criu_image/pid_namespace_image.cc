@@ -75,7 +75,7 @@ Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
   DetachedInventory out;
   out.pid_namespace_id = entry.root_ids().pid_ns_id();
   if (out.pid_namespace_id == 0 || out.pid_namespace_id >= kNowhere)
-    return strange_image("inventory.img names no PID namespace");
+    return strange_image("inventory.img contains no PID namespace");
   entry.mutable_root_ids()->set_pid_ns_id(kNowhere);
   out.bytes = inventory.substr(0, 4);
   put_record(out.bytes, entry.SerializeAsString());

@@ -67,14 +67,14 @@ std::set<pid_t> stopped_in(const std::string& images) {
   return stopped;
 }
 
-void keep_stopped(const std::string& folder, const std::set<pid_t>& stopped) {
+void store_stopped(const std::string& folder, const std::set<pid_t>& stopped) {
   if (stopped.empty()) return;
   std::string text;
   for (const pid_t pid : stopped) text += std::to_string(pid) + "\n";
   (void)write_file_durably(folder + kStoppedFile, text);
 }
 
-std::set<pid_t> take_stopped(const std::string& folder) {
+std::set<pid_t> pop_stopped(const std::string& folder) {
   std::set<pid_t> stopped;
   const auto text = read_file(folder + kStoppedFile, kMaxCoreBytes);
   if (!text.has_value()) return stopped;

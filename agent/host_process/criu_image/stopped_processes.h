@@ -17,9 +17,9 @@ namespace ckpt::agent::host {
 // process was stopped, because the whole job was then stopped from outside.
 [[nodiscard]] std::set<pid_t> stopped_in(const std::string& images);
 
-// Stores the stopped processes in `folder` until take_stopped(). Call this function at the source, after the
+// Stores the stopped processes in `folder` until pop_stopped(). Call this function at the source, after the
 // dump. If there are no such processes, there is no file.
-void keep_stopped(const std::string& folder, const std::set<pid_t>& stopped);
-[[nodiscard]] std::set<pid_t> take_stopped(const std::string& folder);
+void store_stopped(const std::string& folder, const std::set<pid_t>& stopped);
+[[nodiscard]] std::set<pid_t> pop_stopped(const std::string& folder);
 
 }  // namespace ckpt::agent::host

@@ -82,14 +82,14 @@ Result<std::uint32_t> inner_id(pid_t pid) {
 
 }  // namespace
 
-Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t most, std::uint64_t more,
+Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t limit, std::uint64_t more,
                                                        std::uint64_t least) {
   CKPT_TRY(estimate, estimate_dump(root));
   std::vector<std::unique_ptr<Followed>> processes;
   std::uint64_t bytes = 0;
   Error none(ErrorCode::kNotFound, "No process of the job has memory whose writes can be tracked");
   for (const DumpEstimate::Process& process : estimate.processes) {
-    if (process.bytes < least || bytes + process.bytes + more > most || may_be_written_unseen(process.pid))
+    if (process.bytes < least || bytes + process.bytes + more > limit || may_be_written_unseen(process.pid))
       continue;
     auto watch = MemoryWatch::create(process.pid);
     if (!watch) {
@@ -102,7 +102,7 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
     bytes += process.bytes;
   }
   if (processes.empty()) return none;
-  CKPT_TRY(log, MemoryLog::create(most, bytes + bytes / kReadAgain + more));
+  CKPT_TRY(log, MemoryLog::create(limit, bytes + bytes / kReadAgain + more));
   return std::unique_ptr<EarlyPages>(new EarlyPages(root, std::move(log), std::move(processes), bytes));
 }
 
@@ -133,7 +133,7 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
   }
   for (std::uint64_t at = mapping.begin; at < mapping.end && !round.is_cut;) {
     std::vector<MemoryRange> written;
-    const auto next = process.watch.take_written(mapping, at, written);
+    const auto next = process.watch.collect_written(mapping, at, written);
     // The failed scan may have read some of these pages and marked them as not written.
     if (!next) process.index.forget({at, mapping.end});
     CKPT_TRY(went_to, next);
@@ -141,7 +141,7 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
     for (const MemoryRange& range : written) process.index.forget(range);
     for (std::size_t first = 0; first < written.size() && !round.is_cut;) {
       const std::vector<MemoryRange> some = take_some(written, first);
-      if (log_->most() - log_->filled() < bytes_of(some)) {
+      if (log_->limit() - log_->filled() < bytes_of(some)) {
         round.is_cut = true;
         break;
       }
@@ -157,7 +157,7 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
 
 Result<void> EarlyPages::read_process(Followed& process, const Growth& grew, Round& round) {
   CKPT_TRY(mappings, process.watch.mappings());
-  process.index.keep_only(mappings);
+  process.index.retain_only(mappings);
   for (const MemoryRange& mapping : mappings) {
     if (round.is_cut) return ok();
     CKPT_TRYV(read_mapping(process, mapping, grew, round));
@@ -171,12 +171,12 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
   for (const auto& process : processes_) {
     if (round.is_cut) break;
     if (may_be_written_unseen(process->watch.pid())) {
-      process->index.keep_only({});
+      process->index.retain_only({});
       continue;
     }
     auto read = read_process(*process, grew, round);
     if (read) continue;
-    process->index.keep_only({});
+    process->index.retain_only({});
     if (read.error().code() != ErrorCode::kNotFound) return std::move(read).error();
   }
   grew(told_bytes_ = log_->filled());  // reported here and not after each mapping, since a program may have
@@ -210,8 +210,8 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
 
 // Removes pages from the index that are not proven to be unchanged since they were read. Returns the pages
 // that CRIU leaves out. These are the pages of all watched mappings, including mappings with another watch.
-Result<std::vector<MemoryRange>> EarlyPages::keep_proven(MemoryWatch& watch, PageIndex& index,
-                                                         bool is_distrusted) {
+Result<std::vector<MemoryRange>> EarlyPages::store_proven(MemoryWatch& watch, PageIndex& index,
+                                                          bool is_distrusted) {
   CKPT_TRY(mappings, watch.mappings());
   PresentPages pages;
   std::vector<MemoryRange> own;
@@ -223,7 +223,7 @@ Result<std::vector<MemoryRange>> EarlyPages::keep_proven(MemoryWatch& watch, Pag
     CKPT_TRYV(watch.find_present(mapping, pages));
   }
   if (is_distrusted || may_be_written_unseen(watch.pid())) own.clear();
-  index.keep_only(own);
+  index.retain_only(own);
   for (const MemoryRange& range : pages.written) index.forget(range);
   return pages.present;
 }
@@ -234,9 +234,9 @@ Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
   PageIndex nothing;
   PageIndex& index = process != nullptr ? process->index : nothing;
   Proof proof;
-  CKPT_TRY(left_out, keep_proven(process != nullptr ? process->watch : onlooker, index,
-                                 process != nullptr && process->is_distrusted));
-  index.keep_only(left_out);
+  CKPT_TRY(left_out, store_proven(process != nullptr ? process->watch : onlooker, index,
+                                  process != nullptr && process->is_distrusted));
+  index.retain_only(left_out);
   proof.left_out = std::move(left_out);
   proof.held = index.ranges();
   return proof;
@@ -291,13 +291,13 @@ Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, co
   MemoryWatch onlooker = MemoryWatch::onlooker(pid);
   PageIndex nothing;
   PageIndex* index = process != nullptr ? &process->index : &nothing;
-  CKPT_TRY(present, keep_proven(process != nullptr ? process->watch : onlooker, *index,
-                                process != nullptr && process->is_distrusted));
+  CKPT_TRY(present, store_proven(process != nullptr ? process->watch : onlooker, *index,
+                                 process != nullptr && process->is_distrusted));
   const std::vector<MemoryRange> more = wanted.missing(present);
   CKPT_TRYV(add_left_out_pages(folder, dumped.process, indexed(more)));
   for (const MemoryRange& range : more) wanted.put(range, 0);
   const std::vector<MemoryRange> all = ranges_of(wanted);
-  index->keep_only(all);
+  index->retain_only(all);
   const std::uint64_t held = index->bytes();
   CKPT_TRYV(compare(pid, *index));
   CKPT_TRYV(read_missing(pid, *index, all, grew));

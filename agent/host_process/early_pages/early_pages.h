@@ -58,7 +58,7 @@ class EarlyPages {
 
   // Stops each followed process briefly. A process is followed if it has at least `least` bytes. `most` is
   // the maximum length of the log. `more` is the number of bytes that come in addition to the pages.
-  static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t most, std::uint64_t more,
+  static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t limit, std::uint64_t more,
                                                     std::uint64_t least = kMinFollowedBytes);
   EarlyPages(const EarlyPages&) = delete;
   EarlyPages& operator=(const EarlyPages&) = delete;
@@ -109,7 +109,7 @@ class EarlyPages {
   Result<void> read_process(Followed& process, const Growth& grew, Round& round);
   Result<void> read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew, Round& round);
   Result<bool> append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges, bool stopped);
-  Result<std::vector<MemoryRange>> keep_proven(MemoryWatch& watch, PageIndex& index, bool is_distrusted);
+  Result<std::vector<MemoryRange>> store_proven(MemoryWatch& watch, PageIndex& index, bool is_distrusted);
   Followed* followed(pid_t pid);
   [[nodiscard]] Result<bool> has_left_out_pages(pid_t pid) const;
   [[nodiscard]] Result<void> compare(pid_t pid, const PageIndex& index);

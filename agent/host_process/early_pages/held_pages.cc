@@ -88,13 +88,13 @@ Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, con
 }
 
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
-                                std::uint64_t most, std::mt19937_64& random) {
+                                std::uint64_t limit, std::mt19937_64& random) {
   std::uint64_t pages = 0;
   for (const IndexedRange& range : held) pages += range.bytes / kMemoryPage;
-  if (pages <= most) return compare_pages(pid, held, log);
+  if (pages <= limit) return compare_pages(pid, held, log);
   std::set<std::uint64_t> drawn;  // positions of the drawn pages among all held pages
   std::uniform_int_distribution<std::uint64_t> any(0, pages - 1);
-  for (std::uint64_t i = 0; i < most; ++i) drawn.insert(any(random));
+  for (std::uint64_t i = 0; i < limit; ++i) drawn.insert(any(random));
   Batch batch(pid, log);
   std::uint64_t first = 0;  // position of the range's first page among all held pages
   auto range = held.begin();

@@ -22,6 +22,6 @@ namespace ckpt::agent::host {
 Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
 // Compares at most `most` pages, drawn by `random`. 256 pages take less than a millisecond.
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
-                                std::uint64_t most, std::mt19937_64& random);
+                                std::uint64_t limit, std::mt19937_64& random);
 
 }  // namespace ckpt::agent::host

@@ -271,8 +271,8 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
 // Returns the written pages. A scan with kScanIsWatched fails at the first mapping without a watch. Such a
 // scan may have handled pages before that mapping without reporting them. This scan skips unwatched mappings
 // instead.
-Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
-                                                std::vector<MemoryRange>& written) {
+Result<std::uint64_t> MemoryWatch::collect_written(const MemoryRange& range, std::uint64_t from,
+                                                   std::vector<MemoryRange>& written) {
   const Question question{.flags = kScanProtects,
                           .inverted = unwanted_pages(),
                           .mask = kPageWatched | kPageWritten | unwanted_pages(),

@@ -25,7 +25,7 @@ namespace ckpt::agent::host {
 // The present pages of a range, by address.
 struct PresentPages {
   std::vector<MemoryRange> present;
-  std::vector<MemoryRange> written;  // pages written since the last take_written()
+  std::vector<MemoryRange> written;  // pages written since the last collect_written()
 };
 
 // Checks whether this kernel can watch memory and permits it to this process.
@@ -62,13 +62,13 @@ class MemoryWatch {
   // Returns the part of the range that this watch has watched since follow(). The process must be stopped.
   Result<std::vector<MemoryRange>> own(const MemoryRange& range);
 
-  // Returns some of the pages of `range` that were written since the last take_written(), starting at `from`.
-  // These pages count as not written from now on, so the caller reads them afterwards. The function returns
-  // the address where the next call continues. The address range.end means that all pages were returned. Zero
-  // pages and unwatched pages are never returned. After an error the state of the pages from `from` on is
-  // unknown, and some of them may count as not written.
-  Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
-                                     std::vector<MemoryRange>& written);
+  // Returns some of the pages of `range` that were written since the last collect_written(), starting at
+  // `from`. These pages count as not written from now on, so the caller reads them afterwards. The function
+  // returns the address where the next call continues. The address range.end means that all pages were
+  // returned. Zero pages and unwatched pages are never returned. After an error the state of the pages from
+  // `from` on is unknown, and some of them may count as not written.
+  Result<std::uint64_t> collect_written(const MemoryRange& range, std::uint64_t from,
+                                        std::vector<MemoryRange>& written);
   // Adds all pages of `range` to `found` that are not zero pages, guards or absent. Written pages stay marked
   // as written.
   Result<void> find_present(const MemoryRange& range, PresentPages& found) const;

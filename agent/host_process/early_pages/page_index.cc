@@ -29,7 +29,7 @@ void PageIndex::forget(const MemoryRange& range) {
   }
 }
 
-void PageIndex::keep_only(const std::vector<MemoryRange>& ranges) {
+void PageIndex::retain_only(const std::vector<MemoryRange>& ranges) {
   std::uint64_t kept_to = 0;
   for (const MemoryRange& range : ranges) {
     forget({kept_to, range.begin});

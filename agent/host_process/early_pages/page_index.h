@@ -17,7 +17,7 @@ class PageIndex {
   void put(const MemoryRange& range, std::uint64_t offset);
   void forget(const MemoryRange& range);
   // Removes all pages outside `ranges`, which are ascending.
-  void keep_only(const std::vector<MemoryRange>& ranges);
+  void retain_only(const std::vector<MemoryRange>& ranges);
   // Returns the parts of `ranges` that the index lacks.
   [[nodiscard]] std::vector<MemoryRange> missing(const std::vector<MemoryRange>& ranges) const;
   [[nodiscard]] std::vector<IndexedRange> ranges() const;

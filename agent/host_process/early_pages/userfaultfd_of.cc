@@ -113,8 +113,8 @@ class StoppedThread {
 
 // Waits for a stop by polling, because the kernel has no call that waits for a stop with a deadline.
 Result<int> StoppedThread::wait_for_stop(Patience patience) {
-  const auto most = changed_ ? options_.most_inside : options_.most;
-  const auto deadline = steady_clock::now() + most;
+  const auto time_limit = changed_ ? options_.limit_inside : options_.limit;
+  const auto deadline = steady_clock::now() + time_limit;
   for (auto pause = kFirstLook;; pause = std::min(pause * 2, kLastLook)) {
     int status = 0;
     const pid_t got = ::waitpid(tid_, &status, __WALL | WNOHANG);
@@ -126,7 +126,7 @@ Result<int> StoppedThread::wait_for_stop(Patience patience) {
     }
     if (patience == Patience::kLimited && steady_clock::now() >= deadline)
       return Error(ErrorCode::kTimedOut, "Process " + std::to_string(tid_) + " did not stop within " +
-                                             std::to_string(most.count()) + " ms");
+                                             std::to_string(time_limit.count()) + " ms");
     std::this_thread::sleep_for(pause);
   }
 }

@@ -23,9 +23,9 @@ namespace ckpt::agent::host {
 
 // Limits and a hook. Tests change them.
 struct TraceOptions {
-  std::chrono::milliseconds most{2000};         // time limit for a thread to stop
-  std::chrono::milliseconds most_inside{2000};  // time limit for a stop while the thread's registers are not
-                                                // its own
+  std::chrono::milliseconds limit{2000};         // time limit for a thread to stop
+  std::chrono::milliseconds limit_inside{2000};  // time limit for a stop while the thread's registers are not
+                                                 // its own
   std::function<void()> inside;  // hook that is called when the thread's registers first differ from its own
 };
 

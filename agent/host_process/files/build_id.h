@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GNU build id of an ELF file, which distinguishes builds of a program or library.
-// Threads: any. Errors: none. The id is empty for a file that cannot be read, has no id, or is no ELF file of
-// this machine's kind. The file is not trusted: every offset is checked.
+// Threads: any. Errors: none. The id is empty for a file that cannot be read, has no id, or is not an ELF
+// file of this machine's kind. The file is not trusted: every offset is checked.
 #pragma once
 
 #include <string>

@@ -20,9 +20,9 @@ inline constexpr std::chrono::seconds kMaxReadTime{60};
 
 class ContentReader {
  public:
-  explicit ContentReader(std::uint64_t seed, std::uint64_t most_bytes = kMaxReadBytes,
-                         std::chrono::milliseconds most_time = kMaxReadTime)
-      : seed_(seed), left_(most_bytes), end_(std::chrono::steady_clock::now() + most_time) {}
+  explicit ContentReader(std::uint64_t seed, std::uint64_t max_bytes = kMaxReadBytes,
+                         std::chrono::milliseconds max_time = kMaxReadTime)
+      : seed_(seed), left_(max_bytes), end_(std::chrono::steady_clock::now() + max_time) {}
 
   // Returns the SHA-256 of the first `bytes` bytes in hexadecimal. The reader caches the last digests of
   // files that have not been written for minutes.

@@ -75,8 +75,8 @@ std::string try_flock(int file, const FileLock& lock) {
 // Queries the lock without taking it. A lock of an open file description conflicts with all other locks, and
 // all other locks conflict with it.
 std::string ask_range(int file, const FileLock& lock) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
-  if (lock.start > kMost || (lock.end != 0 && (lock.end < lock.start || lock.end > kMost))) return {};
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+  if (lock.start > kMax || (lock.end != 0 && (lock.end < lock.start || lock.end > kMax))) return {};
   struct flock range {};
   range.l_type = lock.excludes ? F_WRLCK : F_RDLCK;
   range.l_whence = SEEK_SET;

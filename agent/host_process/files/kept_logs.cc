@@ -65,7 +65,7 @@ void remove_old_logs(const std::string& folder, std::chrono::seconds keep_for) {
   }
 }
 
-std::optional<std::string> keep_log(const std::string& folder, const std::string& path,
+std::optional<std::string> save_log(const std::string& folder, const std::string& path,
                                     const std::string& name) {
   const auto text = read_end(path);
   if (!text) return std::nullopt;

@@ -18,7 +18,7 @@ inline constexpr std::chrono::hours kKeepLogsFor{24 * 14};
 
 // Stores a copy of the log and returns the copy's path. Returns nullopt if there is no log at `path` or no
 // space for the copy. `name` is the beginning of the copy's name.
-std::optional<std::string> keep_log(const std::string& folder, const std::string& path,
+std::optional<std::string> save_log(const std::string& folder, const std::string& path,
                                     const std::string& name);
 // Removes logs beyond the maximum number, and logs that are too old.
 void remove_old_logs(const std::string& folder, std::chrono::seconds keep_for = kKeepLogsFor);

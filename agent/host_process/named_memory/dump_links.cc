@@ -31,7 +31,7 @@ void remove_old_links(int file) {
 
 }  // namespace
 
-std::optional<DumpLinks> DumpLinks::try_take(const NamedMemory& memory, const char* lock) {
+std::optional<DumpLinks> DumpLinks::try_acquire(const NamedMemory& memory, const char* lock) {
   UniqueFd file(::open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return DumpLinks();
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {

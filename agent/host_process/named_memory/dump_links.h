@@ -17,8 +17,8 @@ class DumpLinks {
   DumpLinks() = default;
   // Takes the lock before the dump of a tree with the files `memory`. Returns nothing if another dump has the
   // lock.
-  static std::optional<DumpLinks> try_take(const NamedMemory& memory,
-                                           const char* lock = "/run/gpumigrate-dump-links");
+  static std::optional<DumpLinks> try_acquire(const NamedMemory& memory,
+                                              const char* lock = "/run/gpumigrate-dump-links");
   // Releases the lock. Call this function after the links were removed (save_named_memory(), remove_links()).
   void release();
 

@@ -12,12 +12,12 @@
 
 namespace ckpt::agent::host {
 
-// Returns the reason why an open descriptor cannot travel whose link in /proc/PID/fd is no path
+// Returns the reason why an open descriptor cannot travel whose link in /proc/PID/fd is not a path
 // ("anon_inode:[perf_event]", "net:[4026531840]"). An empty string means that it can travel. `tree` contains
 // the job's processes.
 [[nodiscard]] std::string why_not_nameless(pid_t pid, int number, const std::string& link,
                                            const std::set<pid_t>& tree);
-// Returns the reason why a mapping cannot travel whose name in /proc/PID/maps is no path.
+// Returns the reason why a mapping cannot travel whose name in /proc/PID/maps is not a path.
 [[nodiscard]] std::string why_not_mapped(const std::string& name);
 // Returns the reason why an open or mapped path has no file: secret memory, a message queue, ... `opened_as`
 // also reaches a file without a name.

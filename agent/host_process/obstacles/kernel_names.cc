@@ -41,7 +41,7 @@ constexpr std::array<ObjectTable, 3> kObjectTables = {
 
 using ObjectKey = std::pair<ObjectKind, int>;
 using Users = std::map<ObjectKey, std::set<pid_t>>;  // processes that have created or used an object; values
-                                                     // of 0 and below are no process
+                                                     // of 0 and below are not processes
 
 // Reads the objects of a table. The heading's names identify the columns, because the columns differ between
 // kernels.
@@ -90,7 +90,7 @@ bool has_user(const std::set<pid_t>& pids) {
 // semaphore set, then the tables as this PID namespace sees them. A zero byte ends each table. A positive
 // number for a semaphore set means that a process of the
 // namespace has used it last.
-[[noreturn]] void tell_from_within(int to, const std::vector<SystemVObject>& objects) {
+[[noreturn]] void report_from_within(int to, const std::vector<SystemVObject>& objects) {
   const auto write_all_of = [to](const void* bytes, std::size_t count) {
     const char* at = static_cast<const char*>(bytes);
     while (count > 0) {
@@ -133,7 +133,7 @@ pid_t start_look(int space, int to, const std::vector<SystemVObject>& objects) {
   if (within < 0) ::_exit(1);
   if (within == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tell_from_within(to, objects);
+    report_from_within(to, objects);
   }
   ::close(to);
   int status = 0;

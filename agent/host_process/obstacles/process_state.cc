@@ -71,35 +71,35 @@ bool differs_from(pid_t one, pid_t other, int what) {
   return ::syscall(SYS_kcmp, one, other, what, 0UL, 0UL) > 0;
 }
 
-class ProcessLook {
+class ProcessInspection {
  public:
-  ProcessLook(pid_t pid, pid_t root, const Tracers& own)
+  ProcessInspection(pid_t pid, pid_t root, const Tracers& own)
       : pid_(pid), root_(root), own_(own), status_(state_text(proc_path(pid, ""))) {}
 
-  std::vector<std::string> take() {
+  std::vector<std::string> collect() {
     if (status_.empty()) return {};
-    look_at_namespaces();
-    look_at_user();
-    look_at_filter();
-    look_at_leader();
-    look_at_parent();
-    look_at_threads();
-    look_at_descriptors();
+    check_namespaces();
+    check_user();
+    check_filter();
+    check_leader();
+    check_parent();
+    check_threads();
+    check_descriptors();
     return std::move(found_);
   }
 
  private:
   void add(const std::string& what) { found_.push_back(name_of_process(pid_) + " " + what); }
-  void look_at_namespaces();
-  void look_at_user();
-  void look_at_filter();
-  void look_at_leader();
-  void look_at_parent();
-  void look_at_threads();
-  bool look_at_thread(pid_t thread);
-  void look_at_tracer(const std::string& status);
-  void look_at_schedule(pid_t thread);
-  void look_at_descriptors();
+  void check_namespaces();
+  void check_user();
+  void check_filter();
+  void check_leader();
+  void check_parent();
+  void check_threads();
+  bool check_thread(pid_t thread);
+  void check_tracer(const std::string& status);
+  void check_schedule(pid_t thread);
+  void check_descriptors();
 
   const pid_t pid_;
   const pid_t root_;
@@ -111,7 +111,7 @@ class ProcessLook {
 };
 
 // Checks the namespaces. CRIU reports "Can't dump nested user namespace".
-void ProcessLook::look_at_namespaces() {
+void ProcessInspection::check_namespaces() {
   const std::string folder = proc_path(pid_, "/ns/");
   for (const char* space : {"mnt", "net", "ipc"}) {
     if (link_at(folder + space) != link_at(std::string("/proc/self/ns/") + space))
@@ -131,7 +131,7 @@ void ProcessLook::look_at_namespaces() {
 }
 
 // Checks the user. No process at the target may have other rights than the job's user.
-void ProcessLook::look_at_user() {
+void ProcessInspection::check_user() {
   const std::string first = pid_ == root_ ? status_ : state_text(proc_path(root_, ""));
   for (const char* name : {"Uid", "Gid"}) {
     const auto wanted = state_words(first, name);
@@ -148,14 +148,14 @@ void ProcessLook::look_at_user() {
 
 // Checks the system call filter. The kernel does not let a filtered process suspend the filter of another
 // process: "suspending seccomp failed: EPERM".
-void ProcessLook::look_at_filter() {
+void ProcessInspection::check_filter() {
   if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
   add("runs under a filter of system calls (seccomp), and so does this agent, so CRIU cannot save it: "
       "start the agent without a filter (seccomp=unconfined)");
 }
 
 // Checks the first thread. CRIU reports "Zombies with threads are not supported".
-void ProcessLook::look_at_leader() {
+void ProcessInspection::check_leader() {
   const auto state = state_words(status_, "State");
   if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
     add("has ended its first thread while others run on, which CRIU cannot save: let its first thread wait "
@@ -163,7 +163,7 @@ void ProcessLook::look_at_leader() {
 }
 
 // Checks what the process shares with its parent. CRIU reports "Can't make VM id" or "Can't make FS id".
-void ProcessLook::look_at_parent() {
+void ProcessInspection::check_parent() {
   const auto parent = static_cast<pid_t>(state_number(status_, "PPid"));
   if (pid_ == root_ || parent <= 1) return;
   if (shares_with(pid_, parent, KCMP_VM))
@@ -174,18 +174,18 @@ void ProcessLook::look_at_parent() {
         " (clone with CLONE_FS), which CRIU cannot save");
 }
 
-void ProcessLook::look_at_threads() {
+void ProcessInspection::check_threads() {
   for (const pid_t thread : threads_in(pid_)) {
-    if (look_at_thread(thread)) return;
+    if (check_thread(thread)) return;
   }
 }
 
 // Checks one thread. Returns true if one text for all threads suffices. CRIU gives a restored thread the
 // settings of the first thread.
-bool ProcessLook::look_at_thread(pid_t thread) {
+bool ProcessInspection::check_thread(pid_t thread) {
   const std::string folder = proc_path(pid_, "/task/") + std::to_string(thread);
-  look_at_tracer(thread == pid_ ? status_ : state_text(folder));
-  look_at_schedule(thread);
+  check_tracer(thread == pid_ ? status_ : state_text(folder));
+  check_schedule(thread);
   if (thread == pid_) return false;
   const std::string text = "has thread " + std::to_string(thread) + " with ";
   for (const char* space : {"mnt", "net", "ipc", "uts", "cgroup", "user", "pid_for_children"}) {
@@ -204,7 +204,7 @@ bool ProcessLook::look_at_thread(pid_t thread) {
 }
 
 // Checks for a tracer. CRIU reports "Unseizable non-zombie".
-void ProcessLook::look_at_tracer(const std::string& status) {
+void ProcessInspection::check_tracer(const std::string& status) {
   const auto tracer = static_cast<pid_t>(state_number(status, "TracerPid"));
   if (tracer == 0 || is_traced_ || own_.contains(tracer)) return;
   is_traced_ = true;
@@ -212,7 +212,7 @@ void ProcessLook::look_at_tracer(const std::string& status) {
 }
 
 // Checks the scheduling policy. CRIU reports "Inconsistent sched params" at the restore.
-void ProcessLook::look_at_schedule(pid_t thread) {
+void ProcessInspection::check_schedule(pid_t thread) {
   static constexpr std::array<int, 5> kKnown = {SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE};
   const int policy = ::sched_getscheduler(thread);
   if (policy < 0 || is_scheduled_) return;
@@ -230,13 +230,13 @@ std::uint64_t limit_of_criu() {
   const bool may_raise =
       !words.empty() && (std::strtoull(words.front().c_str(), nullptr, 16) >> kResources & 1) != 0;
   if (!may_raise) return own.rlim_max;
-  const Result<std::string> most = read_file("/proc/sys/fs/nr_open", 64);
-  return most.has_value() ? std::strtoull(most->c_str(), nullptr, 10) : own.rlim_max;
+  const Result<std::string> max_descriptors = read_file("/proc/sys/fs/nr_open", 64);
+  return max_descriptors.has_value() ? std::strtoull(max_descriptors->c_str(), nullptr, 10) : own.rlim_max;
 }
 
 // Checks the descriptor limits. CRIU reports "Can't create memfd in victim", or "Can't chose service_fd_base"
 // at the restore.
-void ProcessLook::look_at_descriptors() {
+void ProcessInspection::check_descriptors() {
   std::uint64_t count = 0;
   std::uint64_t highest = 0;
   std::error_code gone;
@@ -250,10 +250,10 @@ void ProcessLook::look_at_descriptors() {
         " descriptors open, and CRIU needs " + std::to_string(kSpareDescriptors) +
         " more in this process: close some, or raise its limit (prlimit --pid " + std::to_string(pid_) +
         " --nofile)");
-  const std::uint64_t most = limit_of_criu() / kDescriptorStep * kDescriptorStep;
-  if (count > 0 && highest + kCriuDescriptors > most)
+  const std::uint64_t max_descriptors = limit_of_criu() / kDescriptorStep * kDescriptorStep;
+  if (count > 0 && highest + kCriuDescriptors > max_descriptors)
     add("has descriptor " + std::to_string(highest) + ", too close to this agent's limit of " +
-        std::to_string(most) + " for CRIU: raise the agent's limit (LimitNOFILE)");
+        std::to_string(max_descriptors) + " for CRIU: raise the agent's limit (LimitNOFILE)");
 }
 
 }  // namespace
@@ -266,7 +266,7 @@ std::string name_of_process(pid_t pid) {
 }
 
 std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own) {
-  return ProcessLook(pid, root, own).take();
+  return ProcessInspection(pid, root, own).collect();
 }
 
 }  // namespace ckpt::agent::host

@@ -15,8 +15,8 @@ namespace ckpt::agent::host {
 namespace {
 
 // Adds an owner for each inode that has no owner yet.
-void look_into(const std::filesystem::path& process, const std::set<Inode>& inodes, const char* kind,
-               std::map<Inode, Owner>& owners) {
+void scan_process(const std::filesystem::path& process, const std::set<Inode>& inodes, const char* kind,
+                  std::map<Inode, Owner>& owners) {
   std::error_code gone;
   for (const auto& item : std::filesystem::directory_iterator(process / "fd", gone)) {
     const Inode inode = inode_of(std::filesystem::read_symlink(item.path(), gone).string(), kind);
@@ -52,9 +52,9 @@ std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind
   for (const auto& item : std::filesystem::directory_iterator("/proc", gone)) {
     const std::string name = item.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (!besides.contains(std::atoi(name.c_str()))) look_into(item.path(), inodes, kind, owners);
+    if (!besides.contains(std::atoi(name.c_str()))) scan_process(item.path(), inodes, kind, owners);
   }
-  for (const pid_t pid : besides) look_into("/proc/" + std::to_string(pid), inodes, kind, owners);
+  for (const pid_t pid : besides) scan_process("/proc/" + std::to_string(pid), inodes, kind, owners);
   return owners;
 }
 

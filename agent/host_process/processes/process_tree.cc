@@ -287,9 +287,9 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
 
 std::uint64_t max_mappings() {
   const Result<std::string> text = read_file("/proc/sys/vm/max_map_count", 64);
-  std::uint64_t most = 0;
-  if (text.has_value()) std::from_chars(text->data(), text->data() + text->size(), most);
-  return most;
+  std::uint64_t limit = 0;
+  if (text.has_value()) std::from_chars(text->data(), text->data() + text->size(), limit);
+  return limit;
 }
 
 TreeSize size_of_tree(pid_t root) {

@@ -49,10 +49,10 @@ std::string address_text(const std::string& field) {
                     : "[" + std::string(text) + "]:" + std::to_string(port);
 }
 
-using TakeSocket = std::function<void(Inode inode, unsigned long state, const std::string& local,
-                                      const std::string& remote)>;
+using VisitSocket = std::function<void(Inode inode, unsigned long state, const std::string& local,
+                                       const std::string& remote)>;
 
-void read_table(const std::string& text, const TakeSocket& take) {
+void read_table(const std::string& text, const VisitSocket& visit) {
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);  // skips the heading
@@ -64,16 +64,16 @@ void read_table(const std::string& text, const TakeSocket& take) {
           inode))
       continue;
     if (inode != 0)
-      take(inode, std::strtoul(state.c_str(), nullptr, 16), address_text(local), address_text(remote));
+      visit(inode, std::strtoul(state.c_str(), nullptr, 16), address_text(local), address_text(remote));
   }
 }
 
-Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, const TakeSocket& take) {
+Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, const VisitSocket& visit) {
   for (const char* table : tables) {
     const std::string path = "/proc/" + std::to_string(pid) + "/net/" + table;
     if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6 has no such file
     CKPT_TRY(text, read_file(path, kMaxTableBytes));
-    read_table(text, take);
+    read_table(text, visit);
   }
   return ok();
 }
@@ -113,24 +113,24 @@ void read_peer(const nlmsghdr* header, std::map<Inode, Inode>& peers) {
 
 Result<std::map<Inode, Connection>> tcp_connections(pid_t pid) {
   std::map<Inode, Connection> connections;
-  const auto take = [&](Inode inode, unsigned long state, const std::string& local,
-                        const std::string& remote) {
+  const auto visit = [&](Inode inode, unsigned long state, const std::string& local,
+                         const std::string& remote) {
     if (state == kListen || state == kClosed) return;
     Connection& connection = connections[inode];
     connection.local = local;
     connection.remote = remote;
     connection.established = state == kEstablished;
   };
-  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6"}, take));
+  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6"}, visit));
   return connections;
 }
 
 Result<std::map<Inode, std::string>> bound_addresses(pid_t pid) {
   std::map<Inode, std::string> addresses;
-  const auto take = [&](Inode inode, unsigned long, const std::string& local, const std::string&) {
+  const auto visit = [&](Inode inode, unsigned long, const std::string& local, const std::string&) {
     addresses[inode] = local;
   };
-  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6", "udp", "udp6"}, take));
+  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6", "udp", "udp6"}, visit));
   return addresses;
 }
 

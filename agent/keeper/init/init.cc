@@ -67,8 +67,8 @@ void pass_signals_on() {
 
 [[noreturn]] void become_program(char** argv, int report) {
   ::execvp(argv[0], argv);
-  const int why = errno;
-  (void)!::write(report, &why, sizeof why);
+  const int reason = errno;
+  (void)!::write(report, &reason, sizeof reason);
   ::_exit(kExitNotStarted);
 }
 
@@ -88,7 +88,7 @@ void wait_for_all_others() {
 
 // Sets the process name to the program's end. An exit code has too few bits, and a killed process 1 has no
 // exit code. The name stays readable until process 1 is reaped.
-void tell_end(int status) {
+void report_end(int status) {
   char name[16];
   if (WIFSIGNALED(status)) {
     std::snprintf(name, sizeof name, "%s%d", kSignalName, WTERMSIG(status));
@@ -128,8 +128,8 @@ int main(int argc, char** argv) {
   const pid_t child = ::fork();
   if (child == 0) become_program(argv + 4, report);
   if (child < 0) {
-    const int why = errno;
-    (void)!::write(report, &why, sizeof why);
+    const int reason = errno;
+    (void)!::write(report, &reason, sizeof reason);
     return kExitNotStarted;
   }
   program = child;
@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
   ::close(report);
   const int status = status_of(child);
   program = 0;
-  tell_end(status);
+  report_end(status);
   if (is_terminated != 0) wait_for_all_others();
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -27,8 +27,8 @@ void AgentPort::answer(std::uint64_t request, local::Body body, std::vector<Uniq
 }
 
 void AgentPort::refuse(std::uint64_t request, local::MessageType type, ErrorCode code,
-                       const std::string& why) {
-  answer(request, to_failed(type, Error(code, why)));
+                       const std::string& reason) {
+  answer(request, to_failed(type, Error(code, reason)));
 }
 
 }  // namespace ckpt::keeper

@@ -44,7 +44,7 @@ class AgentPort {
   void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {});
   // Answers with the keeper's current status. Request 0 sends an event.
   void send_status(std::uint64_t request) { answer(request, owner_.status()); }
-  void refuse(std::uint64_t request, local::MessageType type, ErrorCode code, const std::string& why);
+  void refuse(std::uint64_t request, local::MessageType type, ErrorCode code, const std::string& reason);
 
  private:
   Owner& owner_;

@@ -72,10 +72,10 @@ std::string RankLink::why_not_movable() const {
 }
 
 void RankLink::mark_not_movable(local::StateSummary& summary) const {
-  const std::string why = why_not_movable();
-  if (why.empty()) return;
+  const std::string cause = why_not_movable();
+  if (cause.empty()) return;
   summary.movable = 0;
-  summary.reason.assign(why);
+  summary.reason.assign(cause);
 }
 
 }  // namespace ckpt::keeper

@@ -27,7 +27,7 @@ void Timer::clear() {
   ::timerfd_settime(fd_.get(), 0, &none, nullptr);
 }
 
-bool Timer::take_due() {
+bool Timer::consume_expiry() {
   std::uint64_t times = 0;
   return ::read(fd_.get(), &times, sizeof times) == static_cast<ssize_t>(sizeof times);
 }

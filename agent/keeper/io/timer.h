@@ -16,7 +16,7 @@ class Timer {
   void set(Nanos at_ns);  // for a past time, the timer expires at once
   void clear();
   // Returns true once after the timer expired.
-  bool take_due();
+  bool consume_expiry();
 
  private:
   explicit Timer(UniqueFd fd) : fd_(std::move(fd)) {}

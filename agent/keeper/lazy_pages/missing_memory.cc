@@ -39,19 +39,19 @@ void MissingMemory::move(std::uint64_t from, std::uint64_t to, std::uint64_t byt
   for (const Piece& piece : moved) add(piece);
 }
 
-std::optional<MissingMemory::Piece> MissingMemory::at(std::uint64_t address, std::uint64_t most) const {
+std::optional<MissingMemory::Piece> MissingMemory::at(std::uint64_t address, std::uint64_t limit) const {
   const auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return std::nullopt;
   const auto& [begin, range] = *std::prev(after);
   if (range.end <= address) return std::nullopt;
-  return Piece{address, std::min(range.end - address, most), range.from + (address - begin)};
+  return Piece{address, std::min(range.end - address, limit), range.from + (address - begin)};
 }
 
-MissingMemory::Piece MissingMemory::next(std::uint64_t address, std::uint64_t most) const {
-  if (const auto inside = at(address, most)) return *inside;
+MissingMemory::Piece MissingMemory::next(std::uint64_t address, std::uint64_t limit) const {
+  if (const auto inside = at(address, limit)) return *inside;
   auto first = ranges_.lower_bound(address);
   if (first == ranges_.end()) first = ranges_.begin();
-  return {first->first, std::min(first->second.end - first->first, most), first->second.from};
+  return {first->first, std::min(first->second.end - first->first, limit), first->second.from};
 }
 
 }  // namespace ckpt::lazy_pages

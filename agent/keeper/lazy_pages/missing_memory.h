@@ -27,10 +27,10 @@ class MissingMemory {
 
   [[nodiscard]] bool is_empty() const { return ranges_.empty(); }
   // Returns the part of the range that begins at `address`, with at most `most` bytes.
-  [[nodiscard]] std::optional<Piece> at(std::uint64_t address, std::uint64_t most) const;
+  [[nodiscard]] std::optional<Piece> at(std::uint64_t address, std::uint64_t limit) const;
   // Returns the first range from `address` on, or else the first of all ranges. At least one range must
   // exist.
-  [[nodiscard]] Piece next(std::uint64_t address, std::uint64_t most) const;
+  [[nodiscard]] Piece next(std::uint64_t address, std::uint64_t limit) const;
 
  private:
   struct Range {

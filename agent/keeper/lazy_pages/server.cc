@@ -61,7 +61,7 @@ Result<const std::byte*> Server::map_pages(const std::string& folder, const Miss
   return file.memory + range.offset;
 }
 
-Result<void> Server::take_process(RestoringCriu& criu) {
+Result<void> Server::receive_process(RestoringCriu& criu) {
   CKPT_TRY(process, criu.next());
   is_restored_ = !process.has_value();
   if (is_restored_) fault_point(FaultPoint::kMemoryFollows);
@@ -92,7 +92,7 @@ Result<void> Server::run_once(RestoringCriu& criu) {
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR)
     return Error::from_errno("Cannot wait for processes");
   if (watched[0].revents != 0) {
-    CKPT_TRYV(take_process(criu));
+    CKPT_TRYV(receive_process(criu));
   }
   std::vector<ProcessPages> forked;
   for (ProcessPages& process : processes_) {

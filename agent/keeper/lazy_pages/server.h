@@ -27,7 +27,7 @@ class Server {
  private:
   Server() = default;
   Result<const std::byte*> map_pages(const std::string& folder, const MissingRange& range);
-  Result<void> take_process(RestoringCriu& criu);
+  Result<void> receive_process(RestoringCriu& criu);
   Result<void> run_once(RestoringCriu& criu);
 
   struct Mapping {

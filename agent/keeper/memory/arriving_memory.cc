@@ -30,7 +30,7 @@ void ArrivingMemory::await(std::uint64_t request) {
     return agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kRefused,
                          "Too many requests wait for the program's memory");
   waiting_.push_back(request);
-  if (is_whole() || !why_never_.empty()) end_wait();
+  if (is_whole() || !never_reason_.empty()) end_wait();
 }
 
 void ArrivingMemory::refuse_dump(std::uint64_t request) {
@@ -50,8 +50,8 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
       "the host memory that followed its move was lost: the process that supplies it (gpumigrate-lazy-pages, "
       "pid " +
       std::to_string(child) + ") ended with " + how_it_ends(pages_->end_status());
-  why_never_ = "The program was killed: " + loss_;
-  ::dprintf(2, "%s\n", why_never_.c_str());
+  never_reason_ = "The program was killed: " + loss_;
+  ::dprintf(2, "%s\n", never_reason_.c_str());
   end_wait();
   if (const Result<void> killed = process_.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
@@ -59,18 +59,18 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
 
 void ArrivingMemory::on_rank_exited() {
   if (pages_) pages_->let_end();
-  if (pages_ && why_never_.empty())
-    why_never_ = "The program ended before all of its host memory had arrived";
+  if (pages_ && never_reason_.empty())
+    never_reason_ = "The program ended before all of its host memory had arrived";
   pages_.reset();
   end_wait();
 }
 
 void ArrivingMemory::end_wait() {
   for (const std::uint64_t request : std::exchange(waiting_, {})) {
-    if (why_never_.empty()) {
+    if (never_reason_.empty()) {
       agent_.answer(request, local::Done{});
     } else {
-      agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kAborted, why_never_);
+      agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kAborted, never_reason_);
     }
   }
 }

@@ -24,7 +24,7 @@ class ArrivingMemory {
   ArrivingMemory(const RankProcess& process, AgentPort& agent) : process_(process), agent_(agent) {}
 
   void begin(std::optional<LazyPages> pages);
-  [[nodiscard]] bool is_whole() const { return !pages_.has_value() && why_never_.empty(); }
+  [[nodiscard]] bool is_whole() const { return !pages_.has_value() && never_reason_.empty(); }
   // Returns the reason why the program was killed. An empty string means that it was not killed.
   [[nodiscard]] const std::string& loss() const { return loss_; }
 
@@ -44,7 +44,7 @@ class ArrivingMemory {
   AgentPort& agent_;
   std::optional<LazyPages> pages_;
   std::string loss_;
-  std::string why_never_;               // the reason why the memory will never be complete; empty if it is or
+  std::string never_reason_;            // the reason why the memory will never be complete; empty if it is or
                                         // may become complete
   std::vector<std::uint64_t> waiting_;  // requests of await()
 };

@@ -105,11 +105,11 @@ std::vector<std::uint64_t> MemoryBank::by_size() const {
   return ids;
 }
 
-Result<MemoryBank::Batch> MemoryBank::batch_of(std::span<const std::uint64_t> ids, std::size_t most,
+Result<MemoryBank::Batch> MemoryBank::batch_of(std::span<const std::uint64_t> ids, std::size_t max_records,
                                                std::uint64_t bytes, std::size_t& taken) const {
   Batch batch;
   std::uint64_t sum = 0;
-  for (taken = 0; taken < ids.size() && batch.records.size() < most; ++taken) {
+  for (taken = 0; taken < ids.size() && batch.records.size() < max_records; ++taken) {
     const auto found = entries_.find(ids[taken]);
     if (found == entries_.end()) continue;
     const local::RegionRecord& record = found->second.record;

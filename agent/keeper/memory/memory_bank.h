@@ -47,7 +47,7 @@ class MemoryBank {
   // Returns the records of `ids` that the bank contains, in the order of `ids`. The result has at most `most`
   // records. Unless it is a single record, it has at most `bytes` bytes. `taken` is the number of `ids` that
   // were looked up.
-  Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
+  Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t max_records, std::uint64_t bytes,
                          std::size_t& taken) const;
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
 

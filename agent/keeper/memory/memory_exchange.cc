@@ -52,7 +52,7 @@ void MemoryExchange::handle_request(local::Received received) {
   if (!parts_.is_transparent)
     return parts_.agent.refuse(request, type, ErrorCode::kInvalidArgument,
                                "The job moves in cooperative mode");
-  if (handle_set_request(received) || !may_begin(request, type)) return;
+  if (handle_set_request(received) || !admit_request(request, type)) return;
   switch (type) {
     case MessageType::kRelease:
       return release(request);
@@ -90,7 +90,7 @@ bool MemoryExchange::handle_set_request(local::Received& received) {
 }
 
 // Checks whether a request may begin. Returns false if the function has already handled the request.
-bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
+bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
   if (pending_.type == type && pending_.asker == 0) {
     pending_.asker = request;  // a later agent repeats the request and gets the answer
     return false;
@@ -224,7 +224,7 @@ void MemoryExchange::reattach(std::uint64_t request, const local::Reattach& how)
     CKPT_TRY(thread, find_service_thread(parts_.process.members()));
     if (how.restore_thread != 0) {
       const std::vector<pid_t> workers = {thread.second, static_cast<pid_t>(how.restore_thread)};
-      CKPT_TRYV(parts_.hold.take(thread.first, workers, how.hold_ms * kNanosPerMs));
+      CKPT_TRYV(parts_.hold.acquire(thread.first, workers, how.hold_ms * kNanosPerMs));
     }
     CKPT_TRYV(call_back(thread, token));
     reattach_.emplace(std::move(listener));
@@ -289,7 +289,7 @@ void MemoryExchange::stop_export() {
 
 bool MemoryExchange::on_export(local::Received& received) {
   if (received.message.request != export_request_) return false;
-  if (parts_.is_transparent) keep_exported(received);
+  if (parts_.is_transparent) store_exported(received);
   if (auto* end = std::get_if<local::ExportEnd>(&received.message.body))
     parts_.rank.mark_not_movable(end->summary);
   return true;
@@ -300,7 +300,7 @@ void MemoryExchange::on_export_failed(const local::Message& message) {
   if (refused == MessageType::kExport) export_request_ = 0;
 }
 
-void MemoryExchange::keep_exported(const local::Received& received) {
+void MemoryExchange::store_exported(const local::Received& received) {
   const local::Body& body = received.message.body;
   if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {
     if (Result<void> added = sets_.exported().add(batch->records, received.descriptors); !added.has_value())
@@ -331,8 +331,8 @@ bool MemoryExchange::on_dumped() {
   return true;
 }
 
-void MemoryExchange::on_rank_gone(const std::string& why) {
-  const Error gone(ErrorCode::kUnavailable, why);
+void MemoryExchange::on_rank_gone(const std::string& reason) {
+  const Error gone(ErrorCode::kUnavailable, reason);
   if (export_request_ != 0) parts_.agent.answer(export_request_, to_failed(MessageType::kExport, gone));
   export_request_ = 0;
   if (!is_idle()) finish(to_failed(pending_.type, gone));

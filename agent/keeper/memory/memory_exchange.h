@@ -56,11 +56,11 @@ class MemoryExchange {
   // process is stopped.
   bool on_dumped();
   // Handles the end of the connection and of its open request.
-  void on_rank_gone(const std::string& why);
+  void on_rank_gone(const std::string& reason);
   // Handles the end of the program.
   void on_exited();
   // Handles a program that was restored from an image, which has no device memory yet.
-  void take_restored() { memory_ = local::MemoryState::kReleased; }
+  void accept_restored() { memory_ = local::MemoryState::kReleased; }
   void on_called_back();  // called when the rank has reconnected after Reattach
 
   [[nodiscard]] bool is_idle() const { return pending_.type == local::MessageType{}; }
@@ -86,7 +86,7 @@ class MemoryExchange {
   };
 
   bool handle_set_request(local::Received& received);
-  [[nodiscard]] bool may_begin(std::uint64_t request, local::MessageType type);
+  [[nodiscard]] bool admit_request(std::uint64_t request, local::MessageType type);
   void begin(local::MessageType type, std::uint64_t request) { pending_ = {type, request, request}; }
   void finish(local::Body answer, std::vector<UniqueFd> descriptors = {});
   void deposit(local::Received received);
@@ -97,7 +97,7 @@ class MemoryExchange {
   void make(local::Received received);
   void prepare_dump(std::uint64_t request);
   void reattach(std::uint64_t request, const local::Reattach& how);
-  void keep_exported(const local::Received& received);
+  void store_exported(const local::Received& received);
   void drop_exported();
 
   Parts parts_;

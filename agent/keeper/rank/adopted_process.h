@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that was running before its keeper, so it is no child of the keeper. The keeper watches it
+// A process that was running before its keeper, so it is not a child of the keeper. The keeper watches it
 // through a process descriptor.
 // Threads: none. Ownership: none. The process stays its own parent's child. Errors: kNotFound if the process
 // has ended, or if its number now belongs to another process.

@@ -2,7 +2,7 @@
 // The end of a dump whose program was killed. CRIU traces the processes that it dumps. The kernel keeps a
 // killed process as long as a tracer holds it, and CRIU waits for answers of processes that have ended.
 // Therefore neither would end, and the keeper would never see its program's exit.
-// Threads: none. Ownership: none. Errors: none. A process that has ended in the meantime is no tracer.
+// Threads: none. Ownership: none. Errors: none. A process that has ended in the meantime is not a tracer.
 #pragma once
 
 #include <sys/types.h>

@@ -33,7 +33,7 @@ void RankLease::set_deadline(Nanos deadline_ns, bool may_continue) {
 }
 
 void RankLease::on_timer() {
-  if (parts_.timer.take_due()) end();
+  if (parts_.timer.consume_expiry()) end();
 }
 
 void RankLease::end() {
@@ -51,7 +51,7 @@ void RankLease::end() {
     parts_.timer.set(now_ns() + kStopCheckNs);
     return;
   }
-  look_whether_stopped();
+  check_stopped();
 }
 
 void RankLease::report_stopped() {
@@ -61,18 +61,18 @@ void RankLease::report_stopped() {
 }
 
 void RankLease::on_stopped() {
-  if (is_over_) look_whether_stopped();
+  if (is_over_) check_stopped();
 }
 
 void RankLease::on_continued() {
   if (!is_over_) return;
   stop_reported_ = false;  // a SIGCONT of another process does not restore the lease
-  look_whether_stopped();
+  check_stopped();
 }
 
 // Checks whether the job is stopped. A SIGCONT of another process may continue a process that is not a child
 // of this keeper. Therefore the keeper repeats the stop as long as the job has no lease.
-void RankLease::look_whether_stopped() {
+void RankLease::check_stopped() {
   const bool stopped = stand_still(parts_.process.members());
   if (!stopped) parts_.process.stop_all(false);
   if (stopped) report_stopped();

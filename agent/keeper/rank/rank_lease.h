@@ -49,7 +49,7 @@ class RankLease {
  private:
   void end();
   void report_stopped();
-  void look_whether_stopped();
+  void check_stopped();
 
   Parts parts_;
   Nanos deadline_ns_ = local::kNoDeadline;

@@ -134,8 +134,8 @@ Error cannot_start(const std::string& program, int error_number) {
   // A script whose interpreter is missing exists itself.
   const bool is_there = program.find('/') != std::string::npos && ::access(program.c_str(), F_OK) == 0;
   if (missing && !is_there) return program_error(kProgramNotFound, program + ": not found");
-  const std::string why = missing ? "its interpreter is not found" : std::strerror(error_number);
-  return program_error(kProgramNotExecutable, program + ": not executable (" + why + ")");
+  const std::string reason = missing ? "its interpreter is not found" : std::strerror(error_number);
+  return program_error(kProgramNotExecutable, program + ": not executable (" + reason + ")");
 }
 
 Error to_error(const Failure& failure, const Config& config) {

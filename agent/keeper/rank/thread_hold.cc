@@ -46,7 +46,7 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
-Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns) {
+Result<void> ThreadHold::acquire(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns) {
   if (is_held()) return ok();
   const std::vector<pid_t> threads = threads_of(pid);
   for (const pid_t worker : workers) {

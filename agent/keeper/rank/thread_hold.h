@@ -26,7 +26,7 @@ class ThreadHold {
 
   // Holds `pid`, a stopped process of the job, except its threads `workers`. After a failure no thread is
   // held.
-  [[nodiscard]] Result<void> take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
+  [[nodiscard]] Result<void> acquire(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
   // Lets the job run. While it is held, only the workers run.
   void go_on();
   // Ends the hold. All threads run at once with `may_run`, or else at the next go_on().
@@ -37,7 +37,7 @@ class ThreadHold {
   [[nodiscard]] bool is_held() const { return held_pid_ != 0; }
   [[nodiscard]] int fd() const { return limit_.fd(); }
   // Returns true if the limit has passed.
-  [[nodiscard]] bool take_due() { return limit_.take_due(); }
+  [[nodiscard]] bool consume_expiry() { return limit_.consume_expiry(); }
 
  private:
   Result<void> stop_all();

@@ -111,8 +111,9 @@ Result<void> read_stopped(const Json& restore, Config::Restore& out) {
 }
 
 Result<void> read_transparent(const Json& document, Config& config) {
-  // The key is `way`, and not `mode`. While a new version is installed, agent and keeper are different builds.
-  // A keeper that does not find the key would start any job as a cooperative one, also an adopted process.
+  // The key is `way`, and not `mode`. While a new version is installed, agent and keeper are different
+  // builds. A keeper that does not find the key would start any job as a cooperative one, also an adopted
+  // process.
   const Json mode = document.value("way", Json("cooperative"));
   if (mode != "cooperative" && mode != "transparent" && mode != "adopted")
     return bad("'way' must be cooperative, transparent or adopted");

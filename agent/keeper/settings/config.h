@@ -14,13 +14,12 @@
 // `gpu_memory_quota` (bytes, 0: none) is passed to the program. `init` starts the program in its own PID
 // namespace (needs root). `restore` restores the program from an image instead of starting it
 // (init/restored.h). The program is then in phase kDumped until Reattach. The processes in `stopped` of
-// `restore`, such as `[3, 4]`, then stay stopped. `lazy_pages` of `restore`,
-// `{ "command": [...], "pid_file": "/..." }`, brings the program's memory while the program runs
-// (init/lazy_pages.h). `context_program` saves a context before a kill (rank/saver.h). Its default is
-// gpumigrate-context in the folder of the keeper's own program. `mode` "adopted" means a process without any
-// of the project's libraries. `adopt` names a running process; `argv` and `env` are then the known facts about
-// it. With `restore` an adopted process is restored into a PID namespace that the keeper makes. `init` is the
-// first process of that namespace.
+// `restore`, such as `[3, 4]`, then stay stopped. `lazy_pages` of `restore`, `{ "command": [...], "pid_file":
+// "/..." }`, brings the program's memory while the program runs (init/lazy_pages.h). `context_program` saves
+// a context before a kill (rank/saver.h). Its default is gpumigrate-context in the folder of the keeper's own
+// program. `mode` "adopted" means a process without any of the project's libraries. `adopt` names a running
+// process; `argv` and `env` are then the known facts about it. With `restore` an adopted process is restored
+// into a PID namespace that the keeper makes. `init` is the first process of that namespace.
 #pragma once
 
 #include <sys/types.h>

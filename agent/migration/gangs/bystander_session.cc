@@ -96,10 +96,10 @@ Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Mil
     auto joined = co_await keeper->join_groups(*std::move(order), timeout);
     groups_took_ = now_ns() - begin;
     if (!joined) {
-      const Error why =
+      const Error reason =
           Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
               .caused_by(std::move(joined).error());
-      co_return emit_(gang::CommunicatorsFailed(wire::Reason(why)));
+      co_return emit_(gang::CommunicatorsFailed(wire::Reason(reason)));
     }
   }
   emit_(gang::CommunicatorsReady{});
@@ -141,7 +141,7 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
   auto self = shared_from_this();
   if (!job_) co_return;
   co_await job_->known();
-  const AsyncMutex::Held turn = co_await job_->resume_turn().take();
+  const AsyncMutex::Held turn = co_await job_->resume_turn().acquire();
   for (Milliseconds pause = kFirstBackoff; order == orders_; pause = std::min(pause * 2, kMaxBackoff)) {
     const auto keeper = job_->keeper();
     if (job_->ended() || !keeper) co_return;

@@ -86,7 +86,7 @@ void GangDriver::forget(std::function<bool(const gang::GangInfo&)> which) {
 }
 
 Result<runner::Step<gang::Batch>> GangDriver::step(wire::MigrationId /*migration*/, const Event& event) {
-  if (const auto* message = std::get_if<wire::CommitMessage>(&event)) return take_message(*message);
+  if (const auto* message = std::get_if<wire::CommitMessage>(&event)) return handle_message(*message);
   if (const auto* forget = std::get_if<GangTypes::Forget>(&event)) return compact_without(forget->which);
   const auto& own = std::get<GangTypes::OfParty>(event);
   return runner::as_step(parties_.on_event(own.key, own.event, now_ns()));
@@ -94,7 +94,7 @@ Result<runner::Step<gang::Batch>> GangDriver::step(wire::MigrationId /*migration
 
 // Handles a message. If the disk is full, the party is not created. The coordinator then repeats its request,
 // and finally aborts the move.
-Result<runner::Step<gang::Batch>> GangDriver::take_message(const wire::CommitMessage& message) {
+Result<runner::Step<gang::Batch>> GangDriver::handle_message(const wire::CommitMessage& message) {
   const bool is_new = message.info && parties_.find({message.migration, message.to}) == nullptr;
   if (!is_new) return runner::as_step(hand_over(message));
   const std::uint64_t bytes = gang::GangJournal::reserve_for(message.info->plan.size());
@@ -151,8 +151,8 @@ GangDriver::Event GangDriver::timer_fired(const Key& key, Timer timer) const {
 }
 
 Result<std::vector<gang::Batch>> GangDriver::record_refused(const Batch& batch, const Record& /*record*/,
-                                                            const Error& why) {
-  return parties_.record_failed(batch.key, wire::Reason(why), now_ns());
+                                                            const Error& reason) {
+  return parties_.record_failed(batch.key, wire::Reason(reason), now_ns());
 }
 
 Result<void> GangDriver::append(const Batch& batch, const Record& record) {

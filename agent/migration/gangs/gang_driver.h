@@ -81,7 +81,7 @@ class GangDriver : private runner::Protocol<GangTypes> {
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
   Result<Step> step(wire::MigrationId migration, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
-  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& reason) override;
   Result<void> append(const Batch& batch, const Record& record) override;
   void appended(const Batch& batch, const Record& record) override;
   void perform(const Batch& batch, const Action& action) override;
@@ -90,7 +90,7 @@ class GangDriver : private runner::Protocol<GangTypes> {
   void on_event_done(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  Result<Step> take_message(const wire::CommitMessage& message);
+  Result<Step> handle_message(const wire::CommitMessage& message);
   Result<Batches> hand_over(const wire::CommitMessage& message);
   Step compact_without(const std::function<bool(const gang::GangInfo&)>& which);
 

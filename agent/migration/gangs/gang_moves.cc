@@ -87,7 +87,7 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
   add_sessions(key, kept);
   if (const gang::PartyState* state = driver_.parties().find(key);
       state != nullptr && !gang::is_closed(*state))
-    keep_peers(key, *kept.plan);
+    add_peers(key, *kept.plan);
   return &kept;
 }
 
@@ -143,9 +143,9 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
           message.times->pause_ns = went_on - stood_since;
           message.times->groups_ns = groups;
           const Member* known = find(key);
-          const Nanos told = known == nullptr ? 0 : known->stop->told_at();
+          const Nanos told = known == nullptr ? 0 : known->stop->stop_requested_at();
           if (told != 0) message.times->to_barrier_ns = std::max<Nanos>(0, stood_since - told);
-          link_.tell(message);
+          link_.send(message);
         });
     held = std::make_shared<HeldBystander>(member.bystander, driver_, key);
   }
@@ -395,7 +395,7 @@ Task<> GangMoves::gather(wire::GatherRank order) {
   if (!gathered) co_return link_.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);
   answer.request_id = id;
-  link_.tell(answer);
+  link_.send(answer);
 }
 
 Task<> GangMoves::answer_groups(gang::AskGroups request) {
@@ -403,7 +403,7 @@ Task<> GangMoves::answer_groups(gang::AskGroups request) {
   if (!groups) co_return link_.reply(request.request_id, std::move(groups).error());
   gang::RankGroups answer = *std::move(groups);
   answer.request_id = request.request_id;
-  link_.tell(answer);
+  link_.send(answer);
 }
 
 Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& request) {
@@ -483,7 +483,7 @@ bool GangMoves::has_promised(wire::MigrationId migration) const {
 
 // Releases closed moves. The sessions of some closed moves stay, because their measurements are sent again
 // after the coordinator was disconnected.
-void GangMoves::tidy() {
+void GangMoves::release_closed() {
   for (const auto& [id, plan] : plans_) {
     const auto is_open_party = [this, move = id](const auto& at) {
       const gang::PartyState* state = driver_.parties().find(at.first);

@@ -48,7 +48,7 @@ class GangMoves : public GangEffects, public MoveProtocol, public SessionPort {
   void restate() override;
   Result<void> set_limits(const wire::SetLimits& limits) override;
   void forget(wire::JobId job) override;
-  void tidy() override;
+  void release_closed() override;
   [[nodiscard]] bool sends(wire::MigrationId migration) const override;
   [[nodiscard]] bool is_open(wire::JobId job) const override;
   [[nodiscard]] bool may_run_freely(const Job& job) const override;
@@ -108,7 +108,7 @@ class GangMoves : public GangEffects, public MoveProtocol, public SessionPort {
   void send_source_report(const Member& member);
   void send_target_report(const Member& member);
   [[nodiscard]] std::string node_of(const gang::GangPlan& plan, const gang::Party& party) const;
-  void keep_peers(const gang::PartyKey& key, const gang::GangPlan& plan);
+  void add_peers(const gang::PartyKey& key, const gang::GangPlan& plan);
   Task<Result<gang::RankGroups>> groups_of(const gang::AskGroups& request);
 
   MigrationContext& context_;

@@ -27,7 +27,7 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   wire::CommitMessage message(info, key.party, what.to, what.body);
   if (what.to == Party()) {
     send_report_before(key, what.body);
-    link_.tell(message);
+    link_.send(message);
     return;
   }
   const Member* sender = member(key, info);
@@ -36,7 +36,7 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   // Messages are sent through the coordinator and directly, because one of the two connections may be
   // interrupted.
   if (!node.empty()) peers_.send(node, message);
-  link_.tell(message);
+  link_.send(message);
 }
 
 bool GangMoves::take_of_peer(const PeerNode& node, const wire::CommitMessage& message) {
@@ -50,13 +50,13 @@ bool GangMoves::take_of_peer(const PeerNode& node, const wire::CommitMessage& me
 // Keeps connections to the nodes with which a party decides. All parties connect to the lead, and a source
 // connects to its target. A source frees its memory only after a bystander is GONE, so a bystander also
 // connects to the sources.
-void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
+void GangMoves::add_peers(const PartyKey& key, const gang::GangPlan& plan) {
   for (const gang::MovedRank& moved : plan.moved) {
     const auto own = wire::decode_plan(moved.plan);
     if (!own) continue;
     const wire::MigrationPlan& rank = *own;
     const auto keep = [&](const std::string& node, const std::string& address) {
-      if (node != context_.config.node) peers_.keep(key.migration, node, address, rank.peer_token);
+      if (node != context_.config.node) peers_.add(key.migration, node, address, rank.peer_token);
     };
     const bool is_lead = moved.rank == plan.moved.front().rank;
     const bool is_its_source = key.party == Party(Role::kSource, moved.rank);
@@ -69,14 +69,14 @@ void GangMoves::ask_for_info(const wire::CommitMessage& message) {
   wire::CommitMessage question(message.migration, message.job, message.base, message.to, Party(),
                                gang::Query{});
   question.asks_for_info = true;
-  link_.tell(question);
+  link_.send(question);
 }
 
 void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
   wire::CommitMessage answer(info, key.party, Party(), gang::Query{});
   answer.info = info;
   answer.info->plan.clear();  // the plan was already described
-  link_.tell(answer);
+  link_.send(answer);
 }
 
 std::vector<wire::OpenHandover> GangMoves::open_handovers() const {
@@ -128,7 +128,7 @@ void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) 
 void GangMoves::send_source_report(const Member& member) {
   if (!member.source->report()) return;
   wire::SourceReport report = *member.source->report();
-  report.stop_ordered_ns = member.stop->told_at();
+  report.stop_ordered_ns = member.stop->stop_requested_at();
   context_.reports.send(report);
 }
 

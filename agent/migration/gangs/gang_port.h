@@ -13,11 +13,11 @@ namespace ckpt::agent {
 class GangPort {
  public:
   virtual ~GangPort() = default;
-  virtual bool tell(const wire::CommitMessage& message) = 0;
-  virtual bool tell(const wire::RankGathered& answer) = 0;
-  virtual bool tell(const gang::RankGroups& answer) = 0;
+  virtual bool send(const wire::CommitMessage& message) = 0;
+  virtual bool send(const wire::RankGathered& answer) = 0;
+  virtual bool send(const gang::RankGroups& answer) = 0;
   // Answers a request that has failed.
-  virtual void reply(std::uint64_t request, const Error& why) = 0;
+  virtual void reply(std::uint64_t request, const Error& reason) = 0;
 };
 
 }  // namespace ckpt::agent

@@ -69,7 +69,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
   const auto job = rank_->job();
   const auto keeper = job ? job->keeper() : nullptr;
   if (is_over_ || !is_wanted_ || barrier_ != 0 || !keeper) co_return is_over();
-  if (std::exchange(attempt_, attempt) != attempt) told_at_ = now_ns();
+  if (std::exchange(attempt_, attempt) != attempt) stop_requested_at_ = now_ns();
   if (!std::exchange(is_watching_, true))
     control::spawn(executor_, "rank waits for other ranks", watch_orders());
   CKPT_CO_TRY(counted, co_await keeper->stop_at(attempt, barrier));

@@ -43,7 +43,7 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   void end();
   // Returns the time of the last order to stop at a barrier, by this node's clock. The result is 0 if there
   // was no order.
-  [[nodiscard]] Nanos told_at() const noexcept { return told_at_; }
+  [[nodiscard]] Nanos stop_requested_at() const noexcept { return stop_requested_at_; }
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
 
  private:
@@ -56,9 +56,9 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   bool is_wanted_ = false;
   bool is_over_ = false;
   bool is_watching_ = false;
-  std::uint64_t barrier_ = 0;  // barrier at which the rank is paused
-  std::uint64_t attempt_ = 0;  // number of the attempt to agree on a barrier
-  Nanos told_at_ = 0;          // time of the first order in this attempt
+  std::uint64_t barrier_ = 0;    // barrier at which the rank is paused
+  std::uint64_t attempt_ = 0;    // number of the attempt to agree on a barrier
+  Nanos stop_requested_at_ = 0;  // time of the first order in this attempt
   std::chrono::steady_clock::time_point ordered_;
   std::list<AsyncEvent*> watchers_;
 };

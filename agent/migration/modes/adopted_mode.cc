@@ -36,10 +36,10 @@ Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
 
 Task<Result<void>> save_adopted(MigrationContext& context, std::shared_ptr<Job> job,
                                 wire::SourceReport& report) {
-  const AsyncMutex::Held turn = co_await job->release_mutex().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().acquire();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   SavedContext saved(context, job);
-  CKPT_CO_TRYV(co_await saved.look(keeper));
+  CKPT_CO_TRYV(co_await saved.inspect(keeper));
   CKPT_CO_TRYV(co_await saved.lock(context.config.pause_timeout));
   report.paused_ns = now_ns();
   CKPT_CO_TRYV(co_await saved.save());
@@ -49,10 +49,10 @@ Task<Result<void>> save_adopted(MigrationContext& context, std::shared_ptr<Job> 
 }
 
 Task<Result<AdoptedPlace>> place_adopted(MigrationContext& context, std::shared_ptr<Job> job, GpuUuid gpu) {
-  const AsyncMutex::Held turn = co_await job->release_mutex().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().acquire();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   SavedContext saved(context, job);
-  CKPT_CO_TRYV(co_await saved.look(keeper));
+  CKPT_CO_TRYV(co_await saved.inspect(keeper));
   CKPT_CO_TRYV(co_await saved.restore(gpu));
   AdoptedPlace placed;
   placed.restored_ns = now_ns();
@@ -71,8 +71,9 @@ std::vector<std::string> restore_words() {
 
 Task<Result<void>> AdoptedSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
-  if (!facts.can_checkpoint || (stays_ && !facts.why().empty()))
-    co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
+  if (!facts.can_checkpoint || (stays_ && !facts.missing_support().empty()))
+    co_return Error(ErrorCode::kRefused,
+                    "This node's driver cannot move a context: " + facts.missing_support());
   CKPT_CO_TRY(keeper, keeper_of(*job));
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
@@ -161,12 +162,12 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.more = std::move(words);
   const NamedResources named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
-  CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
+  CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
-    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
+    co_return co_await save_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
   const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
@@ -183,7 +184,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRYV(co_await save_handover(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [&job, &folder, &pages] {
-    host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
+    host::store_stopped(job->folder(), host::stopped_in(folder.path()));
     return host::pack_folder(folder.path(), std::move(pages));
   };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
@@ -220,7 +221,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.images, wait));
-    const auto take = [folder = job->folder()] { return host::take_stopped(folder); };
+    const auto take = [folder = job->folder()] { return host::pop_stopped(folder); };
     const std::set<pid_t> stopped = co_await offload(context.images, take);
     co_await remove_dump_links(context, job);
     CKPT_CO_TRYV(co_await end_repair(context, root, repair));
@@ -256,7 +257,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::start() {
 Task<Result<void>> AdoptedTarget::ready(std::shared_ptr<Job>) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.can_checkpoint)
-    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+    co_return Error(ErrorCode::kRefused,
+                    "This node's driver cannot restore a context: " + facts.missing_support());
   if (stays_) co_return ok();
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
@@ -270,12 +272,12 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   co_return ok();
 }
 
-Task<Result<void>> AdoptedTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
-                                              std::vector<UniqueFd>) {
+Task<Result<void>> AdoptedTarget::import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                                std::vector<UniqueFd>) {
   co_return Error(ErrorCode::kProtocol, "A mover does not create memory for an adopted process");
 }
 
-Result<void> AdoptedTarget::keep(std::shared_ptr<Job>, HostState state) {
+Result<void> AdoptedTarget::store_host_state(std::shared_ptr<Job>, HostState state) {
   image_bytes_ = state.bytes;
   image_ = std::move(state);
   return ok();
@@ -372,7 +374,7 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
     report->resumed_ns = running.resumed_ns;
   }
   size_ = co_await size_of_tree(context_, static_cast<pid_t>(job->rank_pid()));
-  made_.keep();
+  made_.retain();
   control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
   co_return ok();
 }

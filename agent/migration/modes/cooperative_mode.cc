@@ -75,12 +75,12 @@ Task<Result<void>> CooperativeTarget::ready(std::shared_ptr<Job> job) {
   co_return co_await job->standby_ready(context_.config.standby_timeout);
 }
 
-Task<Result<void>> CooperativeTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
-                                                  std::vector<UniqueFd>) {
+Task<Result<void>> CooperativeTarget::import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                                    std::vector<UniqueFd>) {
   co_return Error(ErrorCode::kProtocol, "The mover created memory for a standby, which has its own");
 }
 
-Result<void> CooperativeTarget::keep(std::shared_ptr<Job> job, HostState state) {
+Result<void> CooperativeTarget::store_host_state(std::shared_ptr<Job> job, HostState state) {
   host_state_ = std::move(state.file);
   return save_host_state(host_state_.get(), state.bytes, host_state_path(*job));
 }

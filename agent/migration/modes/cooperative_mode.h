@@ -38,9 +38,9 @@ class CooperativeTarget final : public TargetMode {
   Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   [[nodiscard]] bool has_memory() const override { return true; }
-  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
-                                 std::vector<UniqueFd> descriptors) override;
-  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Task<Result<void>> import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                   std::vector<UniqueFd> descriptors) override;
+  Result<void> store_host_state(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch) override;
   [[nodiscard]] PauseWork pause_work(const Job& job) const override;

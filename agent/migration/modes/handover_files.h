@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and settings of a program at its switch, as its image contains them. The file check before the pause
-// (host_process/file_list.h) read the program while it ran. Therefore the image lists the changes since then:
-// files that were written, opened or locked later. The target accepts a written file only if both nodes share
-// the file.
+// Files and settings of a program at its handover, as its image contains them. The file check before the
+// pause (host_process/file_list.h) read the program while it ran. Therefore the image lists the changes since
+// then: files that were written, opened or locked later. The target accepts a written file only if both nodes
+// share the file.
 // Threads: any. All functions block for milliseconds (use offload()). Errors: kRefused names each file that
 // prevents a move of the program. kCorrupt reports a malformed image. kIo.
 #pragma once

@@ -22,11 +22,11 @@ std::string kept_logs_folder(const Config& config) {
   return config.home + "/criu-logs";
 }
 
-Task<Error> keep_criu_log(MigrationContext& context, const JobOperation& operation, std::string log,
+Task<Error> save_criu_log(MigrationContext& context, const JobOperation& operation, std::string log,
                           Error error) {
   const std::string folder = kept_logs_folder(context.config);
   const std::string name = wire::job_text(operation.job()) + "-" + operation.name();
-  const auto keep = [&folder, &log, &name] { return host::keep_log(folder, log, name); };
+  const auto keep = [&folder, &log, &name] { return host::save_log(folder, log, name); };
   const std::optional<std::string> kept = co_await offload(context.images, keep);
   if (!kept) co_return error;
   co_return Error(error.code(), with_place(error.to_string(), log, context.config.node + ":" + *kept));

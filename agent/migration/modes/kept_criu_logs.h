@@ -14,7 +14,7 @@ namespace ckpt::agent {
 
 [[nodiscard]] std::string kept_logs_folder(const Config& config);
 // Returns the error with the path of the stored log in place of `log`, which CRIU has written.
-Task<Error> keep_criu_log(MigrationContext& context, const JobOperation& operation, std::string log,
+Task<Error> save_criu_log(MigrationContext& context, const JobOperation& operation, std::string log,
                           Error error);
 
 }  // namespace ckpt::agent

@@ -72,7 +72,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   co_return co_await save_context(context, job);
 }
 
-Task<> save_and_tell(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<LastSave> save) {
+Task<> save_and_report(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<LastSave> save) {
   save->result = co_await save_now(context, job);
   save->done.notify();
 }
@@ -81,7 +81,7 @@ Task<> save_and_tell(MigrationContext& context, std::shared_ptr<Job> job, std::s
 
 Task<Result<void>> save_before_kill(MigrationContext& context, std::shared_ptr<Job> job) {
   auto save = std::make_shared<LastSave>(context.executor);
-  control::spawn(context.executor, "save before a kill", save_and_tell(context, job, save));
+  control::spawn(context.executor, "save before a kill", save_and_report(context, job, save));
   const auto until = std::chrono::steady_clock::now() + kMaxLastSave;
   bool in_time = true;
   while (in_time && !save->result) in_time = co_await save->done.wait(until);

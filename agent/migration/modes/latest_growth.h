@@ -16,18 +16,18 @@ namespace ckpt::agent {
 
 // Returns a function that calls `tell` on the loop, with the latest size.
 [[nodiscard]] inline std::function<void(std::uint64_t)> latest_growth(
-    asio::any_io_executor loop, std::function<void(std::uint64_t)> tell) {
+    asio::any_io_executor loop, std::function<void(std::uint64_t)> report_growth) {
   struct Report {
     std::atomic<std::uint64_t> filled{0};
     std::atomic<bool> waits{false};
   };
-  return [loop = std::move(loop), tell = std::move(tell),
+  return [loop = std::move(loop), report_growth = std::move(report_growth),
           report = std::make_shared<Report>()](std::uint64_t filled) {
     report->filled.store(filled);
     if (report->waits.exchange(true)) return;
-    asio::post(loop, [tell, report] {
+    asio::post(loop, [report_growth, report] {
       report->waits.store(false);
-      tell(report->filled.load());
+      report_growth(report->filled.load());
     });
   };
 }

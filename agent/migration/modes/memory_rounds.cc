@@ -50,12 +50,13 @@ HostProgress MemoryRounds::progress() const {
 }
 
 host::EarlyPages::Growth MemoryRounds::growth() const {
-  return latest_growth(context_.executor, [tell = grew_](std::uint64_t filled) { tell(filled, false); });
+  return latest_growth(context_.executor,
+                       [report_growth = grew_](std::uint64_t filled) { report_growth(filled, false); });
 }
 
 Task<> MemoryRounds::settle() {
   auto self = shared_from_this();
-  const AsyncMutex::Held turn = co_await turn_.take();
+  const AsyncMutex::Held turn = co_await turn_.acquire();
   if (is_over_ || (settled_ns_ != 0 && now_ns() - settled_ns_ < kFresh)) co_return;
   std::uint64_t before = std::numeric_limits<std::uint64_t>::max();
   for (int round = 1; round <= kMaxRounds; ++round) {
@@ -97,7 +98,7 @@ Task<> MemoryRounds::stop() {
   is_over_ = true;
   pages_->cut();
   changed_.notify();
-  const AsyncMutex::Held turn = co_await turn_.take();
+  const AsyncMutex::Held turn = co_await turn_.acquire();
 }
 
 }  // namespace ckpt::agent

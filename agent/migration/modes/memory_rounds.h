@@ -30,7 +30,7 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   // not sent remain.
   [[nodiscard]] HostProgress progress() const;
   // Returns the bytes that the pause must read. These are the bytes that the last round found written.
-  [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
+  [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
   // Returns the bytes that are in the log and need not be in the image, after the rounds have settled.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return has_settled() ? pages_->held_bytes() : 0; }
   // Waits until few pages were written since they were read, or until more rounds are not useful.

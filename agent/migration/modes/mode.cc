@@ -33,7 +33,7 @@ JobRecord standby_record(const JobOperation& operation) {
 
 PauseLines pause_lines(MigrationContext& context, PauseKind kind) {
   if (const RemapFacts* tried = context.remap.context_times())
-    context.pauses->keep_context(tried->save_ns, tried->restore_ns);
+    context.pauses->record_context(tried->save_ns, tried->restore_ns);
   return context.pauses->costs().lines(kind);
 }
 

@@ -35,7 +35,7 @@ struct HostState {
 // Host state that is sent while it is written into a memory file.
 struct GrowingHostState {
   UniqueFd file;
-  std::uint64_t most = 0;
+  std::uint64_t limit = 0;
   std::uint64_t expected = 0;
 };
 // Reports growth on the loop. `filled` is the number of available bytes. `whole` means that the state is
@@ -87,7 +87,7 @@ class SourceMode {
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
   // Releases memory that was kept for sending. The migration must send nothing more, and no call of save()
   // may be in progress. Idempotent.
-  virtual Task<> let_go() { co_return; }
+  virtual Task<> release() { co_return; }
   // Ends the rest of the job here after it runs at the target. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
@@ -126,14 +126,15 @@ class TargetMode {
   // this is impossible.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
   // Checks whether the instance has its own memory, which the mover attaches. Otherwise the mover creates the
-  // memory, and take_memory() receives it.
+  // memory, and import_memory() receives it.
   [[nodiscard]] virtual bool has_memory() const = 0;
-  virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
-                                         std::vector<UniqueFd> descriptors) = 0;
-  // Drops regions of take_memory() that the job has freed since. Afterwards nothing here holds these regions.
+  virtual Task<Result<void>> import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                           std::vector<UniqueFd> descriptors) = 0;
+  // Drops regions of import_memory() that the job has freed since. Afterwards nothing here holds these
+  // regions.
   virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
   // Stores verified host state for an agent that is started after COMMITTED.
-  virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
+  virtual Result<void> store_host_state(std::shared_ptr<Job> job, HostState state) = 0;
   // Runs the instance as `order.k`. kAborted means that it will never run here. The report's times are set
   // when they are reached for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;

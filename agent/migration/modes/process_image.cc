@@ -122,7 +122,7 @@ Result<void> MadeResources::make(const MigrationContext& context, wire::JobId jo
   return ok();
 }
 
-void MadeResources::keep() {
+void MadeResources::retain() {
   made_folders_.clear();
   memory_ = {};
   cached_ = {};
@@ -142,9 +142,9 @@ Task<> MadeResources::remove(MigrationContext& context) {
   co_await offload(context.images, undo);
 }
 
-Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const host::NamedMemory& memory) {
+Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, const host::NamedMemory& memory) {
   if (!memory.needs_links()) co_return host::DumpLinks();
-  const auto take = [&memory] { return host::DumpLinks::try_take(memory); };
+  const auto take = [&memory] { return host::DumpLinks::try_acquire(memory); };
   asio::steady_timer timer(context.executor);
   const Nanos began = now_ns();
   while (now_ns() - began < kLongestLinks) {

@@ -70,7 +70,7 @@ class MadeResources {
   // Creates the resources of an image, before the restore from its folder.
   Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
   // Keeps the resources, because the process uses them.
-  void keep();
+  void retain();
   // Removes the resources of a process that was not restored, or has ended. Cache files are removed only in
   // the first case.
   Task<> remove(MigrationContext& context);
@@ -83,7 +83,7 @@ class MadeResources {
 
 // Takes the lock for a dump that creates links. Error kTimedOut means that another dump has held the lock for
 // too long.
-Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const host::NamedMemory& memory);
+Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, const host::NamedMemory& memory);
 // Removes CRIU's links of an unused dump.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 

@@ -117,7 +117,8 @@ bool can_stream(std::uint64_t largest_bytes) {
 Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.can_checkpoint)
-    co_return Error(ErrorCode::kRefused, "This node's driver cannot save a context: " + facts.why());
+    co_return Error(ErrorCode::kRefused,
+                    "This node's driver cannot save a context: " + facts.missing_support());
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
@@ -171,8 +172,8 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_b
 // Starts to copy host memory ahead. Returns false if host memory is read in the pause.
 Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes) {
   if (!can_stream(size_.private_bytes)) co_return false;
-  const auto follow = [root, context_bytes, most = longest_state(size_.private_bytes)] {
-    return host::EarlyPages::create(root, most, context_bytes);
+  const auto follow = [root, context_bytes, max_bytes = longest_state(size_.private_bytes)] {
+    return host::EarlyPages::create(root, max_bytes, context_bytes);
   };
   auto pages = co_await offload(context_.images, follow);
   if (!pages) {
@@ -190,7 +191,7 @@ PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summa
   if (rounds_) {
     const std::uint64_t followed = std::min(rounds_->pages().followed_bytes(), size_.private_bytes);
     const bool leaves_out = !rounds_->pages().criu_library().empty();
-    memory = copied_ahead(memory, followed, rounds_->rest_bytes(), leaves_out);
+    memory = copied_ahead(memory, followed, rounds_->remaining_bytes(), leaves_out);
   }
   return process_work(size_, memory, device, rounds_ || stream_, context_.remap.imports());
 }
@@ -204,7 +205,7 @@ std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth gre
   if (!file) return std::nullopt;
   GrowingHostState state;
   state.file = *std::move(file);
-  state.most = log().most();
+  state.limit = log().limit();
   state.expected = log().expected();
   grew_ = grew;
   if (rounds_) rounds_->start(std::move(grew));
@@ -218,8 +219,8 @@ const host::MemoryLog& ProcessSource::log() const {
 // Begins the reports of pages. The progress of the stream's thread is reported to the mover on the loop.
 Result<void> ProcessSource::begin_pages(const std::string& folder, const host::DumpEstimate& estimate) {
   if (rounds_) return rounds_->pages().begin_dump(folder, estimate);
-  const auto grew =
-      latest_growth(context_.executor, [tell = grew_](std::uint64_t filled) { tell(filled, false); });
+  const auto grew = latest_growth(
+      context_.executor, [report_growth = grew_](std::uint64_t filled) { report_growth(filled, false); });
   return stream_->begin(folder, estimate.largest_position, grew);
 }
 
@@ -286,7 +287,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
   CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   const std::uint64_t held = rounds_ ? rounds_->held_bytes() : 0;
-  const std::uint64_t again = rounds_ ? rounds_->rest_bytes() : 0;
+  const std::uint64_t again = rounds_ ? rounds_->remaining_bytes() : 0;
   CKPT_CO_TRYV(
       host::check_memory_left(estimate.bytes - std::min(held, estimate.bytes) + again + named_bytes_));
   CKPT_CO_TRY(place, host::find_memory_place());
@@ -307,13 +308,13 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
-  CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
+  CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
   const Nanos prepared = now_ns();
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
-    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
+    co_return co_await save_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
   const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
@@ -331,7 +332,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await save_handover(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [this, &job, &folder, &pages]() -> Result<host::PackedImage> {
-    host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
+    host::store_stopped(job->folder(), host::stopped_in(folder.path()));
     if (grew_) {
       CKPT_TRY(streamed, finish_pages(folder.path()));
       pages = std::move(streamed);
@@ -339,7 +340,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     return host::pack_folder(folder.path(), std::move(pages));
   };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  if (grew_ && packed.bytes > log().most())
+  if (grew_ && packed.bytes > log().limit())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
                operation_.name(), dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
@@ -360,7 +361,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
-    const auto take = [folder = job->folder()] { return host::take_stopped(folder); };
+    const auto take = [folder = job->folder()] { return host::pop_stopped(folder); };
     const std::set<pid_t> stopped = co_await offload(context_.images, take);
     remove_images_of_source(context_, operation_.job());
     co_await remove_dump_links(context_, job);
@@ -378,7 +379,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
 }
 
 // Frees the log in a thread other than the event loop, because this takes milliseconds.
-Task<> ProcessSource::let_go() {
+Task<> ProcessSource::release() {
   grew_ = {};
   auto stream = std::exchange(stream_, nullptr);
   auto rounds = std::exchange(rounds_, nullptr);

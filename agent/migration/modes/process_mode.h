@@ -47,7 +47,7 @@ struct HostMemoryWork {
   Nanos scan = 0;              // time to scan pages that are already at the target
 };
 // Returns the work if nothing was copied ahead. `named_bytes` is the part of size.private_bytes in named
-// memory and cache files. Device memory that a mover copies (`region_bytes`) is no host memory, although the
+// memory and cache files. Device memory that a mover copies (`region_bytes`) is not host memory, although the
 // driver may store it in the process.
 [[nodiscard]] HostMemoryWork host_memory_work(const host::TreeSize& size, std::uint64_t region_bytes,
                                               std::uint64_t named_bytes);
@@ -78,7 +78,7 @@ class ProcessSource final : public SourceMode {
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
-  Task<> let_go() override;
+  Task<> release() override;
   Task<> leave(std::shared_ptr<Job> job) override;
 
  private:
@@ -121,10 +121,10 @@ class ProcessTarget final : public TargetMode {
   Task<Result<void>> compare(wire::Bytes payload) override;
   Task<Result<std::shared_ptr<Job>>> bring() override;
   [[nodiscard]] bool has_memory() const override { return false; }
-  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
-                                 std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                   std::vector<UniqueFd> descriptors) override;
   Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
-  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Result<void> store_host_state(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;

@@ -51,7 +51,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::start() {
 Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.can_checkpoint)
-    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+    co_return Error(ErrorCode::kRefused,
+                    "This node's driver cannot restore a context: " + facts.missing_support());
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   restores_lazily_ = co_await criu.restores_lazily(context_.config.home);
@@ -59,8 +60,8 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   co_return ok();
 }
 
-Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo> regions,
-                                              std::vector<UniqueFd> descriptors) {
+Task<Result<void>> ProcessTarget::import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo> regions,
+                                                std::vector<UniqueFd> descriptors) {
   if (regions.size() != descriptors.size())
     co_return Error(ErrorCode::kProtocol, "The mover sent a wrong number of descriptors");
   for (std::size_t i = 0; i < regions.size(); ++i) {
@@ -84,7 +85,7 @@ Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
   co_return ok();
 }
 
-Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
+Result<void> ProcessTarget::store_host_state(std::shared_ptr<Job>, HostState state) {
   image_bytes_ = state.bytes;
   image_ = std::move(state);
   return ok();
@@ -109,8 +110,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   JobRecord record = standby_record(operation_);  // created before the resources of the record
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder,
-                       most_eager = restores_lazily_ ? host::kMaxEagerBytes
-                                                     : host::kAllEager]() -> Result<host::PageCounts> {
+                       max_eager_bytes = restores_lazily_ ? host::kMaxEagerBytes
+                                                          : host::kAllEager]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
     CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
@@ -118,7 +119,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
         prepare_handover(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
     CKPT_TRY(settings, host::saved_settings(folder.path()));
     settings_ = std::move(settings);
-    return host::choose_lazy_pages(folder.path(), most_eager);
+    return host::choose_lazy_pages(folder.path(), max_eager_bytes);
   };
   const Nanos began = now_ns();
   CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));
@@ -198,7 +199,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   auto resumed = co_await resume(job, order, report);
   if (resumed) {
     size_ = co_await size_of_tree(context_, static_cast<pid_t>(status.rank_pid));
-    made_.keep();
+    made_.retain();
     if (report != nullptr && lazy_bytes_ > 0) {
       report->memory_follows_bytes = lazy_bytes_;
       control::spawn(context_.executor, "host memory that follows", report_arrival(context_, job, *report));
@@ -244,7 +245,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was resumed");
   CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
   if (report != nullptr && report->resume_sent_ns == 0) {
-    placed.tell(*report);
+    placed.add_to(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }

@@ -37,19 +37,19 @@ Result<void> check_pause(const JobOperation& operation, Nanos paused_ns) {
   if (!limit || paused_ns == 0 || now_ns() - paused_ns < *limit) return ok();
   return Error(ErrorCode::kAborted,
                "The pause exceeded its limit of " + std::to_string(*limit / kNanosPerMs) +
-                   " ms before the job resumed at the target: the job continues at the source");
+                   " ms before the job ran at the target: the job continues at the source");
 }
 
 Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,
                                   const RestoreWork& work) {
-  const Milliseconds most = host::criu_timeout(work.image_bytes);
-  if (operation.kind() != JobOperation::Kind::kMigration) return most;
+  const Milliseconds longest = host::criu_timeout(work.image_bytes);
+  if (operation.kind() != JobOperation::Kind::kMigration) return longest;
   CKPT_TRYV(check_pause(operation, work.paused_ns));
   const Nanos expected =
       line.at(static_cast<std::int64_t>(work.restored_bytes)) + line.of_items(restore_cost(work.size));
   const auto unexpected =
       std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(kTooLong * expected));
-  Milliseconds time = std::min(most, std::max(host::criu_least(kLeastRestore), unexpected));
+  Milliseconds time = std::min(longest, std::max(host::criu_least(kLeastRestore), unexpected));
   if (const auto limit = operation.pause_limit(); limit && work.paused_ns != 0) {
     const auto left = std::chrono::nanoseconds(work.paused_ns + *limit - now_ns());
     time = std::min(time, std::max(Milliseconds(1), std::chrono::duration_cast<Milliseconds>(left)));
@@ -80,7 +80,7 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
   const auto reason = co_await offload(context.images, read);
   Error error = std::move(started).error();
   if (reason) error = Error(error.code(), error.to_string() + "; CRIU: " + *reason);
-  co_return co_await keep_criu_log(context, operation, log, std::move(error));
+  co_return co_await save_criu_log(context, operation, log, std::move(error));
 }
 
 Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
@@ -91,7 +91,8 @@ Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
     how.hold_ms = static_cast<std::uint32_t>(kHoldMs + device_bytes / kBytesPerMs);
   } else {
     spdlog::warn(
-        "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
+        "restored process runs before it is resumed: pid {} reason the driver reports no restore thread",
+        root);
     CKPT_CO_TRYV(co_await resume_source(context, root, stopped));
   }
   const Milliseconds limit = co_await time_limit_of(context, root);

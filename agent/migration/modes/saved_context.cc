@@ -23,7 +23,7 @@ Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::share
   co_return identity.uuid;
 }
 
-Task<Result<void>> SavedContext::look(std::shared_ptr<KeeperLink> keeper) {
+Task<Result<void>> SavedContext::inspect(std::shared_ptr<KeeperLink> keeper) {
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
   pid_ = static_cast<pid_t>(status.session_pid);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process's GPU context in the driver: locked, saved in the process, restored on this GPU or another,
-// unlocked. The driver is queried for its state (look()). The job's record contains the context's current or
-// last GPU. Therefore each step may be repeated, even by another agent.
+// unlocked. The driver is queried for its state (inspect()). The job's record contains the context's current
+// or last GPU. Therefore each step may be repeated, even by another agent.
 // Threads: the event loop. A job has one object at a time (Job::release_mutex). Errors: the driver's errors.
 // kDevice if the driver has lost the context.
 #pragma once
@@ -25,7 +25,7 @@ class SavedContext {
       : context_(context), job_(std::move(job)) {}
 
   // Finds the process and the driver's state for it. Call this function first.
-  Task<Result<void>> look(std::shared_ptr<KeeperLink> keeper);
+  Task<Result<void>> inspect(std::shared_ptr<KeeperLink> keeper);
   // Locks the process. Afterwards none of its calls is in the driver, and nothing is in flight. After
   // kTimedOut the process continues to run.
   Task<Result<void>> lock(Milliseconds timeout);

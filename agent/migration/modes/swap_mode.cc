@@ -27,8 +27,9 @@ PauseWork swap_work(std::uint64_t region_bytes, bool imports) {
 
 Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
-  if (!facts.why().empty())
-    co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
+  if (!facts.missing_support().empty())
+    co_return Error(ErrorCode::kRefused,
+                    "This node's driver cannot move a context: " + facts.missing_support());
   co_return co_await context_.remap.prepare();
 }
 
@@ -74,8 +75,8 @@ Task<Result<void>> SwapTarget::ready(std::shared_ptr<Job>) {
   co_return ok();
 }
 
-Task<Result<void>> SwapTarget::take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
-                                           std::vector<UniqueFd> descriptors) {
+Task<Result<void>> SwapTarget::import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                             std::vector<UniqueFd> descriptors) {
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   std::vector<local::RegionRecord> records;
@@ -100,7 +101,7 @@ Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector
   co_return co_await keeper->withdraw_regions(operation_.number(), std::move(keys));
 }
 
-Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
+Result<void> SwapTarget::store_host_state(std::shared_ptr<Job>, HostState) {
   return ok();
 }
 
@@ -131,7 +132,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   resume.deadline_ns = order.deadline;
   CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
   if (report != nullptr && report->resume_sent_ns == 0) {
-    placed.tell(*report);
+    placed.add_to(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }

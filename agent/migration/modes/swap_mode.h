@@ -41,10 +41,10 @@ class SwapTarget final : public TargetMode {
   Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   [[nodiscard]] bool has_memory() const override { return false; }
-  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
-                                 std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                   std::vector<UniqueFd> descriptors) override;
   Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
-  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Result<void> store_host_state(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;

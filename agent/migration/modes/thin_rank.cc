@@ -18,7 +18,7 @@ class Placing {
   Placing(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<KeeperLink> keeper)
       : context_(context), job_(std::move(job)), keeper_(std::move(keeper)) {}
 
-  Task<Result<void>> look() {
+  Task<Result<void>> inspect() {
     CKPT_CO_TRY(status, co_await keeper_->attach());
     if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
     pid_ = static_cast<pid_t>(status.session_pid);
@@ -132,10 +132,10 @@ Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
 }  // namespace
 
 Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job) {
-  const AsyncMutex::Held turn = co_await job->release_mutex().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().acquire();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
-  CKPT_CO_TRYV(co_await rank.look());
+  CKPT_CO_TRYV(co_await rank.inspect());
   CKPT_CO_TRYV(co_await rank.release());
   fault_point(FaultPoint::kSourceMemoryReleased);
   CKPT_CO_TRYV(co_await rank.save());
@@ -163,10 +163,10 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
 
 Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
                                            local::GpuIdentity gpu, MemoryChoice memory) {
-  const AsyncMutex::Held turn = co_await job->release_mutex().take();
+  const AsyncMutex::Held turn = co_await job->release_mutex().acquire();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
-  CKPT_CO_TRYV(co_await rank.look());
+  CKPT_CO_TRYV(co_await rank.inspect());
   RestoreTimings placed;
   if (rank.is_whole_on(gpu.uuid)) co_return placed;
   CKPT_CO_TRYV(co_await rank.release());

@@ -33,7 +33,7 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
 struct RestoreTimings {
   Nanos restored_ns = 0;
   Nanos filled_ns = 0;
-  void tell(wire::TargetReport& report) const {
+  void add_to(wire::TargetReport& report) const {
     report.context_restored_ns = restored_ns;
     report.memory_filled_ns = filled_ns;
   }

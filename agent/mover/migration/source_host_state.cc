@@ -6,7 +6,7 @@ namespace ckpt::mover {
 Result<void> SourceHostState::open_file(const wire::mover::HostStateFile& request, UniqueFd file,
                                         Params params) {
   if (stream_) return Error(ErrorCode::kInvalidArgument, "The host state has a file already");
-  CKPT_TRY(stream, HostStream::open(std::move(file), request.most, request.expected, std::move(params)));
+  CKPT_TRY(stream, HostStream::open(std::move(file), request.limit, request.expected, std::move(params)));
   stream_ = std::move(stream);
   return ok();
 }
@@ -18,7 +18,7 @@ Result<void> SourceHostState::grew(const wire::mover::HostGrew& request, engine:
   return ok();
 }
 
-void SourceHostState::tell(engine::Sender& sender) const {
+void SourceHostState::announce_to(engine::Sender& sender) const {
   if (!stream_) return;
   const HostStream::Extent extent = stream_->extent();
   sender.host_state_grew(extent.filled, extent.whole);

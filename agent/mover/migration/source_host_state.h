@@ -3,10 +3,10 @@
 // HostGrew), the state is sent while it is created. Otherwise the whole state is sent from the file of the
 // order for the final round.
 //
-// Threads: open_file(), grew(), tell(), announce() and leaves_ahead() hold a lock of the session. run_final()
-// and the following functions belong to the session's thread, and are called after the last open_file().
-// Ownership: the object outlives the sender, which reads it. Errors: kInvalidArgument if the agent's messages
-// do not match one another or the file.
+// Threads: open_file(), grew(), announce_to(), announce() and leaves_ahead() hold a lock of the session.
+// run_final() and the following functions belong to the session's thread, and are called after the last
+// open_file(). Ownership: the object outlives the sender, which reads it. Errors: kInvalidArgument if the
+// agent's messages do not match one another or the file.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class SourceHostState {
   using Params = std::shared_ptr<const track::FingerprintParams>;
 
   Result<void> open_file(const wire::mover::HostStateFile& request, UniqueFd file, Params params);
-  // Records growth. `sender` may be null, and tell() then informs the sender later.
+  // Records growth. `sender` may be null, and announce_to() then informs the sender later.
   Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
-  void tell(engine::Sender& sender) const;
+  void announce_to(engine::Sender& sender) const;
   // Announces the file that the agent provided. Call this function once. The target allocates memory for the
   // file, and filled bytes are sent in parallel with the rounds.
   void announce(engine::Sender& sender);

@@ -44,9 +44,9 @@ SourceTransfer::~SourceTransfer() {
   {
     const std::lock_guard lock(order_mutex_);
     ending_ = true;
-    const std::string why = end_reason().empty() ? "" : ": " + end_reason();
+    const std::string cause = end_reason().empty() ? "" : ": " + end_reason();
     if (sender_ && !finished_)
-      sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration" + why));
+      sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration" + cause));
   }
   ordered_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -138,7 +138,7 @@ void SourceTransfer::drop_tensors(const messages::DropTensors& request) {
   drop_from_sender(gone);
 }
 
-void SourceTransfer::let_go(std::uint64_t region) {
+void SourceTransfer::release(std::uint64_t region) {
   std::vector<std::uint64_t> gone;
   {
     const std::lock_guard lock(mutex_);
@@ -256,7 +256,7 @@ Result<void> SourceTransfer::stop_copy() {
   engine::Advice advice = engine::Advice::kContinue;
   {
     const std::lock_guard lock(order_mutex_);
-    advice = convergence_->judge_stop_copy(sender_->state_bytes());
+    advice = convergence_->evaluate_stop_copy(sender_->state_bytes());
   }
   if (advice != engine::Advice::kGiveUp) {
     CKPT_TRYV(wait_for_host_memory());
@@ -298,7 +298,7 @@ Result<void> SourceTransfer::open_sender() {
     sender_ = std::move(sender);
     sender_->set_bandwidth(bandwidth_);
     if (final_order_) sender_->cut_round();
-    host_state_.tell(*sender_);
+    host_state_.announce_to(*sender_);
   }
   CKPT_TRYV(sender_->connect());
   spdlog::info("lanes: id {} open {} within_this_machine {} in_place {} over_addresses {}",
@@ -413,15 +413,15 @@ Result<void> SourceTransfer::last_round() {
 // barrier, the target's scan would find nothing more. It would only delay the source's scan if both share a
 // memory.
 Result<void> SourceTransfer::verify_ahead() {
-  std::uint32_t most_rounds = 0;
+  std::uint32_t max_rounds = 0;
   {
     const std::lock_guard lock(order_mutex_);
-    most_rounds = convergence_->options().max_rounds;
+    max_rounds = convergence_->options().max_rounds;
   }
   CKPT_TRY(is_there, wait_for_host_memory());
   if (!is_there) return ok();
   sender_->begin_verify();
-  if (measures_.rounds() < most_rounds) {
+  if (measures_.rounds() < max_rounds) {
     CKPT_TRYV(last_round());
   }
   CKPT_TRYV(sender_->wait_verified());

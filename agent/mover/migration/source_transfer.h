@@ -31,7 +31,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   void tick() override;
 
  private:
-  void let_go(std::uint64_t region) override;
+  void release(std::uint64_t region) override;
   void attached() override;
   void on_mismatch(const engine::MismatchEvent& event) override;
 

@@ -18,7 +18,7 @@ TargetTransfer::~TargetTransfer() {
 
 bool TargetTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
-    reclaims_->let_go_elsewhere(gone->regions);
+    reclaims_->release_elsewhere(gone->regions);
     return true;
   }
   const auto* request = std::get_if<messages::StartTarget>(&packet.message);
@@ -47,7 +47,7 @@ Result<void> TargetTransfer::start(const messages::StartTarget& request) {
 
 // Releases the receiver. A standby frees no memory while it waits. A resumed standby may free memory, and no
 // longer needs the receiver.
-void TargetTransfer::let_go(std::uint64_t region) {
+void TargetTransfer::release(std::uint64_t region) {
   if (receiver_ && !verified_.load())
     receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));
   receiver_.reset();
@@ -125,14 +125,14 @@ Result<void> TargetTransfer::place_dropped(const std::vector<image::Extent>& dro
 Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
   CKPT_TRY(made, make_once_there_is_memory(plan));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
-    messages::MadeRegions told;
-    told.session = key_;
+    messages::MadeRegions notice;
+    notice.session = key_;
     std::vector<int> descriptors;
     for (std::size_t i = at; i < std::min(made.size(), at + messages::kMaxRegions); ++i) {
-      told.regions.push_back(made[i].info);
+      notice.regions.push_back(made[i].info);
       descriptors.push_back(made[i].descriptor.get());
     }
-    agent_.send(told, descriptors);
+    agent_.send(notice, descriptors);
   }
   reclaims_->made(made.size());
   const std::lock_guard lock(mutex_);
@@ -157,8 +157,8 @@ Result<std::vector<MadeRegion>> TargetTransfer::make_once_there_is_memory(const 
 
 void TargetTransfer::on_dropped(std::uint64_t extent) {
   if (!makes_memory_) return;
-  messages::DroppedRegions told;
-  told.session = key_;
+  messages::DroppedRegions notice;
+  notice.session = key_;
   std::shared_ptr<const void> mapping;
   {
     const std::lock_guard lock(mutex_);
@@ -171,11 +171,11 @@ void TargetTransfer::on_dropped(std::uint64_t extent) {
       regions_.erase(it);
     }
     std::erase_if(tensors_, [id](const wire::TensorInfo& tensor) { return tensor.region == id; });
-    told.regions.push_back(id);
+    notice.regions.push_back(id);
   }
   mapping.reset();
   reclaims_->dropped();
-  agent_.send(told);
+  agent_.send(notice);
 }
 
 void TargetTransfer::on_first_chunk() {
@@ -190,7 +190,7 @@ void TargetTransfer::on_host_state(const std::shared_ptr<engine::HostMemoryReser
                                    std::uint64_t bytes) {
   if (!host_fingerprint_) {
     auto follower =
-        track::FingerprintFollower::create(chunk_params(), {memory->memory(), memory->most()}, memory);
+        track::FingerprintFollower::create(chunk_params(), {memory->memory(), memory->limit()}, memory);
     if (!follower) {
       receiver_->cancel(follower.error());
       return;

@@ -27,7 +27,7 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   bool handle(messages::Packet& packet) override;
 
  private:
-  void let_go(std::uint64_t region) override;
+  void release(std::uint64_t region) override;
   void attached() override;
   Result<void> start(const messages::StartTarget& request);
   Result<void> make_memory(const image::Plan& plan);

@@ -26,12 +26,12 @@ std::future<track::Fingerprint> begin_fingerprint(std::span<const std::byte> byt
 
 Result<HostStateView> HostStateView::open(UniqueFd file, std::uint64_t bytes,
                                           std::shared_ptr<const track::FingerprintParams> params) {
-  CKPT_TRY(view, look_at(file, bytes));
+  CKPT_TRY(view, map(file, bytes));
   view.fingerprint_ = begin_fingerprint(view.bytes(), std::move(params));
   return std::move(view);
 }
 
-Result<HostStateView> HostStateView::look_at(const UniqueFd& file, std::uint64_t bytes) {
+Result<HostStateView> HostStateView::map(const UniqueFd& file, std::uint64_t bytes) {
   HostStateView view;
   if (bytes == 0) return view;
   struct stat status {};

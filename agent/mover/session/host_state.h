@@ -35,7 +35,7 @@ class HostStateView {
   [[nodiscard]] track::Fingerprint fingerprint() { return fingerprint_.get(); }
 
  private:
-  static Result<HostStateView> look_at(const UniqueFd& file, std::uint64_t bytes);
+  static Result<HostStateView> map(const UniqueFd& file, std::uint64_t bytes);
 
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;

@@ -7,21 +7,21 @@
 
 namespace ckpt::mover {
 
-Result<std::unique_ptr<HostStream>> HostStream::open(UniqueFd file, std::uint64_t most,
+Result<std::unique_ptr<HostStream>> HostStream::open(UniqueFd file, std::uint64_t limit,
                                                      std::uint64_t expected,
                                                      std::shared_ptr<const track::FingerprintParams> params) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0)
     return Error::from_errno("Cannot read the size of the host state's file");
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  if (most == 0 || expected > most || static_cast<std::uint64_t>(status.st_size) < most || seals < 0 ||
+  if (limit == 0 || expected > limit || static_cast<std::uint64_t>(status.st_size) < limit || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0)
     return Error(ErrorCode::kInvalidArgument, "The host state's file is shorter than stated, or may shrink");
-  void* memory = ::mmap(nullptr, most, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* memory = ::mmap(nullptr, limit, PROT_READ, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return Error::from_errno("Cannot map the host state's file");
   const std::shared_ptr<const void> mapping(
-      memory, [most](const void* at) { ::munmap(const_cast<void*>(at), most); });
-  const std::span<const std::byte> view(static_cast<const std::byte*>(memory), most);
+      memory, [limit](const void* at) { ::munmap(const_cast<void*>(at), limit); });
+  const std::span<const std::byte> view(static_cast<const std::byte*>(memory), limit);
   CKPT_TRY(follower, track::FingerprintFollower::create(std::move(params), view, mapping));
   return std::unique_ptr<HostStream>(new HostStream(view, mapping, expected, std::move(follower)));
 }

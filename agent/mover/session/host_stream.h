@@ -20,7 +20,7 @@ namespace ckpt::mover {
 
 class HostStream {
  public:
-  static Result<std::unique_ptr<HostStream>> open(UniqueFd file, std::uint64_t most, std::uint64_t expected,
+  static Result<std::unique_ptr<HostStream>> open(UniqueFd file, std::uint64_t limit, std::uint64_t expected,
                                                   std::shared_ptr<const track::FingerprintParams> params);
 
   // Returns the whole file. Only its filled part may be read.

@@ -75,10 +75,10 @@ void ReclaimTracker::dropped() {
   ++dropped_;
 }
 
-void ReclaimTracker::let_go_elsewhere(std::uint64_t all) {
+void ReclaimTracker::release_elsewhere(std::uint64_t all) {
   {
     const std::lock_guard lock(mutex_);
-    let_go_ = std::max(let_go_, all);
+    released_ = std::max(released_, all);
     ++changes_;
   }
   changed_.notify_all();
@@ -94,7 +94,7 @@ void ReclaimTracker::end() {
 
 bool ReclaimTracker::wait() {
   std::unique_lock lock(mutex_);
-  if (ending_ || (let_go_ >= dropped_ && allocations_ <= kept_)) return false;
+  if (ending_ || (released_ >= dropped_ && allocations_ <= kept_)) return false;
   const std::uint64_t before = changes_;
   return changed_.wait_for(lock, kLongestWait, [&] { return changes_ != before || ending_; });
 }

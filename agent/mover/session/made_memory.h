@@ -29,11 +29,11 @@ struct MadeRegion {
 // copies into them may be in progress. Each process that has a descriptor must also release them.
 class ReclaimTracker {
  public:
-  void made(std::uint64_t regions);          // records regions that the job now has
-  void dropped();                            // records a region that the job has freed
-  void let_go_elsewhere(std::uint64_t all);  // records the number of freed regions that no other process
-                                             // holds, in total
-  void end();                                // makes every wait() return
+  void made(std::uint64_t regions);           // records new regions of the job
+  void dropped();                             // records a region that the job has freed
+  void release_elsewhere(std::uint64_t all);  // records the number of freed regions that no other process
+                                              // holds, in total
+  void end();                                 // makes every wait() return
   // Waits until something has changed. Returns false if there is nothing to wait for.
   bool wait();
 
@@ -47,7 +47,7 @@ class ReclaimTracker {
   std::uint64_t allocations_ = 0;  // number of existing allocations
   std::uint64_t kept_ = 0;         // number of allocations that the job has
   std::uint64_t dropped_ = 0;
-  std::uint64_t let_go_ = 0;
+  std::uint64_t released_ = 0;
   bool ending_ = false;
 };
 

@@ -24,7 +24,7 @@ class NetworkCheck final : public Session {
  private:
   class End;
   enum class Side : std::uint8_t { kListens, kReaches };
-  void let_go(std::uint64_t /*region*/) override {}
+  void release(std::uint64_t /*region*/) override {}
   void attached() override {}
   Result<void> listen();
   Result<void> reach(const messages::ReachPeer& request);

@@ -67,7 +67,7 @@ void Session::drop_regions(const messages::DropRegions& request) {
       regions_.erase(it);
       std::erase_if(tensors_, [id](const wire::TensorInfo& tensor) { return tensor.region == id; });
     }
-    let_go(id);
+    release(id);
   }
   messages::Dropped reply;
   reply.session = key_;

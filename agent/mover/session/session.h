@@ -72,7 +72,7 @@ class Session {
  protected:
   // Releases everything that uses the region. The region was already removed from regions_, and the caller
   // does not hold the lock.
-  virtual void let_go(std::uint64_t region) = 0;
+  virtual void release(std::uint64_t region) = 0;
   virtual void attached() = 0;  // provides a crash point
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
   // Creates the transport. Call this before the lanes are created, which end before the session.

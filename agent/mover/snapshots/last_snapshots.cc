@@ -34,7 +34,7 @@ Result<void> LastSnapshot::prepare_scan(const Device& device) {
   return ok();
 }
 
-std::unique_ptr<LastSnapshot> LastSnapshots::take(const Key& key) {
+std::unique_ptr<LastSnapshot> LastSnapshots::extract(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(all_.begin(), all_.end(), [&](const Kept& kept) { return kept.key == key; });

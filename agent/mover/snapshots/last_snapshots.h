@@ -5,8 +5,8 @@
 // everything, but does not write content again that the checkpoint store already has (the store compares
 // names). The records of a job are dropped when it leaves the GPU. Scans hold streams and pinned memory, so
 // only the jobs with the newest snapshots keep theirs.
-// Threads: any thread may make all calls. A record from take() belongs to the caller. Ownership: the Device
-// outlives it. Errors: the driver's errors.
+// Threads: any thread may make all calls. A record from extract() belongs to the caller. Ownership: the
+// Device outlives it. Errors: the driver's errors.
 #pragma once
 
 #include <compare>
@@ -62,7 +62,7 @@ class LastSnapshots {
   using Key = std::pair<std::string, std::string>;  // folder of the checkpoint store, and name of the job in
                                                     // that store
   // Takes a record. Returns null if there is none, or if another session has it.
-  std::unique_ptr<LastSnapshot> take(const Key& key);
+  std::unique_ptr<LastSnapshot> extract(const Key& key);
   // Stores a record, and drops the oldest records beyond the limits.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);
   // Removes the records of a job that has left this GPU. Returns the number of released versions.

@@ -32,7 +32,7 @@ void RestoreTransfer::wind_up() {
 
 bool RestoreTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
-    reclaims_->let_go_elsewhere(gone->regions);
+    reclaims_->release_elsewhere(gone->regions);
     return true;
   }
   const auto* request = std::get_if<messages::StartRestore>(&packet.message);
@@ -50,7 +50,7 @@ void RestoreTransfer::start(const messages::StartRestore& request) {
 }
 
 // Ends the restore, because a standby frees no memory while it waits.
-void RestoreTransfer::let_go(std::uint64_t) {
+void RestoreTransfer::release(std::uint64_t) {
   ending_.store(true);
 }
 
@@ -73,11 +73,11 @@ Result<void> RestoreTransfer::restore() {
   if (request_.version != 0) version = request_.version;
   CKPT_TRY(report, opened.checkpoint_store->restore(request_.image_job, version, *this, {}));
   fault_point(FaultPoint::kRestoreMoverFilled);
-  tell_done(report);
+  report_done(report);
   return ok();
 }
 
-void RestoreTransfer::tell_done(const checkpoint_store::RestoreReport& report) {
+void RestoreTransfer::report_done(const checkpoint_store::RestoreReport& report) {
   messages::RestoreDone done;
   done.session = key_;
   done.version = report.version->number;
@@ -85,10 +85,10 @@ void RestoreTransfer::tell_done(const checkpoint_store::RestoreReport& report) {
   done.host_state_bytes = host_bytes_;
   for (const checkpoint_store::SkippedVersion& skipped : report.skipped) {
     spdlog::warn("damaged version skipped: job {} version {} reason {}", request_.image_job, skipped.number,
-                 skipped.why.to_string());
+                 skipped.reason.to_string());
     if (done.skipped.size() < kMaxSkippedTold)
       done.skipped.push_back("version " + std::to_string(skipped.number) + ": " +
-                             skipped.why.to_string().substr(0, kMaxReason));
+                             skipped.reason.to_string().substr(0, kMaxReason));
   }
   spdlog::info("restored: job {} version {} state_bytes {} host_state_bytes {}", request_.image_job,
                done.version, done.state_bytes, host_bytes_);
@@ -125,14 +125,14 @@ Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
   }
   CKPT_TRY(made, make_regions(gpu_, missing, reclaims_));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
-    messages::MadeRegions told;
-    told.session = key_;
+    messages::MadeRegions notice;
+    notice.session = key_;
     std::vector<int> descriptors;
     for (std::size_t i = at; i < std::min(made.size(), at + messages::kMaxRegions); ++i) {
-      told.regions.push_back(made[i].info);
+      notice.regions.push_back(made[i].info);
       descriptors.push_back(made[i].descriptor.get());
     }
-    agent_.send(told, descriptors);
+    agent_.send(notice, descriptors);
   }
   reclaims_->made(made.size());
   const std::lock_guard lock(mutex_);
@@ -141,8 +141,8 @@ Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
 }
 
 void RestoreTransfer::drop_made(const image::Plan& plan) {
-  messages::DroppedRegions told;
-  told.session = key_;
+  messages::DroppedRegions notice;
+  notice.session = key_;
   std::vector<std::shared_ptr<const void>> gone;
   places_.clear();
   {
@@ -152,16 +152,16 @@ void RestoreTransfer::drop_made(const image::Plan& plan) {
         return e.region == entry.first && e.generation == entry.second.generation && e.offset == 0 &&
                e.bytes <= entry.second.bytes;
       });
-      if (fits || told.regions.size() >= messages::kMaxRegions) return false;
-      told.regions.push_back(entry.first);
+      if (fits || notice.regions.size() >= messages::kMaxRegions) return false;
+      notice.regions.push_back(entry.first);
       gone.push_back(entry.second.mapping);
       return true;
     });
   }
-  if (told.regions.empty()) return;
+  if (notice.regions.empty()) return;
   gone.clear();
-  for (std::size_t i = 0; i < told.regions.size(); ++i) reclaims_->dropped();
-  agent_.send(told);
+  for (std::size_t i = 0; i < notice.regions.size(); ++i) reclaims_->dropped();
+  agent_.send(notice);
 }
 
 Result<void> RestoreTransfer::find_places(const checkpoint_store::Version& version,

@@ -39,12 +39,12 @@ class RestoreTransfer final : public Session, private checkpoint_store::RestoreT
     std::vector<track::Fingerprint> written;  // fingerprint of each chunk
   };
 
-  void let_go(std::uint64_t region) override;
+  void release(std::uint64_t region) override;
   void attached() override {}
   void start(const messages::StartRestore& request);
   void run();
   Result<void> restore();
-  void tell_done(const checkpoint_store::RestoreReport& report);
+  void report_done(const checkpoint_store::RestoreReport& report);
   Result<void> make_memory(const image::Plan& plan);
   void drop_made(const image::Plan& plan);
   Result<void> find_places(const checkpoint_store::Version& version, const image::StoredJob& stored);

@@ -10,7 +10,7 @@ Error given_up() {
 
 }  // namespace
 
-bool SnapshotOrders::take(const messages::Message& message, UniqueFd file) {
+bool SnapshotOrders::apply(const messages::Message& message, UniqueFd file) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto* order = std::get_if<messages::FinalRound>(&message)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's orders for a snapshot in progress: the final round, the host state, and the end of the session.
 // The mover's control loop passes them to the snapshot's thread.
-// Threads: the control loop calls take() and end(). The snapshot's threads call the other functions.
+// Threads: the control loop calls apply() and end(). The snapshot's threads call the other functions.
 // Ownership: the host state's file, until the snapshot waits for it. Errors: kAborted when the session ends.
 #pragma once
 
@@ -26,7 +26,7 @@ class SnapshotOrders {
   };
 
   // Takes an order. Returns false if the message is not an order for a snapshot.
-  bool take(const messages::Message& message, UniqueFd file);
+  bool apply(const messages::Message& message, UniqueFd file);
   // Cancels the memory's scans and copies, and ends every wait.
   void end();
 

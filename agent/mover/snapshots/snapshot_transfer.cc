@@ -75,7 +75,7 @@ bool SnapshotTransfer::handle(messages::Packet& packet) {
     start(*request, std::move(file));
     return true;
   }
-  return orders_.take(packet.message, std::move(file));
+  return orders_.apply(packet.message, std::move(file));
 }
 
 void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd record) {
@@ -89,7 +89,7 @@ void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd re
 
 // Waits until no scan or copy reads the region, which was already removed from regions_. Afterwards nothing
 // reads the region.
-void SnapshotTransfer::let_go(std::uint64_t) {
+void SnapshotTransfer::release(std::uint64_t) {
   const std::lock_guard held(held_);
 }
 
@@ -103,7 +103,7 @@ std::optional<FoundRegion> SnapshotTransfer::find(std::uint64_t region) {
 // ---- the session's thread
 
 void SnapshotTransfer::run() {
-  const Result<void> taken = take();
+  const Result<void> taken = capture();
   (void)orders_.set_memory(nullptr);
   memory_.reset();
   if (last_) shelf_.put({request_.folder, request_.image_job}, std::move(last_));
@@ -118,7 +118,7 @@ void SnapshotTransfer::run() {
   working_.store(false);
 }
 
-Result<void> SnapshotTransfer::take() {
+Result<void> SnapshotTransfer::capture() {
   CKPT_TRYV(read_record());
   CKPT_TRYV(find_last());
   SnapshotMemoryOptions options;
@@ -149,7 +149,7 @@ Result<void> SnapshotTransfer::read_record() {
 // Takes the record of the last snapshot. The record counts only if it belongs to the newest version of the
 // checkpoint store.
 Result<void> SnapshotTransfer::find_last() {
-  last_ = shelf_.take({request_.folder, request_.image_job});
+  last_ = shelf_.extract({request_.folder, request_.image_job});
   if (!last_) {
     CKPT_TRY(fresh, LastSnapshot::create(gpu_.device));
     last_ = std::move(fresh);
@@ -220,13 +220,13 @@ Result<void> SnapshotTransfer::run_final(const messages::FinalRound& order) {
   dirty_bytes_ = memory_->dirty_bytes();
   waited_bytes_ = memory_->waiting_bytes();
   fault_point(FaultPoint::kSnapshotMoverStaged);
-  if (!memory_->waits()) tell_staged();
+  if (!memory_->waits()) report_staged();
   return ok();
 }
 
 // Reports the staged snapshot. The job continues, and nothing reads its memory from this point on. Unmapping
 // takes as long as the scan, so it runs while the job runs.
-void SnapshotTransfer::tell_staged() {
+void SnapshotTransfer::report_staged() {
   messages::SnapshotStaged staged;
   staged.session = key_;
   staged.state_bytes = memory_->state_bytes();
@@ -235,12 +235,12 @@ void SnapshotTransfer::tell_staged() {
   staged.scan_ns = memory_->scan_ns();
   staged.copy_ns = memory_->copy_ns();
   agent_.send(staged);
-  let_go_of_all();
+  release_all();
 }
 
 // Releases all memory of the job. A region that the job frees in the meantime is reported as dropped after
-// its release (let_go()).
-void SnapshotTransfer::let_go_of_all() {
+// its release (release()).
+void SnapshotTransfer::release_all() {
   {
     const std::lock_guard held(held_);
     std::vector<std::shared_ptr<const void>> mine;
@@ -252,9 +252,9 @@ void SnapshotTransfer::let_go_of_all() {
     const std::lock_guard lock(mutex_);
     regions_.clear();
   }
-  messages::DroppedRegions told;
-  told.session = key_;
-  agent_.send(told);
+  messages::DroppedRegions notice;
+  notice.session = key_;
+  agent_.send(notice);
 }
 
 Result<void> SnapshotTransfer::write() {
@@ -265,7 +265,7 @@ Result<void> SnapshotTransfer::write() {
   CKPT_TRYV(put(memory_->staged()));
   while (memory_->waits()) {
     CKPT_TRY(more, memory_->stage_waiting());
-    if (!memory_->waits()) tell_staged();
+    if (!memory_->waits()) report_staged();
     CKPT_TRYV(put(more));
   }
   CKPT_TRYV(keep_unchanged());
@@ -275,7 +275,7 @@ Result<void> SnapshotTransfer::write() {
   CKPT_TRY(version, commit());
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
-  if (auto kept = checkpoint_store_->keep_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
+  if (auto kept = checkpoint_store_->retain_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
     spdlog::warn("older versions not removed: job {} reason {}", request_.image_job,
                  kept.error().to_string());
   messages::SnapshotDone done;
@@ -364,7 +364,7 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
 
 Result<void> SnapshotTransfer::keep_unchanged() {
   for (const auto& [extent, index] : regions_in_version_) {
-    CKPT_TRYV(writer_->keep_rest(index));
+    CKPT_TRYV(writer_->reuse_rest(index));
     const auto missing = writer_->missing(index);
     if (missing.empty()) continue;
     return Error(ErrorCode::kCorrupt, "Version " + std::to_string(last_->version) + " is damaged in " +

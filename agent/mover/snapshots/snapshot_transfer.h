@@ -34,7 +34,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   [[nodiscard]] bool is_over() const override { return !working_.load(); }
 
  private:
-  void let_go(std::uint64_t region) override;
+  void release(std::uint64_t region) override;
   void attached() override {}
   std::unique_lock<std::mutex> hold() override { return std::unique_lock(held_); }
   std::optional<FoundRegion> find(std::uint64_t region) override;
@@ -42,7 +42,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   void start(const messages::StartSnapshot& request, UniqueFd record);
   // Runs the session's thread.
   void run();
-  Result<void> take();
+  Result<void> capture();
   Result<void> read_record();
   Result<void> find_last();
   Result<bool> is_little_dirty();
@@ -56,8 +56,8 @@ class SnapshotTransfer final : public Session, private MemorySource {
   Result<void> put_host_state(SnapshotOrders::SavedHostState state);
   Result<std::shared_ptr<const checkpoint_store::Version>> commit();
   void remember(const checkpoint_store::Version& version);
-  void tell_staged();
-  void let_go_of_all();
+  void report_staged();
+  void release_all();
   void collect();
   Result<image::Plan> plan();
 

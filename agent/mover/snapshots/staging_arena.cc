@@ -24,7 +24,7 @@ StagingArena::~StagingArena() {
   for (std::byte* segment : segments_) device_.api().cuMemFreeHost(segment);
 }
 
-std::optional<std::uint32_t> StagingArena::take() {
+std::optional<std::uint32_t> StagingArena::allocate() {
   if (!free_.empty()) {
     const std::uint32_t slot = free_.back();
     free_.pop_back();

@@ -25,7 +25,7 @@ class StagingArena {
 
   // Returns a place for one chunk. Places from consecutive calls are mostly adjacent in memory. Returns
   // nullopt if the limit is reached.
-  std::optional<std::uint32_t> take();
+  std::optional<std::uint32_t> allocate();
   // Allocates and touches memory for `bytes` more bytes, as far as the limit allows, so that the job need not
   // wait for the allocation.
   void reserve(std::uint64_t bytes);

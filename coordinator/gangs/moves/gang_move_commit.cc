@@ -43,10 +43,10 @@ GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing 
     : deps_(std::move(deps)),
       late_grace_(timing.silence_ms),
       driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)) {
-  deps_.frames.take(wire::CommitKind::kGang,
-                    [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
-                      return on_message(node, message, bytes);
-                    });
+  deps_.frames.subscribe(wire::CommitKind::kGang,
+                         [this](const Node& node, const wire::CommitMessage& message, std::size_t bytes) {
+                           return on_message(node, message, bytes);
+                         });
   deps_.table.gang_abort_asked().subscribe(
       [this](MigrationId id, AbortCause cause, const std::string& reason) {
         for (const auto& [row_id, m] : deps_.table.all()) {

@@ -76,7 +76,7 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
       lost.gang_move = info.migration;
       row = &deps_.table.insert(std::move(lost));
     }
-    if (row != nullptr && row->open()) deps_.table.keep_plan(row->id, std::move(own));
+    if (row != nullptr && row->open()) deps_.table.store_plan(row->id, std::move(own));
   }
   return ok();
 }

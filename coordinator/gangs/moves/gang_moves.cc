@@ -165,11 +165,11 @@ void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed, co
                            std::function<void(const Error&)> failed) {
   if (!is_beginning(gang)) claim(gang, plan);
   control::spawn(deps_.executor, "a move of ranks",
-                 begin_and_tell(gang, std::move(request), std::move(closed), std::move(failed)));
+                 begin_and_notify(gang, std::move(request), std::move(closed), std::move(failed)));
 }
 
-control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
-                                          std::function<void(const Error&)> failed) {
+control::Task<> GangMoves::begin_and_notify(JobId gang, MigrateRequest request, Closed closed,
+                                            std::function<void(const Error&)> failed) {
   const auto begun = co_await begin(gang, std::move(request), std::move(closed));
   if (!begun) failed(begun.error());
 }
@@ -187,8 +187,8 @@ void GangMoves::claim(JobId id, const JobMovePlan& plan) {
   deps_.table.claim(id, std::move(claims));
 }
 
-// Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not.
-// Until the switch both instances of a rank exist.
+// Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not. Both
+// instances of a rank exist until the handover.
 Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequest& request,
                                         const Closed& closed) const {
   JobMovePlan plan;

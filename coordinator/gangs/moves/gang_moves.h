@@ -111,8 +111,8 @@ class GangMoves : private GangHandoverEffects {
   control::Task<Result<WholeJob>> wait_until_movable(JobId gang, MigrateRequest request);
   [[nodiscard]] Result<JobMovePlan> plan_for(const WholeJob& gang, const MigrateRequest& request,
                                              const Closed& closed) const;
-  control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
-                                 std::function<void(const Error&)> failed);
+  control::Task<> begin_and_notify(JobId gang, MigrateRequest request, Closed closed,
+                                   std::function<void(const Error&)> failed);
   // A rank that is queried for its groups, and the rank's answer.
   struct AskedRank {
     std::uint32_t rank = 0;

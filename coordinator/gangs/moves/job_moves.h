@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves a job away, of however many ranks: by a switch of its own (Moves), or by a common move of its ranks
+// Moves a job away, of however many ranks: by a handover of its own (Moves), or by a common move of its ranks
 // (GangMoves). Its users do not ask which.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
 // of Moves and GangMoves.

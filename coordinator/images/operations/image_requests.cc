@@ -127,7 +127,7 @@ control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::st
     CKPT_CO_TRY(begun, co_await begin_parking(id, std::move(to), std::move(operation)));
     task = begun;
   } else {
-    CKPT_CO_TRY(begun, begin_resting(id, std::move(operation)));
+    CKPT_CO_TRY(begun, start_parking(id, std::move(operation)));
     task = begun;
   }
   CKPT_CO_TRY(done, co_await outcome_of(task, "Parking " + job_text(id)));
@@ -136,7 +136,7 @@ control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::st
 }
 
 // Parks the job in its newest existing image, without a last snapshot.
-Result<TaskId> ImageRequests::begin_resting(JobId id, ImageOperation operation) {
+Result<TaskId> ImageRequests::start_parking(JobId id, ImageOperation operation) {
   const Job* job = deps_.jobs.find(id);
   RestoreWish wish;
   wish.verb = "park";

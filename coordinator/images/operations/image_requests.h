@@ -57,7 +57,7 @@ class ImageRequests : public Images {
 
  private:
   control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
-  Result<TaskId> begin_resting(JobId id, ImageOperation operation);
+  Result<TaskId> start_parking(JobId id, ImageOperation operation);
   control::Task<Result<ImageTask>> outcome_of(TaskId task, std::string what);
 
   Dependencies deps_;

@@ -286,10 +286,10 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
 // continues to run.
 control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   const Job* job = deps_.jobs.find(id);
-  const auto told = co_await deps_.snapshots.give_up(id, job->node(), job->incarnation);
+  const auto sent = co_await deps_.snapshots.give_up(id, job->node(), job->incarnation);
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
-  const bool free = told || told.error().code() == ErrorCode::kNotFound;
+  const bool free = sent || sent.error().code() == ErrorCode::kNotFound;
   if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(deps_.jobs);
   lifecycle::JobEvent event = lifecycle::NotParked{deps_.open.why_given_up(*job)};
   co_await record(id, std::move(event));
@@ -316,9 +316,9 @@ control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarn
   wire::StopJob order;
   order.job = id;
   order.incarnation = up_to;
-  if (auto told = co_await deps_.calls.call(node, order, kEnding); !told)
+  if (auto sent = co_await deps_.calls.call(node, order, kEnding); !sent)
     spdlog::warn("cannot end the remaining processes of {} on {}: {}", job_text(id), node,
-                 told.error().to_string());
+                 sent.error().to_string());
 }
 
 control::Task<> OperationRunner::end_instances(JobId id) {

@@ -69,8 +69,8 @@ std::int64_t move_time_ms(const Drain& drain, std::int64_t now_ms) {
   return std::clamp(drain.deadline_ms - now_ms, kShortestMoveMs, kLongestMoveMs);
 }
 
-bool DrainTries::is_due(const DrainGroup& group, const GroupNow& now, const DrainNews& news) {
-  if (take_not_begun(group) || now.is_preparing) return false;
+bool DrainTries::prepare_try(const DrainGroup& group, const GroupNow& now, const DrainNews& news) {
+  if (resolve_not_begun(group) || now.is_preparing) return false;
   if (!now.has_turn && now.is_movable) {
     for (DrainJob* entry : group.entries) {
       // The reason of a move that was being prepared no longer holds.
@@ -150,7 +150,7 @@ void DrainTries::note_not_begun(JobId job, const std::string& reason, const Drai
   retry_after_[job] = news.inventories;
 }
 
-bool DrainTries::take_not_begun(const DrainGroup& group) {
+bool DrainTries::resolve_not_begun(const DrainGroup& group) {
   const auto failed = not_begun_.find(group.job);
   if (failed == not_begun_.end()) return false;
   bool is_given_up = false;

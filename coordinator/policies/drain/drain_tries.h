@@ -70,7 +70,7 @@ void explain(const JobMovePlan& plan, DrainJob& entry, const std::function<bool(
 class DrainTries {
  public:
   // Returns true if the group must be planned now.
-  bool is_due(const DrainGroup& group, const GroupNow& now, const DrainNews& news);
+  bool prepare_try(const DrainGroup& group, const GroupNow& now, const DrainNews& news);
 
   // The places to which moves of a job failed.
   struct Failures {
@@ -87,11 +87,11 @@ class DrainTries {
   // Records a node's answer to the query whether the job can leave. `refusal` is the reason why it cannot;
   // empty means that it can, or that the node did not answer.
   void note_answer(JobId job, const std::string& refusal, const DrainNews& news);
-  // Records that a move did not begin. The next is_due() or take_not_begun() writes the reason into its
-  // entries.
+  // Records that a move did not begin. The next prepare_try() or resolve_not_begun() writes the reason into
+  // its entries.
   void note_not_begun(JobId job, const std::string& reason, const DrainNews& news);
   // Writes a recorded reason from note_not_begun() into the group's entries. Returns true if there was one.
-  bool take_not_begun(const DrainGroup& group);
+  bool resolve_not_begun(const DrainGroup& group);
   // Records moves that failed at the same time.
   void note_failures(const std::vector<FailedMove>& failed, const DrainNews& news);
 

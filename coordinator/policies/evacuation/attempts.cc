@@ -96,8 +96,8 @@ EvacuationStep give_up_live(Evacuation& e, std::string reason) {
   return step(StepKind::kImage);
 }
 
-// Handles the case that no remaining GPU can take the job. Targets that were already tried are no reason to
-// wait.
+// Handles the case that no remaining GPU can take the job. Targets that were already tried are not a reason
+// to wait.
 EvacuationStep no_live_target(Evacuation& e, const std::string& reason, const ClusterFacts& facts) {
   if (e.failed.empty()) return no_target(e, reason, true, facts);
   if (e.urgent) return give_up_live(e, "every live move of the job failed (" + failed_text(e) + ")");

@@ -74,12 +74,12 @@ Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks
   const auto worth_alone = [&neighbours](const Member& member) {
     return member.candidate->score * kOfScore + neighbours.nearness_of(*member.view);
   };
-  const auto take = [&](std::size_t at, double worth) {
+  const auto choose = [&](std::size_t at, double worth) {
     group.worth += worth;
     group.members.push_back(left[at]);
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(at));
   };
-  take(first, worth_alone(node[first]));
+  choose(first, worth_alone(node[first]));
   while (group.members.size() < ranks) {
     std::size_t best = 0;
     double best_worth = -1;
@@ -90,7 +90,7 @@ Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks
       best = i;
       best_worth = worth;
     }
-    take(best, best_worth);
+    choose(best, best_worth);
   }
   return group;
 }

@@ -61,7 +61,7 @@ struct GpuView {
 
 struct PlacementRequest {
   std::uint64_t memory_bytes = 0;  // the needed memory, without the margin
-  std::string memory_why;          // the source of that number; may be empty
+  std::string memory_reason;       // the source of that number; may be empty
   std::uint64_t margin_bytes = 0;
   std::optional<std::string> node;   // the only permitted node
   std::optional<std::uint32_t> gpu;  // the only permitted GPU of `node`

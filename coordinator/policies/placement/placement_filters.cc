@@ -89,12 +89,13 @@ Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   if (gpu.available_bytes() >= needed) return std::nullopt;
   if (is_too_small(gpu, request))
     return fmt::format("too small: {} in all, but the job needs {}{}", bytes_text(gpu.total_bytes),
-                       bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
-  return fmt::format("{} free{}, but the job needs {}{}", bytes_text(gpu.available_bytes()),
-                     gpu.promised_bytes > 0
-                         ? " after " + bytes_text(gpu.promised_bytes) + " that are reserved for its jobs"
-                         : "",
-                     bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
+                       bytes_text(needed),
+                       request.memory_reason.empty() ? "" : " (" + request.memory_reason + ")");
+  return fmt::format(
+      "{} free{}, but the job needs {}{}", bytes_text(gpu.available_bytes()),
+      gpu.promised_bytes > 0 ? " after " + bytes_text(gpu.promised_bytes) + " that are reserved for its jobs"
+                             : "",
+      bytes_text(needed), request.memory_reason.empty() ? "" : " (" + request.memory_reason + ")");
 }
 
 struct NamedFilter {

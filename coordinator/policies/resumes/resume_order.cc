@@ -17,13 +17,13 @@ bool could_go(GpuView gpu, const PlacementRequest& request) {
 
 }  // namespace
 
-std::optional<NextResume> next_to_resume(std::vector<ParkedJob> resting, std::vector<GpuView> gpus) {
-  std::sort(resting.begin(), resting.end(), [](const ParkedJob& a, const ParkedJob& b) {
+std::optional<NextResume> next_to_resume(std::vector<ParkedJob> parked, std::vector<GpuView> gpus) {
+  std::sort(parked.begin(), parked.end(), [](const ParkedJob& a, const ParkedJob& b) {
     return std::tie(a.parked_ms, a.id) < std::tie(b.parked_ms, b.id);
   });
   NextResume next;
   std::vector<GpuView> left = gpus;  // the GPUs with their memory beyond the claims
-  for (const ParkedJob& job : resting) {
+  for (const ParkedJob& job : parked) {
     const bool fits = std::any_of(left.begin(), left.end(),
                                   [&](const GpuView& gpu) { return objections(gpu, job.request).empty(); });
     if (job.ready && fits) {

@@ -26,7 +26,7 @@ struct NextResume {
                                                         // may not use
 };
 
-[[nodiscard]] std::optional<NextResume> next_to_resume(std::vector<ParkedJob> resting,
+[[nodiscard]] std::optional<NextResume> next_to_resume(std::vector<ParkedJob> parked,
                                                        std::vector<GpuView> gpus);
 
 }  // namespace ckpt::coordinator

@@ -38,9 +38,9 @@ std::optional<std::size_t> named_bytes(std::size_t chunk_bytes, WordAt&& word_at
   return named * kPatchBlockBytes - ((last_word >> (last % 32) & 1) != 0 ? missing : 0);
 }
 
-Error corrupt(std::size_t in, std::size_t chunk_bytes, std::string_view why) {
+Error corrupt(std::size_t in, std::size_t chunk_bytes, std::string_view reason) {
   return Error(ErrorCode::kCorrupt, std::to_string(in) + " bytes are not a patch of a chunk of " +
-                                        std::to_string(chunk_bytes) + " bytes: " + std::string(why));
+                                        std::to_string(chunk_bytes) + " bytes: " + std::string(reason));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ double Chooser::gain(double rate, double ratio) const noexcept {
   return link == 0 ? 0 : std::min(rate * threads_ / link, ratio);
 }
 
-bool Chooser::take(std::atomic<std::int32_t>& credits) noexcept {
+bool Chooser::consume(std::atomic<std::int32_t>& credits) noexcept {
   if (credits.load(std::memory_order_relaxed) <= 0) return false;
   return credits.fetch_sub(1, std::memory_order_relaxed) > 0;
 }
@@ -58,7 +58,7 @@ bool Chooser::may_encode() const noexcept {
     samples_left_.store(kTrials, std::memory_order_relaxed);
     trials_left_.store(kTrials, std::memory_order_relaxed);
   }
-  return one_may_pay() || take(samples_left_);
+  return one_may_pay() || consume(samples_left_);
 }
 
 Encoding Chooser::choose_by_gain(const Estimate& estimate) const noexcept {
@@ -80,7 +80,7 @@ Encoding Chooser::choose_by_gain(const Estimate& estimate) const noexcept {
   consider(estimate.planes, estimate.planes_ratio);
   consider(estimate.difference, estimate.difference_ratio);
   // Only an encoding that could win is worth a trial.
-  if (doubtful != Encoding::kRaw && doubtful_gain > best_gain && take(trials_left_)) return doubtful;
+  if (doubtful != Encoding::kRaw && doubtful_gain > best_gain && consume(trials_left_)) return doubtful;
   return best;
 }
 

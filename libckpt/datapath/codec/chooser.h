@@ -69,7 +69,7 @@ class Chooser {
 
   [[nodiscard]] double gain(double rate, double ratio) const noexcept;
   [[nodiscard]] bool one_may_pay() const noexcept;
-  [[nodiscard]] static bool take(std::atomic<std::int32_t>& credits) noexcept;
+  [[nodiscard]] static bool consume(std::atomic<std::int32_t>& credits) noexcept;
   [[nodiscard]] Encoding choose_by_gain(const Estimate& estimate) const noexcept;
 
   const CodecMode mode_;

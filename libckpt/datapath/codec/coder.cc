@@ -66,10 +66,10 @@ double ratio_of(std::size_t width, const PlaneEntropy& entropy, std::size_t byte
   return plain / (plain * bits / (8.0 * static_cast<double>(width)) + kOverhead * static_cast<double>(width));
 }
 
-Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_view why) {
+Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_view reason) {
   return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot be decoded from " +
                                         std::to_string(in) + " bytes in encoding " +
-                                        std::string(to_string(encoding)) + ": " + std::string(why));
+                                        std::string(to_string(encoding)) + ": " + std::string(reason));
 }
 
 }  // namespace
@@ -250,8 +250,8 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
                            std::span<const std::byte> previous, std::span<std::byte> out) {
   if (encoding == Encoding::kRaw) return find_codec(Encoding::kRaw)->decode(encoded, out);
   const std::size_t width = width_of(encoding);
-  const auto refuse = [&](std::string_view why) {
-    return corrupt(encoding, encoded.size(), out.size(), why);
+  const auto refuse = [&](std::string_view reason) {
+    return corrupt(encoding, encoded.size(), out.size(), reason);
   };
   if (width == 0) return refuse("the encoding is unknown");
   if (out.size() > state_->max_chunk_bytes) return refuse("it is longer than any chunk");

@@ -49,7 +49,7 @@ Error refused(std::string_view what, std::size_t code) {
 }
 
 // Creates a context in its own memory, large enough for planes of `most` bytes.
-Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t most,
+Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t limit,
                                 std::unique_ptr<std::byte[]>& memory) {
   const Parameters parameters(ZSTD_createCCtxParams());
   if (!parameters) return Error(ErrorCode::kOutOfMemory, "There is no memory for zstd's parameters");
@@ -58,7 +58,7 @@ Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t m
       const std::size_t code = set(setting.parameter, setting.value);
       if (ZSTD_isError(code) != 0) return refused("a parameter", code);
     }
-    const int window = std::clamp(static_cast<int>(std::bit_width(most)), ZSTD_WINDOWLOG_MIN, 20);
+    const int window = std::clamp(static_cast<int>(std::bit_width(limit)), ZSTD_WINDOWLOG_MIN, 20);
     const std::size_t code = set(ZSTD_c_windowLog, window);
     if (ZSTD_isError(code) != 0) return refused("the window", code);
     return ok();

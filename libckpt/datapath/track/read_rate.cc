@@ -71,7 +71,7 @@ class Reader {
   Reader(const TrackKernels& kernels, DeviceList list, std::size_t capacity, CUstream stream)
       : kernels_(kernels), list_(std::move(list)), capacity_(capacity), stream_(stream) {}
   const TrackKernels& kernels_;
-  DeviceList list_;  // has capacity_ pieces, then capacity_ results
+  DeviceList list_;  // holds capacity_ pieces, followed by capacity_ results
   std::size_t capacity_;
   CUstream stream_;
 };

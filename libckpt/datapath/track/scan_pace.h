@@ -31,11 +31,11 @@ struct ScanTimes {
 class ScanPace {
  public:
   // Creates a pace. `most` is the size of a launch when the scan has the device for itself.
-  explicit ScanPace(std::uint64_t most) : most_(most), slice_(std::min(most, kFirst)) {}
+  explicit ScanPace(std::uint64_t limit) : limit_(limit), slice_(std::min(limit, kFirst)) {}
 
   // Returns the bytes of the next launch. With a duty of 1 no job is delayed, and long launches lose less
   // time at their ends.
-  [[nodiscard]] std::uint64_t slice_bytes(double duty) const noexcept { return duty < 1 ? slice_ : most_; }
+  [[nodiscard]] std::uint64_t slice_bytes(double duty) const noexcept { return duty < 1 ? slice_ : limit_; }
 
   // Notes a launch over `bytes` that took `took` while the job ran. The next launch has the size that fits
   // into kLaunchTarget at that rate. The size grows in steps, since the first time of a fast device is mostly
@@ -43,7 +43,7 @@ class ScanPace {
   void measured(std::uint64_t bytes, Nanos took) noexcept {
     const double fitting = static_cast<double>(bytes) * static_cast<double>(kLaunchTarget) /
                            static_cast<double>(std::max<Nanos>(took, 1));
-    const std::uint64_t grown = slice_ <= most_ / kGrowth ? slice_ * kGrowth : most_;
+    const std::uint64_t grown = slice_ <= limit_ / kGrowth ? slice_ * kGrowth : limit_;
     slice_ = fitting < static_cast<double>(grown)
                  ? std::max<std::uint64_t>(static_cast<std::uint64_t>(fitting), 1)
                  : grown;
@@ -57,18 +57,18 @@ class ScanPace {
   // rate. Returns false before the first slice.
   [[nodiscard]] bool short_slices() const noexcept {
     return nanos_per_byte_ > 0 &&
-           nanos_per_byte_ * static_cast<double>(most_) < static_cast<double>(kShortSlice);
+           nanos_per_byte_ * static_cast<double>(limit_) < static_cast<double>(kShortSlice);
   }
 
   // Returns the pause that a slice of `busy` requires.
-  [[nodiscard]] static Nanos rest(Nanos busy, double duty) noexcept {
+  [[nodiscard]] static Nanos pause_after(Nanos busy, double duty) noexcept {
     return duty < 1 ? static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)) + 1 : 0;
   }
 
  private:
   static constexpr std::uint64_t kFirst = std::uint64_t{8} << 20;
   static constexpr std::uint64_t kGrowth = 4;
-  std::uint64_t most_;
+  std::uint64_t limit_;
   std::uint64_t slice_;
   double nanos_per_byte_ = 0;  // the rate of the last slice; 0 if there is none yet
 };

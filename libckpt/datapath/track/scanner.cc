@@ -91,7 +91,7 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
     if (shared && former == 0) pace_.measured(bytes, busy);
     delivered += count;
     ++slices_done;
-    if (shared) rest_after(busy);
+    if (shared) pause_scan_after(busy);
     begun = shared ? now_ns() : end;
     begun_known = shared || !unseen;
   }
@@ -114,13 +114,13 @@ Result<void> Scanner::launch_slice(std::size_t slice, std::span<const ChunkRange
 }
 
 std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept {
-  const std::uint64_t most = pace_.slice_bytes(duty);
+  const std::uint64_t limit = pace_.slice_bytes(duty);
   std::size_t count = 0;
   std::uint64_t bytes = 0;
-  while (count < chunks.size() && count < options_.slice_chunks && bytes < most)
+  while (count < chunks.size() && count < options_.slice_chunks && bytes < limit)
     bytes += chunks[count++].bytes;
   // The last chunk may exceed the size for a millisecond by nearly a chunk of 2 MiB.
-  if (duty < 1 && count > 1 && bytes > most) --count;
+  if (duty < 1 && count > 1 && bytes > limit) --count;
   return count;
 }
 
@@ -130,7 +130,7 @@ Result<double> Scanner::check_cancelled() {
   return duty_;
 }
 
-void Scanner::rest_after(Nanos busy) {
+void Scanner::pause_scan_after(Nanos busy) {
   const Nanos start = now_ns();
   std::unique_lock lock(mutex_);
   ++times_.slices;
@@ -138,7 +138,7 @@ void Scanner::rest_after(Nanos busy) {
   times_.longest_slice = std::max(times_.longest_slice, busy);
   for (;;) {
     const double duty = duty_;
-    const Nanos left = ScanPace::rest(busy, duty) - (now_ns() - start);
+    const Nanos left = ScanPace::pause_after(busy, duty) - (now_ns() - start);
     if (cancelled_ || left <= 0) break;
     changed_.wait_for(lock, std::chrono::nanoseconds(left),
                       [this, duty] { return cancelled_ || duty_ != duty; });

@@ -182,9 +182,9 @@ class Scanner {
   // Returns the number of slices that may be on the device at the same time.
   [[nodiscard]] std::size_t max_in_flight(double duty) const noexcept;
   Result<void> launch_slice(std::size_t slice, std::span<const ChunkRange> chunks);
-  Result<double> check_cancelled();  // returns the duty of the next slice, or kAborted
-  void rest_after(Nanos busy);       // pauses to keep the duty cycle; ends early when canceled
-  void drain() noexcept;             // waits for all launches after an error: no launch may outlive the call
+  Result<double> check_cancelled();   // returns the duty of the next slice, or kAborted
+  void pause_scan_after(Nanos busy);  // pauses to keep the duty cycle; ends early when canceled
+  void drain() noexcept;              // waits for all launches after an error: no launch may outlive the call
   std::shared_ptr<const TrackKernels> kernels_;
   ScannerOptions options_;
   ScanPace pace_;

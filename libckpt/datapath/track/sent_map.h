@@ -58,7 +58,7 @@ class SentMap {
   // Returns one fingerprint over a message of whole blocks. The message is chunk size, count of regions and,
   // in order of region id, (id, generation, bytes). Each region's fingerprints follow, in the same order,
   // filled up with zeros to a block. Returns kRefused while a chunk is missing: an incomplete table equals
-  // nothing. Only blocks with a changed entry are read again. At the switch, where the root is on the
+  // nothing. Only blocks with a changed entry are read again. At the handover, where the root is on the
   // critical path, refresh_root() has already read most of them.
   Result<Fingerprint> root() const;
   // Does the work of root() for the current entries ahead of time.

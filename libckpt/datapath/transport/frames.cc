@@ -71,7 +71,7 @@ Outgoing& OutgoingRing::prepare(std::span<const std::byte> header, std::span<con
   return slot;
 }
 
-Result<void> OutgoingRing::take_credit(std::uint64_t delivered) {
+Result<void> OutgoingRing::apply_credit(std::uint64_t delivered) {
   if (delivered > end_)
     return Error(ErrorCode::kProtocol, "The peer acknowledges messages that were not sent");
   credited_ = std::max(credited_, delivered);

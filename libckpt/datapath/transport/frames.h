@@ -105,7 +105,7 @@ class OutgoingRing {
                     std::uint64_t token, std::uint64_t delivered, bool same_host) noexcept;
   void commit() noexcept { ++end_; }
   // Notes the number of messages that the peer has delivered to its handler.
-  Result<void> take_credit(std::uint64_t delivered);
+  Result<void> apply_credit(std::uint64_t delivered);
   // Returns the token of the oldest message, once the message is done, the peer has read it, and the peer
   // keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept;
@@ -127,15 +127,17 @@ class DeliveryCount {
   }
   [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
   // Returns the count for a frame to the peer, and notes that it is reported.
-  std::uint64_t tell() noexcept { return told_ = delivered_; }
+  std::uint64_t mark_reported() noexcept { return reported_ = delivered_; }
   // Returns whether no frame has carried the count for long, or the sender of a same-host message waits for
   // it.
-  [[nodiscard]] bool due() const noexcept { return delivered_ - told_ >= kMaxInFlight || told_ < awaited_; }
+  [[nodiscard]] bool due() const noexcept {
+    return delivered_ - reported_ >= kMaxInFlight || reported_ < awaited_;
+  }
 
  private:
   std::uint64_t delivered_ = 0;
   std::uint64_t awaited_ = 0;  // the count after the last same-host message
-  std::uint64_t told_ = 0;
+  std::uint64_t reported_ = 0;
 };
 
 }  // namespace ckpt::transport

@@ -84,7 +84,7 @@ class LoopbackLane final : public Lane {
   bool take_opened();
   void take_offered();
   bool take_sent();
-  bool take_message();
+  bool handle_message();
   bool take_closed();
   void receive(std::size_t header_bytes, std::span<const std::byte> payload, std::uint64_t token);
   void detach(const Error& reason);
@@ -129,7 +129,7 @@ bool LoopbackLane::progress() {
   in_callback_ = true;
   bool any = take_opened();
   while (!close_requested_ && take_sent()) any = true;
-  for (std::size_t i = 0; i < kMaxInFlight && !close_requested_ && take_message(); ++i) any = true;
+  for (std::size_t i = 0; i < kMaxInFlight && !close_requested_ && handle_message(); ++i) any = true;
   in_callback_ = false;
   if (close_requested_) {
     finish(Error(ErrorCode::kAborted, "The lane was closed on this side"));
@@ -175,7 +175,7 @@ bool LoopbackLane::take_sent() {
   return true;
 }
 
-bool LoopbackLane::take_message() {
+bool LoopbackLane::handle_message() {
   std::size_t header_bytes;
   std::span<const std::byte> payload;
   std::uint64_t token;

@@ -57,7 +57,7 @@ Result<void> TlsLane::send(std::span<const std::byte> header, std::span<const st
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no space for another message");
-  sends_.prepare(header, payload, token, count_.tell(), payload_access_ != PayloadAccess::kSent);
+  sends_.prepare(header, payload, token, count_.mark_reported(), payload_access_ != PayloadAccess::kSent);
   sends_.commit();
   return ok();
 }
@@ -141,7 +141,7 @@ Result<std::size_t> TlsLane::receive_some() {
   if (payload_.empty()) {
     CKPT_TRY(view, frames_.read(*stream_));
     if (!view) return std::size_t{0};
-    CKPT_TRYV(take_frame(*view));
+    CKPT_TRYV(handle_frame(*view));
     return sizeof(Frame) + view->header.size();
   }
   CKPT_TRY(got, stream_->read(payload_.subspan(arrived_)));
@@ -152,7 +152,7 @@ Result<std::size_t> TlsLane::receive_some() {
   return got;
 }
 
-Result<void> TlsLane::take_frame(const FrameView& view) {
+Result<void> TlsLane::handle_frame(const FrameView& view) {
   const FrameKind kind = view.frame.kind;
   const bool has_message = kind == FrameKind::kMessage || kind == FrameKind::kSameHost;
   if (!has_message && view.frame.bytes_behind() != 0) return out_of_place();
@@ -167,7 +167,7 @@ Result<void> TlsLane::take_frame(const FrameView& view) {
     return Error(ErrorCode::kUnavailable, "The peer has closed the lane");
   }
   if (!has_message && kind != FrameKind::kCredit) return out_of_place();
-  CKPT_TRYV(sends_.take_credit(view.frame.delivered));
+  CKPT_TRYV(sends_.apply_credit(view.frame.delivered));
   return has_message ? begin_message(view) : Result<void>(ok());
 }
 
@@ -239,7 +239,7 @@ bool TlsLane::transmit() {
 }
 
 // Transmits a frame, or a piece of a payload. Returns 0 if there is no data or no space.
-Result<std::size_t> TlsLane::transmit_some(std::size_t most) {
+Result<std::size_t> TlsLane::transmit_some(std::size_t max_bytes) {
   std::size_t taken = 0;
   if (!in_message_) {
     CKPT_TRY(started, start_frame());
@@ -248,7 +248,7 @@ Result<std::size_t> TlsLane::transmit_some(std::size_t most) {
   }
   if (!in_message_) return taken;  // the frame was a control frame
   if (!leaving_.empty()) {
-    CKPT_TRY(written, stream_->write(leaving_.first(std::min(most, leaving_.size()))));
+    CKPT_TRY(written, stream_->write(leaving_.first(std::min(max_bytes, leaving_.size()))));
     leaving_ = leaving_.subspan(written);
     taken += written;
   }
@@ -283,7 +283,7 @@ Result<bool> TlsLane::send_control(FrameKind kind) {
   if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(same_host_.access());
   CKPT_TRY(written, stream_->write(std::as_bytes(std::span(&frame, 1))));
   if (written == 0) return false;
-  count_.tell();
+  count_.mark_reported();
   return true;
 }
 

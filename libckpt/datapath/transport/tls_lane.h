@@ -53,14 +53,14 @@ class TlsLane final : public Lane {
 
   bool receive();
   Result<std::size_t> receive_some();
-  Result<void> take_frame(const FrameView& view);
+  Result<void> handle_frame(const FrameView& view);
   Result<void> begin_message(const FrameView& view);
   Result<void> end_payload();
   void deliver(std::span<const std::byte> payload);
 
   bool report_sent();
   bool transmit();
-  Result<std::size_t> transmit_some(std::size_t most);
+  Result<std::size_t> transmit_some(std::size_t limit);
   Result<bool> start_frame();
   Result<bool> send_control(FrameKind kind);
   [[nodiscard]] bool can_transmit() const noexcept;

@@ -117,7 +117,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   } else {
     Frame frame;
     frame.kind = kind;
-    frame.delivered = receives_.count().tell();
+    frame.delivered = receives_.count().mark_reported();
     if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(same_host_.access());
     std::memcpy(control_frame_.data(), &frame, sizeof frame);
   }
@@ -154,7 +154,7 @@ ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, 
   if (lane.failed_) return UCS_OK;
   auto view = parse_frame(header, header_bytes, bytes);
   if (view.has_value()) {
-    lane.take_frame(*view, data, *param);
+    lane.handle_frame(*view, data, *param);
   } else if (Connection* stranger = lane.find_stranger(param->reply_ep)) {
     stranger->unwanted = true;
   } else {
@@ -163,10 +163,11 @@ ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, 
   return UCS_OK;
 }
 
-void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param) {
+void UcxLane::handle_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param) {
   const bool replies = (param.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
   if (!replies || peer_ == nullptr || param.reply_ep != peer_->endpoint) {
-    if (Connection* stranger = find_stranger(replies ? param.reply_ep : nullptr)) take_hello(view, *stranger);
+    if (Connection* stranger = find_stranger(replies ? param.reply_ep : nullptr))
+      handle_hello(view, *stranger);
     return;
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
@@ -181,7 +182,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kSameHost;
   if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that is not allowed now"));
-  const auto credited = sends_.take_credit(view.frame.delivered);
+  const auto credited = sends_.apply_credit(view.frame.delivered);
   if (!credited.has_value()) return fail(credited.error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
@@ -189,7 +190,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (!taken.has_value()) fail(std::move(taken).error());
 }
 
-void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
+void UcxLane::handle_hello(const FrameView& view, Connection& stranger) {
   const std::optional<Hello> hello = parse_hello(view);
   const bool right = hello && tokens_equal(hello->token, token_);
   if (!right || peer_ != nullptr) {
@@ -251,7 +252,7 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no space for another message");
-  return sends_.send(peer_->endpoint, header, payload, token, receives_.count().tell(),
+  return sends_.send(peer_->endpoint, header, payload, token, receives_.count().mark_reported(),
                      payload_access_ != PayloadAccess::kSent, outstanding_);
 }
 
@@ -351,7 +352,7 @@ void UcxLane::close() {
 }
 
 // Sends BYE. If BYE cannot be sent at once, the peer finds that the connection has ended.
-void UcxLane::say_goodbye() {
+void UcxLane::send_goodbye() {
   if (open_ && !peer_left_ && !peer_->failed && !control_busy_)
     (void)send_control(peer_->endpoint, FrameKind::kBye);
 }
@@ -375,7 +376,7 @@ void UcxLane::disconnect(Connection& connection) {
 // not driven any more (ucx_lane.h).
 void UcxLane::shut_down() {
   if (!worker_) return;
-  say_goodbye();
+  send_goodbye();
   for (ucp_conn_request_h request : requests_) ucp_listener_reject(listener_.get(), request);
   requests_.clear();
   for (const auto& stranger : unauthenticated_peers_) disconnect(*stranger);

@@ -62,8 +62,8 @@ class UcxLane final : public Lane {
   static void on_endpoint_error(void* connection, ucp_ep_h endpoint, ucs_status_t status);
   static ucs_status_t on_active_message(void* lane, const void* header, std::size_t header_bytes, void* data,
                                         std::size_t bytes, const ucp_am_recv_param_t* param);
-  void take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
-  void take_hello(const FrameView& view, Connection& stranger);
+  void handle_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
+  void handle_hello(const FrameView& view, Connection& stranger);
   Connection* find_stranger(ucp_ep_h endpoint);
 
   void admit_requests();
@@ -74,7 +74,7 @@ class UcxLane final : public Lane {
   void give_credit();
   std::optional<Error> failure() const;
   void fail(Error error);
-  void say_goodbye();
+  void send_goodbye();
   void disconnect(Connection& connection);
   void shut_down();
   void finish(Error reason);

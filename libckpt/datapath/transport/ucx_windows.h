@@ -28,7 +28,7 @@ class SendWindow {
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool same_host, std::size_t& outstanding);
   // Notes the number of messages that the peer has delivered to its handler.
-  Result<void> take_credit(std::uint64_t delivered) { return ring_.take_credit(delivered); }
+  Result<void> apply_credit(std::uint64_t delivered) { return ring_.apply_credit(delivered); }
   // Returns the token of the oldest message, once UCX is done with it, the peer has read it, and the peer
   // keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept { return ring_.pop_sent(); }

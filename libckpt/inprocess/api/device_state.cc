@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 65536;
 
-Error mismatch(const std::string& name, const std::string& why) {
-  return Error(ErrorCode::kRefused, "Tensor '" + name + "' does not match: " + why);
+Error mismatch(const std::string& name, const std::string& cause) {
+  return Error(ErrorCode::kRefused, "Tensor '" + name + "' does not match: " + cause);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ const char* name_of(ckpt_status status) {
     case CKPT_ERROR_LIMIT:
       return "CKPT_ERROR_LIMIT";
     default:
-      return "a status that is not an error of ckpt.h";
+      return "a status that is not one of the error codes of ckpt.h";
   }
 }
 

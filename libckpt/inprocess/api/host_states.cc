@@ -22,8 +22,8 @@ class CallbackScope {
   CallbackScope& operator=(const CallbackScope&) = delete;
 };
 
-Error mismatch(const std::string& name, const std::string& why) {
-  return Error(ErrorCode::kRefused, "Host state '" + name + "' does not match: " + why);
+Error mismatch(const std::string& name, const std::string& reason) {
+  return Error(ErrorCode::kRefused, "Host state '" + name + "' does not match: " + reason);
 }
 
 }  // namespace

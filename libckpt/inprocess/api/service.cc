@@ -29,8 +29,8 @@ void Session::serve() {
   }
 }
 
-void Session::die_without_keeper(const std::string& why) {
-  std::fprintf(stderr, "ckpt: lost the keeper of this job (%s); exiting\n", why.c_str());
+void Session::die_without_keeper(const std::string& reason) {
+  std::fprintf(stderr, "ckpt: lost the keeper of this job (%s); exiting\n", reason.c_str());
   ::kill(::getpid(), SIGKILL);
   std::abort();
 }
@@ -102,7 +102,7 @@ Result<void> Session::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));
   }
-  if (exports_.take_initial_end()) {
+  if (exports_.consume_initial_end()) {
     CKPT_TRYV(send(exports_.request(), local::ExportEnd{summary()}));
   }
   return ok();

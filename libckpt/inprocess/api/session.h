@@ -90,7 +90,7 @@ class Session {
   Result<void> start_export(std::uint64_t request);
   Result<void> pump_exports();
   Result<void> send_batch(const local::ExportStream::Batch& batch);
-  [[noreturn]] void die_without_keeper(const std::string& why);
+  [[noreturn]] void die_without_keeper(const std::string& reason);
 
   std::unique_ptr<local::KeeperLink> link_;
   const bool return_moved_;

@@ -68,8 +68,8 @@ class FileMapping {
   std::size_t bytes_;
 };
 
-Error corrupt(const char* why) {
-  return Error(ErrorCode::kCorrupt, std::string("The moved host state is damaged: ") + why);
+Error corrupt(const char* reason) {
+  return Error(ErrorCode::kCorrupt, std::string("The moved host state is damaged: ") + reason);
 }
 
 }  // namespace

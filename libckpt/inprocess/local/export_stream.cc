@@ -45,7 +45,7 @@ std::optional<ExportStream::Batch> ExportStream::next_batch() {
   return batch;
 }
 
-bool ExportStream::take_initial_end() {
+bool ExportStream::consume_initial_end() {
   if (!active() || !initial_end_due_ || unacknowledged_ || !waiting_.empty()) return false;
   initial_end_due_ = false;
   return true;

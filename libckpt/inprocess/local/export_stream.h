@@ -41,7 +41,7 @@ class ExportStream {
   // Returns whether all regions have been sent and acknowledged.
   [[nodiscard]] bool drained() const { return !unacknowledged_ && waiting_.empty(); }
   // Returns true once, when all regions of start() have been sent and acknowledged.
-  bool take_initial_end();
+  bool consume_initial_end();
 
   void acknowledged(std::uint64_t sequence);
   void free_acknowledged(std::uint64_t id, std::uint64_t generation);

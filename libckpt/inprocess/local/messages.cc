@@ -31,9 +31,9 @@ concept MigrationBatch = Batch<T> && requires(const T& body) {
 template <class T>
 using RecordOf = typename decltype(T::records)::value_type;
 
-Error refuse(MessageType type, std::string_view why) {
+Error refuse(MessageType type, std::string_view cause) {
   return Error(ErrorCode::kProtocol,
-               "Local message " + std::string(to_string(type)) + " is not valid: " + std::string(why));
+               "Local message " + std::string(to_string(type)) + " is not valid: " + std::string(cause));
 }
 
 template <std::size_t kBytes>
@@ -239,7 +239,7 @@ Result<Body> parse_batch(std::span<const std::byte> bytes) {
   body.records.resize(head.count);
   std::memcpy(static_cast<void*>(body.records.data()), bytes.data() + kStart, head.count * sizeof(Record));
   for (const Record& record : body.records) {
-    if (const char* why = problem(record)) return refuse(T::kType, why);
+    if (const char* cause = problem(record)) return refuse(T::kType, cause);
   }
   return Body(std::move(body));
 }
@@ -258,7 +258,7 @@ Result<Body> parse_body(std::span<const std::byte> bytes) {
     if (bytes.size() != sizeof(T)) return refuse(T::kType, "its length");
     T body;
     std::memcpy(static_cast<void*>(&body), bytes.data(), sizeof body);
-    if (const char* why = problem(body)) return refuse(T::kType, why);
+    if (const char* cause = problem(body)) return refuse(T::kType, cause);
     return Body(std::move(body));
   }
 }

@@ -36,7 +36,7 @@ struct NumberTraits {
 };
 
 Error failed(const char* what) {
-  return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
+  return {ErrorCode::kInternal, std::string(what) + ": " + pop_openssl_error()};
 }
 
 Result<void> set_serial(X509* certificate) {

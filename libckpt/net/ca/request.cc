@@ -33,7 +33,7 @@ using UniqueRequest = UniqueHandle<RequestTraits>;
 using UniqueExtensions = UniqueHandle<ExtensionsTraits>;
 
 Error not_done(const char* what) {
-  return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
+  return {ErrorCode::kInternal, std::string(what) + ": " + pop_openssl_error()};
 }
 
 Error not_usable_text(const char* what) {

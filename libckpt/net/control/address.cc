@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kUnixPrefix = "unix:";
 
-Error malformed(std::string_view text, std::string_view why) {
+Error malformed(std::string_view text, std::string_view reason) {
   return {ErrorCode::kInvalidArgument,
-          "Address \"" + std::string(text) + "\" is not host:port or unix:/path: " + std::string(why)};
+          "Address \"" + std::string(text) + "\" is not host:port or unix:/path: " + std::string(reason)};
 }
 
 Result<Address> parse_unix(std::string_view text) {

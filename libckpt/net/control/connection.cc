@@ -19,11 +19,11 @@ Error socket_error(const std::string& what, const std::string& peer, const boost
 }
 
 // Logs a dropped message at a limited rate, since a peer may reconnect and send the same message again.
-void say_dropped(const std::string& what, const std::string& peer, const Error& why) {
+void log_dropped(const std::string& what, const std::string& peer, const Error& cause) {
   static thread_local LogThrottle dropped;
   if (const auto left_out = dropped.turn(now_ns()))
     spdlog::warn("dropped {} and the connection of {}: {} ({} similar messages suppressed)", what, peer,
-                 why.to_string(), *left_out);
+                 cause.to_string(), *left_out);
 }
 
 }  // namespace
@@ -198,12 +198,12 @@ Task<> Connection::read_loop(std::shared_ptr<Connection> self) {
     if (!self->open_) co_return;
     if (!frame) {
       const Error& error = frame.error();
-      if (error.code() != ErrorCode::kUnavailable) say_dropped("a frame", self->peer_, error);
+      if (error.code() != ErrorCode::kUnavailable) log_dropped("a frame", self->peer_, error);
       self->close(error);
       co_return;
     }
     if (auto taken = self->dispatch(*frame); !taken) {
-      say_dropped("a " + std::string(wire::to_string(frame->header.type)) + " frame", self->peer_,
+      log_dropped("a " + std::string(wire::to_string(frame->header.type)) + " frame", self->peer_,
                   taken.error());
       self->close(taken.error());
       co_return;

@@ -112,9 +112,9 @@ void HttpServer::close_where(const std::function<bool(const tls::Peer&)>& is_mea
     if (is_meant(stream->peer())) stream->close();
 }
 
-void HttpServer::say_refused(const std::string& why) {
+void HttpServer::log_refused(const std::string& reason) {
   if (const auto left_out = refused_.turn(now_ns()))
-    spdlog::warn("dropped an HTTP connection: {} ({} similar messages suppressed)", why, *left_out);
+    spdlog::warn("dropped an HTTP connection: {} ({} similar messages suppressed)", reason, *left_out);
 }
 
 void HttpServer::finished() {
@@ -131,12 +131,12 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
     if (code) {
       // The most likely cause is a lack of file descriptors. The pause lets some be closed before the next
       // attempt.
-      self->say_refused("accepting failed: " + code.message());
+      self->log_refused("accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
     }
-    self->take(std::move(socket), is_local);
+    self->accept_socket(std::move(socket), is_local);
     // The next client is accepted only after an idle connection has been closed or an answer has been sent.
     while (self->full() && acceptor.is_open()) {
       if (self->idle_.size() > 1)
@@ -147,11 +147,11 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
   }
 }
 
-void HttpServer::take(Stream::Socket socket, bool is_local) {
+void HttpServer::accept_socket(Stream::Socket socket, bool is_local) {
   boost::system::error_code ignored;
   const std::optional<uid_t> user = is_local ? user_of(socket) : std::nullopt;
   if (is_local && !is_trusted_user(user)) {
-    return say_refused("it belongs to another user");
+    return log_refused("it belongs to another user");
   }
   if (!is_local) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   ++connections_;
@@ -269,7 +269,7 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
     self->idle_.erase(idle);
   }
   if (secured) co_return true;
-  self->say_refused(secured.error().to_string());
+  self->log_refused(secured.error().to_string());
   co_return false;
 }
 

@@ -53,7 +53,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
  public:
   using Handler = std::function<Task<HttpResponse>(HttpRequest)>;
   // Creates the answer for requests that never reach the handler: 400, 413, 503.
-  using Refuse = std::function<HttpResponse(unsigned status, const std::string& why)>;
+  using Refuse = std::function<HttpResponse(unsigned status, const std::string& reason)>;
   // Checks whether the request may wait for a change. Such a request must only read: its call is cancelled at
   // a wait once its client disconnects.
   using Waits = std::function<bool(const HttpRequest&)>;
@@ -88,7 +88,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static Limits limits_of_process();
   Result<void> listen(const std::string& address);
   static Task<> accept_loop(std::shared_ptr<HttpServer> self, Acceptor& acceptor);
-  void take(Stream::Socket socket, bool is_local);
+  void accept_socket(Stream::Socket socket, bool is_local);
   static Task<bool> secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   static Task<> serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   // Serves one request. Returns false if the connection must be closed.
@@ -102,7 +102,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static Task<HttpResponse> answer(std::shared_ptr<HttpServer> self, HttpRequest request);
   [[nodiscard]] bool full() const noexcept { return connections_ >= limits_.connections; }
   void finished();
-  void say_refused(const std::string& why);
+  void log_refused(const std::string& reason);
 
   asio::any_io_executor executor_;
   std::list<Acceptor> acceptors_;

@@ -41,27 +41,27 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
     if (code) {
       // The most likely cause is a lack of file descriptors. During the pause some descriptors may be closed
       // before the next attempt.
-      self->say_refused(self->strangers_refused_, "a peer", "accepting failed: " + code.message());
+      self->log_refused(self->strangers_refused_, "a peer", "accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
     }
-    self->take(std::move(socket));
+    self->accept_socket(std::move(socket));
   }
 }
 
-void Listener::take(Stream::Socket socket) {
+void Listener::accept_socket(Stream::Socket socket) {
   boost::system::error_code failed;
   const auto remote = socket.remote_endpoint(failed);
   std::string peer = failed ? std::string("a peer") : to_text(remote);
   const bool local = is_unix(acceptor_);
   if (local && !is_trusted_user(user_of(socket))) {
-    return say_refused(strangers_refused_, "another user", "only root and this user may connect");
+    return log_refused(strangers_refused_, "another user", "only root and this user may connect");
   }
   if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
   Stream stream(std::move(socket));
   if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
-    return say_refused(strangers_refused_, peer, secured.error().to_string());
+    return log_refused(strangers_refused_, peer, secured.error().to_string());
   }
   if (unfinished_.size() >= kMaxHandshakes) {
     const std::shared_ptr<Connection> oldest = unfinished_.front();
@@ -74,10 +74,10 @@ void Listener::take(Stream::Socket socket) {
         handshake(shared_from_this(), connection));
 }
 
-void Listener::say_refused(LogThrottle& turns, const std::string& peer, const std::string& why) {
+void Listener::log_refused(LogThrottle& turns, const std::string& peer, const std::string& reason) {
   if (const auto left_out = turns.turn(now_ns()))
-    spdlog::warn("dropped a connection of {} to {}: {} ({} similar messages suppressed)", peer, address_, why,
-                 *left_out);
+    spdlog::warn("dropped a connection of {} to {}: {} ({} similar messages suppressed)", peer, address_,
+                 reason, *left_out);
 }
 
 Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection) {
@@ -86,7 +86,7 @@ Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Conne
   if (hello && !connection->is_open()) co_return;
   if (!hello) {
     const bool is_stranger = connection->certified().kind == tls::Peer::Kind::kNobody;
-    self->say_refused(is_stranger ? self->strangers_refused_ : self->owners_refused_, connection->peer(),
+    self->log_refused(is_stranger ? self->strangers_refused_ : self->owners_refused_, connection->peer(),
                       hello.error().to_string());
     connection->close(hello.error());
     co_return;

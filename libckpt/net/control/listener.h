@@ -47,8 +47,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept);
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
-  void take(Stream::Socket socket);
-  void say_refused(LogThrottle& turns, const std::string& peer, const std::string& why);
+  void accept_socket(Stream::Socket socket);
+  void log_refused(LogThrottle& turns, const std::string& peer, const std::string& reason);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;

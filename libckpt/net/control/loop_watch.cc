@@ -90,15 +90,15 @@ std::string place_of(pid_t thread) {
 
 }  // namespace
 
-StallJudge::Verdict StallJudge::look(Clock::time_point now, std::uint64_t beats) {
-  const auto passed = std::chrono::duration_cast<milliseconds>(now - looked_);
-  looked_ = now;
+StallDetector::Verdict StallDetector::check(Clock::time_point now, std::uint64_t beats) {
+  const auto passed = std::chrono::duration_cast<milliseconds>(now - checked_);
+  checked_ = now;
   if (std::exchange(beats_, beats) != beats) {
     stood_for_ = milliseconds(0);
     reported_ = false;
     return Verdict::kRuns;
   }
-  stood_for_ += std::min(passed, 2 * limits_.look);
+  stood_for_ += std::min(passed, 2 * limits_.check_interval);
   if (stood_for_ >= limits_.end_after) return Verdict::kTooLong;
   if (stood_for_ < limits_.report_after) return Verdict::kRuns;
   return std::exchange(reported_, true) ? Verdict::kReported : Verdict::kStalled;
@@ -106,7 +106,7 @@ StallJudge::Verdict StallJudge::look(Clock::time_point now, std::uint64_t beats)
 
 LoopWatch::LoopWatch(asio::io_context& io, Settings settings)
     : settings_(std::move(settings)), beats_(std::make_shared<Beats>()) {
-  spawn(io.get_executor(), "beats of the event loop", beat(beats_, settings_.limits.look));
+  spawn(io.get_executor(), "beats of the event loop", beat(beats_, settings_.limits.check_interval));
 }
 
 Result<std::unique_ptr<LoopWatch>> LoopWatch::create(asio::io_context& io, Settings settings) {
@@ -143,14 +143,16 @@ Task<> LoopWatch::beat(std::shared_ptr<Beats> beats, milliseconds pause) {
 
 void LoopWatch::watch() {
   std::unique_lock lock(mutex_);
-  StallJudge judge(settings_.limits, StallJudge::Clock::now());
+  StallDetector detector(settings_.limits, StallDetector::Clock::now());
   const auto ending = [this] { return ending_; };
-  while (!ends_.wait_for(lock, settings_.limits.look, ending)) {
+  while (!ends_.wait_for(lock, settings_.limits.check_interval, ending)) {
     const pid_t thread = beats_->thread;
-    const auto verdict = judge.look(StallJudge::Clock::now(), beats_->count.load(std::memory_order_relaxed));
+    const auto verdict =
+        detector.check(StallDetector::Clock::now(), beats_->count.load(std::memory_order_relaxed));
     if (thread == 0) continue;
-    if (verdict == StallJudge::Verdict::kStalled) settings_.stalled(judge.stood_for(), place_of(thread));
-    if (verdict == StallJudge::Verdict::kTooLong) settings_.too_long(judge.stood_for());
+    if (verdict == StallDetector::Verdict::kStalled)
+      settings_.stalled(detector.stood_for(), place_of(thread));
+    if (verdict == StallDetector::Verdict::kTooLong) settings_.too_long(detector.stood_for());
   }
 }
 

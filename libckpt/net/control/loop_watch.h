@@ -24,29 +24,29 @@
 namespace ckpt::control {
 
 // Decides from the loop's last beat whether the loop stalls. It is pure; all times are of one steady clock.
-class StallJudge {
+class StallDetector {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Verdict { kRuns, kStalled, kReported, kTooLong };
 
   struct Limits {
-    std::chrono::milliseconds look{500};             // the time between two checks
+    std::chrono::milliseconds check_interval{500};   // the time between two checks
     std::chrono::milliseconds report_after{10'000};  // the time without a beat after which the stall is
                                                      // reported
     std::chrono::milliseconds end_after{60'000};     // the time without a beat after which the process ends
   };
 
-  StallJudge(Limits limits, Clock::time_point now) : limits_(limits), looked_(now) {}
+  StallDetector(Limits limits, Clock::time_point now) : limits_(limits), checked_(now) {}
 
-  // Judges the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported.
+  // Checks the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported.
   // At most twice `look` of the time between two calls is counted: after a longer time, the whole process was
   // stopped.
-  Verdict look(Clock::time_point now, std::uint64_t beats);
+  Verdict check(Clock::time_point now, std::uint64_t beats);
   [[nodiscard]] std::chrono::milliseconds stood_for() const { return stood_for_; }
 
  private:
   Limits limits_;
-  Clock::time_point looked_;
+  Clock::time_point checked_;
   std::uint64_t beats_ = 0;
   std::chrono::milliseconds stood_for_{0};
   bool reported_ = false;
@@ -55,7 +55,7 @@ class StallJudge {
 class LoopWatch {
  public:
   struct Settings {
-    StallJudge::Limits limits;
+    StallDetector::Limits limits;
     // A function that receives the place of the loop's thread: its kernel function, its system call, and its
     // stack with one address per line.
     std::function<void(std::chrono::milliseconds stood_for, const std::string& where)> stalled;
@@ -70,7 +70,7 @@ class LoopWatch {
   LoopWatch& operator=(const LoopWatch&) = delete;
 
  private:
-  // The count of beats, which outlives the watch in a pending handler.
+  // The counter of heartbeats. It is shared with a pending handler, which may outlive the watch.
   struct Beats {
     std::atomic<std::uint64_t> count{0};
     std::atomic<pid_t> thread{0};  // the loop's thread; 0 until the loop runs

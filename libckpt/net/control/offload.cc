@@ -3,7 +3,8 @@
 
 namespace ckpt::control {
 
-// The analyzer of clang 14 loses the coroutine's frame inside Asio and then reports Asio's own code.
+// Clang 14's static analyzer loses track of the coroutine frame inside Asio, and then reports false errors in
+// Asio's code.
 #ifndef __clang_analyzer__
 
 Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject) {

@@ -88,12 +88,12 @@ Result<void> Stream::after_handshake(const boost::system::error_code& code) {
   if (code) {
     ERR_clear_error();
     const long checked = SSL_get_verify_result(ssl);
-    const std::string why =
+    const std::string reason =
         checked != X509_V_OK ? std::string(X509_verify_cert_error_string(checked)) : code.message();
     const bool by_connection = code.category() == boost::system::system_category() ||
                                code == asio::ssl::error::stream_truncated || code == asio::error::eof;
     return Error(by_connection ? ErrorCode::kUnavailable : ErrorCode::kRefused,
-                 "The TLS handshake failed: " + why);
+                 "The TLS handshake failed: " + reason);
   }
   CKPT_TRY(peer, tls::verified_peer(ssl));
   CKPT_TRYV(admit_(peer));

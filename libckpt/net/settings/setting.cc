@@ -26,9 +26,9 @@ std::string words_text(const std::vector<std::string>& words) {
 
 std::string range_text(const Setting& setting) {
   const std::string unit = unit_of(setting.key);
-  if (setting.allowed.most == std::numeric_limits<std::int64_t>::max())
-    return std::to_string(setting.allowed.least) + unit + " or more";
-  return std::to_string(setting.allowed.least) + " to " + std::to_string(setting.allowed.most) + unit;
+  if (setting.allowed.max == std::numeric_limits<std::int64_t>::max())
+    return std::to_string(setting.allowed.min) + unit + " or more";
+  return std::to_string(setting.allowed.min) + " to " + std::to_string(setting.allowed.max) + unit;
 }
 
 std::string values_text(const Setting& setting) {

@@ -25,8 +25,8 @@ using Value = std::variant<std::string*, bool*, std::uint16_t*, std::uint32_t*, 
 
 struct Allowed {
   bool required = false;  // for a table's key: the table must be present in the file
-  std::int64_t least = 0;
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t min = 0;
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> words{};  // the allowed values; if empty, any text
 };
 

@@ -66,9 +66,9 @@ class Taker {
   template <class Set>
   std::string number(Set set) const {
     const auto value = node_.value_exact<std::int64_t>();
-    if (!value || *value < allowed_.least || *value > allowed_.most)
-      return "must be a whole number from " + std::to_string(allowed_.least) + " to " +
-             std::to_string(allowed_.most);
+    if (!value || *value < allowed_.min || *value > allowed_.max)
+      return "must be a whole number from " + std::to_string(allowed_.min) + " to " +
+             std::to_string(allowed_.max);
     set(*value);
     return {};
   }
@@ -78,8 +78,8 @@ class Taker {
 };
 
 // Reads all keys of a table. `prefix` precedes each key of this table: "" or "timeouts.".
-Result<void> take_all(const toml::table& table, const std::string& source, const std::string& prefix,
-                      const std::vector<Setting>& settings) {
+Result<void> apply_all(const toml::table& table, const std::string& source, const std::string& prefix,
+                       const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {
     if (!setting.key.starts_with(prefix)) continue;
     const std::string name = setting.key.substr(prefix.size());
@@ -159,7 +159,7 @@ Result<void> read(const toml::table& table, const std::string& source, const std
     if (!node.is_table()) return bad(source, quoted(key) + " must be a table");
     CKPT_TRYV(read_one(*node.as_table(), source, key, settings));
   }
-  return take_all(table, source, "", settings);
+  return apply_all(table, source, "", settings);
 }
 
 Result<std::vector<const toml::table*>> tables_of(const toml::table& table, const std::string& source,
@@ -180,7 +180,7 @@ Result<void> read_one(const toml::table& table, const std::string& source, const
     const std::string whole = key + "." + std::string(name.str());
     if (!has_key(settings, whole)) return unknown(source, whole, node, settings);
   }
-  return take_all(table, source, key + ".", settings);
+  return apply_all(table, source, key + ".", settings);
 }
 
 }  // namespace ckpt::settings

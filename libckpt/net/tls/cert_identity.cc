@@ -20,12 +20,12 @@ constexpr int kMaxCertificates = 256;
 constexpr int kMaxChain = 4;
 constexpr const char* kCertGroups = "X25519:P-256";
 
-Error not_usable(const std::string& path, const std::string& why) {
-  return {ErrorCode::kInvalidArgument, path + ": " + why};
+Error not_usable(const std::string& path, const std::string& reason) {
+  return {ErrorCode::kInvalidArgument, path + ": " + reason};
 }
 
 Error setup_failed() {
-  return {ErrorCode::kInternal, "Setting up TLS: " + take_openssl_error()};
+  return {ErrorCode::kInternal, "Setting up TLS: " + pop_openssl_error()};
 }
 
 // Key material whose memory is cleared on destruction.
@@ -85,15 +85,15 @@ Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
 }
 
 // Calls `take` with each certificate of the file.
-Result<int> each_certificate(const std::string& path, const std::function<bool(int, X509*)>& take) {
+Result<int> each_certificate(const std::string& path, const std::function<bool(int, X509*)>& visit) {
   CKPT_TRY(text, read_file(path, kMaxFileBytes));
   const UniqueBio bio = bio_of(text);
   int count = 0;
   while (bio) {
     const UniqueCertificate certificate(PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr));
     if (!certificate) break;
-    if (count == kMaxCertificates || !take(count, certificate.get()))
-      return not_usable(path, "certificate " + std::to_string(count + 1) + ": " + take_openssl_error());
+    if (count == kMaxCertificates || !visit(count, certificate.get()))
+      return not_usable(path, "certificate " + std::to_string(count + 1) + ": " + pop_openssl_error());
     ++count;
   }
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
@@ -139,10 +139,10 @@ Result<void> replace_pair(const std::string& certificate_file, const std::string
   return ok();
 }
 
-Result<std::shared_ptr<Identity>> Identity::load(CertFiles files, Tell tell) {
+Result<std::shared_ptr<Identity>> Identity::load(CertFiles files, OnError on_error) {
   CKPT_TRYV(check_complete(files));
   if (files.empty()) return Error(ErrorCode::kInvalidArgument, "No certificate is named");
-  std::shared_ptr<Identity> identity(new Identity(std::move(files), std::move(tell)));
+  std::shared_ptr<Identity> identity(new Identity(std::move(files), std::move(on_error)));
   identity->seen_ = identity->stamps();
   CKPT_TRYV(identity->read());
   return identity;
@@ -189,10 +189,10 @@ void Identity::refresh() {
   if (now == seen_) return;
   seen_ = now;
   auto read_anew = read();
-  if (!read_anew && tell_)
-    tell_(Error(ErrorCode::kInvalidArgument,
-                "The new certificate is not usable, so the previous one stays in use")
-              .caused_by(read_anew.error()));
+  if (!read_anew && on_error_)
+    on_error_(Error(ErrorCode::kInvalidArgument,
+                    "The new certificate is not usable, so the previous one stays in use")
+                  .caused_by(read_anew.error()));
 }
 
 Result<UniqueSsl> Identity::make_ssl() {

@@ -39,9 +39,9 @@ Result<void> replace_pair(const std::string& certificate_file, const std::string
 
 class Identity {
  public:
-  using Tell = std::function<void(const Error&)>;
+  using OnError = std::function<void(const Error&)>;
   // Loads the identity. `tell` receives the problem if a new version of the files is not usable.
-  static Result<std::shared_ptr<Identity>> load(CertFiles files, Tell tell = {});
+  static Result<std::shared_ptr<Identity>> load(CertFiles files, OnError on_error = {});
 
   // Creates an SSL object for one connection, which may accept or dial.
   Result<UniqueSsl> make_ssl();
@@ -63,12 +63,12 @@ class Identity {
     friend bool operator==(const Stamp&, const Stamp&) = default;
   };
   using Stamps = std::array<Stamp, 3>;
-  Identity(CertFiles files, Tell tell) : files_(std::move(files)), tell_(std::move(tell)) {}
+  Identity(CertFiles files, OnError on_error) : files_(std::move(files)), on_error_(std::move(on_error)) {}
   [[nodiscard]] Stamps stamps() const;
   Result<void> read();
 
   CertFiles files_;
-  Tell tell_;
+  OnError on_error_;
   UniqueSslContext context_;
   Stamps seen_;  // the last version that was read, usable or not
   Peer subject_;

@@ -37,7 +37,7 @@ struct SessionTraits {
 using UniqueSession = UniqueHandle<SessionTraits>;
 
 Error failed(const char* what) {
-  return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
+  return {ErrorCode::kInternal, std::string(what) + ": " + pop_openssl_error()};
 }
 
 // Returns the PSK as a session, which is the form in which OpenSSL accepts an external PSK.
@@ -89,7 +89,7 @@ PskKey::~PskKey() {
   OPENSSL_cleanse(bytes_.data(), bytes_.size());
 }
 
-std::string take_openssl_error() {
+std::string pop_openssl_error() {
   const unsigned long code = ERR_get_error();
   char text[256] = "OpenSSL reports no error";
   if (code != 0) ERR_error_string_n(code, text, sizeof text);

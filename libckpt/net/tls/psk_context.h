@@ -79,6 +79,6 @@ struct PskRole {
 };
 
 // Returns the oldest OpenSSL error of this thread as text and drops the other errors.
-std::string take_openssl_error();
+std::string pop_openssl_error();
 
 }  // namespace ckpt::tls

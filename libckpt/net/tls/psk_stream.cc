@@ -96,8 +96,7 @@ Result<std::unique_ptr<PskStream>> PskStream::make(std::shared_ptr<const PskCont
   stream->ssl_ = std::move(ssl);
   const BIO_METHOD* method = PskBio::method();
   BIO* bio = method != nullptr ? BIO_new(method) : nullptr;
-  if (bio == nullptr)
-    return Error(ErrorCode::kInternal, "Creating a TLS connection: " + take_openssl_error());
+  if (bio == nullptr) return Error(ErrorCode::kInternal, "Creating a TLS connection: " + pop_openssl_error());
   BIO_set_data(bio, stream.get());
   SSL_set_bio(stream->ssl_.get(), bio, bio);
   SSL_set_app_data(stream->ssl_.get(), stream->role_.get());
@@ -238,12 +237,12 @@ Error PskStream::fail(const char* what) {
   // The peer's alert may have arrived before the end of its stream, or after a failed send.
   if (ERR_GET_LIB(first) == ERR_LIB_SSL && ERR_GET_REASON(first) >= SSL_AD_REASON_OFFSET)
     return broken(
-        {ErrorCode::kUnavailable, std::string(what) + " was ended by the peer: " + take_openssl_error()});
+        {ErrorCode::kUnavailable, std::string(what) + " was ended by the peer: " + pop_openssl_error()});
   if (socket_error_ != 0)
     return broken({ErrorCode::kUnavailable, ErrorDomain::kErrno, socket_error_, std::string(what)});
   if (socket_end_ || first == 0)
     return broken({ErrorCode::kUnavailable, std::string(what) + ": the peer has ended it"});
-  return broken({ErrorCode::kProtocol, std::string(what) + ": " + take_openssl_error()});
+  return broken({ErrorCode::kProtocol, std::string(what) + ": " + pop_openssl_error()});
 }
 
 Error PskStream::broken(Error error) {

@@ -32,8 +32,8 @@ class BystanderStepper : private Stepper<BystanderState> {
     disarm(Timer::kPoll);
   }
   void state_old(Incarnation incarnation) {
-    tell_coordinator(Old(incarnation));
-    tell(s_.info.lead(), Old(incarnation));
+    send_to_coordinator(Old(incarnation));
+    send(s_.info.lead(), Old(incarnation));
   }
   void hold_if_due() {
     const auto* p = in<bystander::Joining>();
@@ -41,15 +41,15 @@ class BystanderStepper : private Stepper<BystanderState> {
     s_.phase = bystander::Held{};
     write(RecordKind::kHeld);
     disarm(Timer::kPause);
-    tell(s_.info.lead(), Held(k()));
-    tell_coordinator(Held(k()));
+    send(s_.info.lead(), Held(k()));
+    send_to_coordinator(Held(k()));
     poll_again();
   }
   void swap() {
     s_.phase = bystander::Gone{};
     write(RecordKind::kGone, k());
     act(SwapEpoch(k()));
-    tell_everyone(Gone(k()));
+    send_to_everyone(Gone(k()));
     disarm(Timer::kPoll);
   }
   void fence() {
@@ -62,22 +62,22 @@ class BystanderStepper : private Stepper<BystanderState> {
   }
 
   void restate(const Party& to) {
-    if (s_.dead && to == Party()) tell(to, Dead(*s_.dead));
+    if (s_.dead && to == Party()) send(to, Dead(*s_.dead));
     if (const auto* joining = in<bystander::Joining>()) {
-      if (to == Party() && joining->is_ready) tell(to, Prepared());
+      if (to == Party() && joining->is_ready) send(to, Prepared());
     } else if (in<bystander::Held>()) {
-      tell(to, Held(k()));
+      send(to, Held(k()));
     } else if (in<bystander::Still>()) {
-      tell(to, HeldStill{});
+      send(to, HeldStill{});
     } else if (in<bystander::Lifted>()) {
-      tell(to, Lifted{});
+      send(to, Lifted{});
     } else if (in<bystander::Gone>()) {
-      tell(to, Gone(k()));
+      send(to, Gone(k()));
     } else if (auto* old = in<bystander::Old>()) {
       record_if_due(*old);
-      tell(to, Old(old->k));
+      send(to, Old(old->k));
     } else if (in<bystander::Fenced>()->ended) {
-      tell(to, Fenced{});
+      send(to, Fenced{});
     } else if (to == Party()) {
       act(EndRank{});  // repeated, since this agent may have begun after the order
     }
@@ -93,7 +93,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     restate(Party());
     restate(s_.info.lead());
     for (const Party& party : s_.info.ranks())
-      if (party.role != Role::kBystander) tell(party, Query{});
+      if (party.role != Role::kBystander) send(party, Query{});
     poll_again();
   }
 
@@ -110,20 +110,20 @@ class BystanderStepper : private Stepper<BystanderState> {
     auto* p = in<bystander::Joining>();
     if (p == nullptr) return true;
     p->is_ready = true;
-    tell_coordinator(Prepared());
+    send_to_coordinator(Prepared());
     return true;
   }
   bool on(const CommunicatorsReady&) {
     auto* p = in<bystander::Joining>();
     if (p == nullptr) return true;
     p->has_communicators = true;
-    if (!std::exchange(p->is_ready, true)) tell_coordinator(Prepared());
+    if (!std::exchange(p->is_ready, true)) send_to_coordinator(Prepared());
     hold_if_due();
     return true;
   }
   bool on(const CommunicatorsFailed& e) {
     if (!in<bystander::Joining>()) return true;
-    tell_coordinator(Failed(e.reason));
+    send_to_coordinator(Failed(e.reason));
     go_old(s_.info.base);
     return true;
   }
@@ -145,7 +145,7 @@ class BystanderStepper : private Stepper<BystanderState> {
   }
   bool on(const InstanceDied& e) {
     s_.dead = e.reason;
-    tell_coordinator(Dead(e.reason));
+    send_to_coordinator(Dead(e.reason));
     return true;
   }
   // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
@@ -156,7 +156,7 @@ class BystanderStepper : private Stepper<BystanderState> {
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kPause && in<bystander::Joining>()) {
-      tell_coordinator(
+      send_to_coordinator(
           Failed(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time")));
       go_old(s_.info.base);
     }
@@ -180,7 +180,7 @@ class BystanderStepper : private Stepper<BystanderState> {
       poll();
     } else if (in<bystander::Gone>()) {
       act(SwapEpoch(k()));
-      tell_everyone(Gone(k()));
+      send_to_everyone(Gone(k()));
     } else if (const auto* old = in<bystander::Old>()) {
       act(ResumeRank(old->k));
       state_old(old->k);
@@ -225,7 +225,7 @@ class BystanderStepper : private Stepper<BystanderState> {
       s_.phase = bystander::Still{};
       write(RecordKind::kHeldStill);
       disarm(Timer::kPause);
-      tell_coordinator(HeldStill{});
+      send_to_coordinator(HeldStill{});
       poll_again();
     } else {
       restate(from);

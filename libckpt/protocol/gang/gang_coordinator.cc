@@ -154,7 +154,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
 
  private:
-  Judgement judge() const { return Judgement(s_); }
+  Judgement judgement() const { return Judgement(s_); }
   Incarnation k() const { return s_.info.base + 1; }
   bool is_silent(const Facts& facts) const {
     return now_ - facts.last_message > static_cast<Nanos>(timing_.silence_ms) * kNanosPerMs;
@@ -169,14 +169,15 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     if (in<coordinator::Asking>()) return decide_asking();
     if (in<coordinator::Granted>()) return follow_lost_record() || decide_granted();
     if (auto* restored = in<coordinator::Restored>()) {
-      if (restored->ordered || !judge().is_fenced()) return false;
+      if (restored->ordered || !judgement().is_fenced()) return false;
       restored->ordered = true;
       act(RestoreGang{});
       return false;
     }
-    if (judge().needs_image() && !s_.settled) return enter(RecordKind::kRestored, coordinator::Restored{});
-    if (in<coordinator::Kept>() && judge().may_close_for_targets()) return close(Side::kTarget, k());
-    const bool back = judge().all(Role::kSource, [](const Facts& f) { return f.resumed || f.never; });
+    if (judgement().needs_image() && !s_.settled)
+      return enter(RecordKind::kRestored, coordinator::Restored{});
+    if (in<coordinator::Kept>() && judgement().may_close_for_targets()) return close(Side::kTarget, k());
+    const bool back = judgement().all(Role::kSource, [](const Facts& f) { return f.resumed || f.never; });
     if (in<coordinator::Returned>() && back) return close(Side::kSource, s_.info.base + 2);
     return false;
   }
@@ -184,7 +185,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto stopped = [](const Facts& f) {
       return f.never || f.relinquished || f.old || f.dead || f.lost;
     };
-    const Judgement now = judge();
+    const Judgement now = judgement();
     for (const Role role : {Role::kSource, Role::kTarget, Role::kBystander})
       if (!s_.abort && now.any(role, stopped))
         s_.abort = Reason(ErrorCode::kRefused, "A rank cannot take part");
@@ -212,7 +213,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return enter(RecordKind::kGranted, coordinator::Granted{}, k());
   }
   bool follow_lost_record() {
-    const Judgement now = judge();
+    const Judgement now = judgement();
     const auto any = [&now](auto test) {
       return now.any(Role::kSource, test) || now.any(Role::kTarget, test) || now.any(Role::kBystander, test);
     };
@@ -225,7 +226,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   bool decide_granted() {
     give_up_where_one_is_missing();
     give_up_if_late();
-    const Judgement now = judge();
+    const Judgement now = judgement();
     if (now.is_vetoed()) return close(Side::kSource, s_.info.base);
     if (now.may_close_for_targets()) return close(Side::kTarget, k());
     if (now.needs_image()) return enter(RecordKind::kRestored, coordinator::Restored{});
@@ -238,7 +239,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   // communicators are created during the pause, all ranks would wait for a silent bystander until their
   // deadline.
   void give_up_where_one_is_missing() {
-    if (s_.abort || judge().is_committed()) return;
+    if (s_.abort || judgement().is_committed()) return;
     const auto is_missing = [this](const auto& entry) {
       const auto& [party, f] = entry;
       const bool is_waited_for = !s_.info.overlaps && !f.held && !f.still && is_silent(f);
@@ -254,7 +255,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   // that decides the move and the parties are reachable.
   void give_up_if_late() {
     if (!s_.late || s_.abort || is_about_to_hand_over()) return;
-    s_.abort = Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judge().waited_for());
+    s_.abort =
+        Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judgement().waited_for());
     nag_granted();
   }
   bool is_about_to_hand_over() const {
@@ -264,12 +266,12 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto is_held = [this](const Facts& f) {
       return (f.held || f.lifted || f.gone) && !f.still && !f.old && !f.dead && !f.lost && !is_silent(f);
     };
-    return judge().all(Role::kTarget, is_verified) && judge().all(Role::kBystander, is_held);
+    return judgement().all(Role::kTarget, is_verified) && judgement().all(Role::kBystander, is_held);
   }
   // Returns whether to send WITHDRAW, because the targets may be unable to continue. Withdrawing is harmless:
   // it refuses GO until the refusal is lifted.
   bool withdraws() const {
-    const Judgement now = judge();
+    const Judgement now = judgement();
     const bool waited_for = now.any(Role::kSource, [](const Facts& f) { return f.waits; });
     const bool silent = now.any(Role::kTarget, [this](const Facts& f) { return is_silent(f); });
     return in<coordinator::Granted>() && (now.is_damaged() || now.is_held_still() || (waited_for && silent));
@@ -278,22 +280,23 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto stands = [this](const Facts& f) {
       return (f.waits || f.still || f.resumed || f.never) && !is_silent(f) && !f.lost && !f.dead;
     };
-    return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
+    return withdraws() && leases_are_over() && judgement().is_withdrawn() &&
+           judgement().all(Role::kSource, stands);
   }
   // Returns whether no target has a lease any more. A target that gave up accepts no new lease, and states
   // that only once its instance cannot run. The wait for earlier leases does not rely on statements.
   bool leases_are_over() const {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
-    return now_ >= s_.earlier_leases_until && judge().all(Role::kTarget, has_none);
+    return now_ >= s_.earlier_leases_until && judgement().all(Role::kTarget, has_none);
   }
   // Returns whether each target has a lease. ADR 2: no rank is held before each target has a lease.
   bool all_have_leases() const {
-    return judge().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
+    return judgement().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
   }
   bool may_lend() const {
-    if (judge().is_damaged()) return false;
+    if (judgement().is_damaged()) return false;
     if (in<coordinator::Kept>()) return true;
-    return in<coordinator::Granted>() && !withdraws() && (!s_.abort || judge().is_committed());
+    return in<coordinator::Granted>() && !withdraws() && (!s_.abort || judgement().is_committed());
   }
 
   template <class Phase>
@@ -326,8 +329,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     }
   }
   void send_start(std::uint32_t rank) {
-    tell({Role::kSource, rank}, Start(*s_.facts.at({Role::kTarget, rank}).payload));
-    tell({Role::kTarget, rank}, Start(*s_.facts.at({Role::kSource, rank}).payload));
+    send({Role::kSource, rank}, Start(*s_.facts.at({Role::kTarget, rank}).payload));
+    send({Role::kTarget, rank}, Start(*s_.facts.at({Role::kSource, rank}).payload));
   }
   void announce() {
     if (in<coordinator::Begun>()) return announce_begun();
@@ -337,30 +340,30 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
       if (facts.lost) continue;
       if (knows(party, facts)) {
         // The owner may have exited since, and its report of that may have been lost.
-        if (facts.owns && in<coordinator::Closed>()) tell(party, Query{});
+        if (facts.owns && in<coordinator::Closed>()) send(party, Query{});
         continue;
       }
       if (in<coordinator::Aborted>()) {
-        tell(party, Aborted(s_.abort.value_or(Reason(ErrorCode::kAborted, "The migration was aborted"))));
+        send(party, Aborted(s_.abort.value_or(Reason(ErrorCode::kAborted, "The migration was aborted"))));
       } else if (const auto* closed = in<coordinator::Closed>()) {
-        tell(party, Closed(closed->side, closed->k));
+        send(party, Closed(closed->side, closed->k));
       } else if (in<coordinator::Returned>()) {
-        tell(party, Returned(s_.info.base + 2));
+        send(party, Returned(s_.info.base + 2));
       } else if (in<coordinator::Kept>()) {
-        tell(party, Kept{});
-        tell(party, Query{});
+        send(party, Kept{});
+        send(party, Query{});
       } else {
-        tell(party, Restore{});
+        send(party, Restore{});
       }
     }
   }
   void ask_all() {
     for (const auto& [party, facts] : s_.facts)
-      if (!facts.answered && !facts.lost) tell(party, Query{});
+      if (!facts.answered && !facts.lost) send(party, Query{});
   }
   void announce_begun() {
     for (const auto& [party, facts] : s_.facts) {
-      if (!facts.payload) tell(party, Prepare{});
+      if (!facts.payload) send(party, Prepare{});
       if (party.role == Role::kSource && facts.started && !facts.precopied) send_start(party.rank);
     }
   }
@@ -372,14 +375,14 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool back = withdraws();
     // After an abort, GRANTED is sent only if a target has committed. A rank that never received GRANTED
     // leaves the move.
-    const bool goes_on = !s_.abort || judge().is_committed();
+    const bool goes_on = !s_.abort || judgement().is_committed();
     const bool holds = all_have_leases();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
-      const bool is_told = holds || party.role == Role::kTarget;
-      if (goes_on) tell(party, is_told ? Body(Granted(k())) : Body(Query{}));
-      if (back && party.role == judge().withdrawer()) tell(party, Withdraw{});
-      if (s_.abort) tell(party, GiveUp(*s_.abort));
+      const bool gets_grant = holds || party.role == Role::kTarget;
+      if (goes_on) send(party, gets_grant ? Body(Granted(k())) : Body(Query{}));
+      if (back && party.role == judgement().withdrawer()) send(party, Withdraw{});
+      if (s_.abort) send(party, GiveUp(*s_.abort));
     }
   }
   bool everyone_knows() {
@@ -430,7 +433,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
       s_.late = true;
       if (in<coordinator::Granted>()) return true;  // the decision is made at the end of this function
       return on(AbortRequested(
-          Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judge().waited_for())));
+          Reason(ErrorCode::kTimedOut, "The move was not completed in time: " + judgement().waited_for())));
     }
     if (e.timer != Timer::kPoll) return false;
     if (s_.settled) return true;
@@ -449,7 +452,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     s_.earlier_leases_until = longest_lease();
     for (auto& [party, facts] : s_.facts) {
       facts.last_message = now_;
-      if (!in<coordinator::Asking>()) tell(party, Query{});
+      if (!in<coordinator::Asking>()) send(party, Query{});
     }
     announce();
     poll_again();
@@ -514,7 +517,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool held_before = all_have_leases();
     f.lease_until = std::max(f.lease_until, longest_lease());
     f.lent = true;
-    tell(from, Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
+    send(from, Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
     if (in<coordinator::Granted>() && !held_before && all_have_leases()) nag_granted();
   }
   void note(const Party& from, Facts& f, const Query&) {

@@ -103,7 +103,7 @@ struct CoordinatorState {
 
 struct MigrateRequested {};
 struct AbortRequested {
-  explicit AbortRequested(Reason why) : reason(std::move(why)) {}
+  explicit AbortRequested(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 // The operator's confirmation, or a fence command's proof, that a rank's node is dead.

@@ -3,7 +3,7 @@
 // The protocol itself is in protocol/gang.
 //
 // A group is the ranks of a communicator of the program (ckpt_group_callbacks). A group with a moved rank
-// gets another communicator before the switch. One member makes a *ticket* (NCCL's unique id), and all
+// gets another communicator before the handover. One member makes a *ticket* (NCCL's unique id), and all
 // members join with the ticket.
 // Threads: plain values.
 #pragma once

@@ -42,7 +42,7 @@ class SourceStepper : private Stepper<SourceState> {
     Record never = record(RecordKind::kNever);
     never.reason = reason;
     act(WriteRecord(never));
-    tell_everyone(Never(reason));
+    send_to_everyone(Never(reason));
   }
   // Resumes the rank in the old epoch, only on statements of other parties. An exited rank cannot resume: the
   // gang is then restored.
@@ -53,7 +53,7 @@ class SourceStepper : private Stepper<SourceState> {
     write(RecordKind::kResumed, k);
     act(StopCopy{});
     act(ResumeRank(k));
-    tell_everyone(Resumed(k));
+    send_to_everyone(Resumed(k));
     disarm_waiting();
   }
   void release_if_due() {
@@ -70,8 +70,8 @@ class SourceStepper : private Stepper<SourceState> {
     disarm_waiting();
   }
   void state_released() {
-    tell_coordinator(Released{});
-    tell(target(), Released{});
+    send_to_coordinator(Released{});
+    send(target(), Released{});
   }
   void fence() {
     if (in<source::Released>() || in<source::Fenced>()) return restate(Party());
@@ -89,35 +89,35 @@ class SourceStepper : private Stepper<SourceState> {
 
   void restate(const Party& to) {
     if (const auto* p = in<source::Barrier>()) {
-      tell(to, Waiting(p->dead));
-      if (p->still) tell(to, HeldStill{});
-      if (!p->sent && !p->gives_up) tell_source_of_copy(to);
+      send(to, Waiting(p->dead));
+      if (p->still) send(to, HeldStill{});
+      if (!p->sent && !p->gives_up) send_prepared_to_source(to);
     } else if (auto* owner = in<source::Owner>()) {
       record_if_due(*owner);
       if (owner->never)
-        tell(to, Never(owner->reason));
+        send(to, Never(owner->reason));
       else
-        tell(to, Resumed(owner->k));
+        send(to, Resumed(owner->k));
     } else if (in<source::Released>()) {
-      tell(to, Released{});
+      send(to, Released{});
     } else if (const auto* fenced = in<source::Fenced>()) {
       if (fenced->ended)
-        tell(to, Fenced{});
+        send(to, Fenced{});
       else if (to == Party())
         act(EndRank{});  // repeated, since this agent may have begun after the order
     } else if (in<source::Holding>() && to != Party()) {
-      tell_source_of_copy(to);
+      send_prepared_to_source(to);
     } else if (to == Party() && !in<source::Preparing>()) {
-      tell(to, Prepared(s_.payload));
+      send(to, Prepared(s_.payload));
       if (const auto* precopy = in<source::Precopy>();
           (precopy && precopy->first_round_done) || in<source::Holding>())
-        tell(to, Precopied{});
+        send(to, Precopied{});
     }
   }
-  // Informs a source that this rank still copies: a source that waits for the switch also waits for this
+  // Informs a source that this rank still copies: a source that waits for the handover also waits for this
   // rank's last copy.
-  void tell_source_of_copy(const Party& to) {
-    if (to.role == Role::kSource) tell(to, Prepared());
+  void send_prepared_to_source(const Party& to) {
+    if (to.role == Role::kSource) send(to, Prepared());
   }
   void wait_for_switch() {
     in<source::Barrier>()->sent = true;
@@ -131,13 +131,13 @@ class SourceStepper : private Stepper<SourceState> {
   // Queries the other parties while the coordinator is unreachable. Another party may have the statement that
   // lets this source release its memory or return.
   void ask_others() {
-    tell_coordinator(Waiting(in<source::Barrier>()->dead));
-    if (in<source::Barrier>()->still) tell_coordinator(HeldStill{});
-    const auto& why = in<source::Barrier>()->gives_up;
+    send_to_coordinator(Waiting(in<source::Barrier>()->dead));
+    if (in<source::Barrier>()->still) send_to_coordinator(HeldStill{});
+    const auto& cause = in<source::Barrier>()->gives_up;
     for (const Party& party : s_.info.ranks()) {
       if (party == self_) continue;
-      if (why && party.role == Role::kTarget) tell(party, GiveUp(*why));
-      tell(party, Query{});
+      if (cause && party.role == Role::kTarget) send(party, GiveUp(*cause));
+      send(party, Query{});
     }
     poll_again();
   }
@@ -163,7 +163,7 @@ class SourceStepper : private Stepper<SourceState> {
     auto* p = in<source::Precopy>();
     if (p == nullptr) return !in<source::Preparing>() && !in<source::Ready>();
     p->first_round_done = true;
-    tell_coordinator(Precopied{});
+    send_to_coordinator(Precopied{});
     poll_again();
     return true;
   }
@@ -194,7 +194,7 @@ class SourceStepper : private Stepper<SourceState> {
     act(RunFinalRound{});
     write(RecordKind::kBarrier);
     act(ReleaseManifest{});
-    tell_coordinator(Waiting(false));
+    send_to_coordinator(Waiting(false));
     poll_again();
     return true;
   }
@@ -206,7 +206,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (before_barrier()) {
       leave(e.reason);
     } else if (auto* p = in<source::Barrier>()) {
-      tell_coordinator(Failed(e.reason));
+      send_to_coordinator(Failed(e.reason));
       if (!p->gives_up) p->gives_up = e.reason;
       ask_others();
     }
@@ -217,7 +217,7 @@ class SourceStepper : private Stepper<SourceState> {
       leave(e.reason);
     } else if (auto* p = in<source::Barrier>()) {
       p->dead = true;
-      tell_coordinator(Waiting(true));
+      send_to_coordinator(Waiting(true));
     }
     return true;
   }
@@ -231,8 +231,8 @@ class SourceStepper : private Stepper<SourceState> {
     if (e.timer == Timer::kPause && in<source::Holding>())
       leave(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time"));
     if (e.timer == Timer::kHandover && in<source::Barrier>()) {
-      auto& why = in<source::Barrier>()->gives_up;
-      if (!why) why = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
+      auto& cause = in<source::Barrier>()->gives_up;
+      if (!cause) cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
       ask_others();
     }
     if (e.timer == Timer::kPoll) poll();
@@ -243,7 +243,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (auto* owner = in<source::Owner>()) return record_if_due(*owner);
     const auto* p = in<source::Precopy>();
     if (p == nullptr || p->granted) return;
-    tell_coordinator(Precopied{});
+    send_to_coordinator(Precopied{});
     poll_again();
   }
   bool on(const RecordFailed& e) {
@@ -256,7 +256,7 @@ class SourceStepper : private Stepper<SourceState> {
     act(StopCopy{});
     if (holds) act(ResumeRank(s_.info.base));
     disarm(Timer::kPause);
-    tell_coordinator(Failed(e.reason));
+    send_to_coordinator(Failed(e.reason));
     poll_again();
     return true;
   }

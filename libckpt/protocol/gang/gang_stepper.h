@@ -27,16 +27,16 @@ class Stepper {
     return std::get_if<Phase>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(const Party& to, Body body) { act(Send(to, std::move(body))); }
-  void tell_coordinator(Body body) { tell(Party(), std::move(body)); }
-  void tell_all(Role role, const Body& body) {
+  void send(const Party& to, Body body) { act(Send(to, std::move(body))); }
+  void send_to_coordinator(Body body) { send(Party(), std::move(body)); }
+  void send_to_all(Role role, const Body& body) {
     for (const Party& party : s_.info.ranks()) {
-      if (party.role == role && party != self_) tell(party, body);
+      if (party.role == role && party != self_) send(party, body);
     }
   }
-  void tell_everyone(const Body& body) {
-    if (self_ != Party()) tell_coordinator(body);
-    for (const Role role : {Role::kSource, Role::kTarget, Role::kBystander}) tell_all(role, body);
+  void send_to_everyone(const Body& body) {
+    if (self_ != Party()) send_to_coordinator(body);
+    for (const Role role : {Role::kSource, Role::kTarget, Role::kBystander}) send_to_all(role, body);
   }
   void arm(Timer timer, std::uint32_t ms) { act(ArmTimer(timer, ms)); }
   void poll_again() { arm(Timer::kPoll, timing_.poll_ms); }

@@ -55,9 +55,9 @@ class TargetStepper : private Stepper<TargetState> {
     if (!left.ended) return;
     const Relinquished said(left.veto, left.reason);
     if (left.veto)
-      tell_everyone(said);
+      send_to_everyone(said);
     else
-      tell_coordinator(said);
+      send_to_coordinator(said);
   }
 
   // ---- steps to GO ----
@@ -74,11 +74,11 @@ class TargetStepper : private Stepper<TargetState> {
   void promise(RecordKind kind) {
     s_.phase = target::Promised{};
     write(kind, k());
-    tell_coordinator(kind == RecordKind::kReady ? Body(Ready(k())) : Body(Committed(k())));
+    send_to_coordinator(kind == RecordKind::kReady ? Body(Ready(k())) : Body(Committed(k())));
     if (kind == RecordKind::kReady)
-      tell(s_.info.lead(), Ready(k()));
+      send(s_.info.lead(), Ready(k()));
     else
-      tell_all(Role::kTarget, Committed(k()));
+      send_to_all(Role::kTarget, Committed(k()));
     poll_again();
   }
   void enter_if_due() {
@@ -94,8 +94,8 @@ class TargetStepper : private Stepper<TargetState> {
     open_if_due();
   }
   void send_go() {
-    tell_all(Role::kTarget, Go(k()));
-    tell_all(Role::kBystander, Go(k()));
+    send_to_all(Role::kTarget, Go(k()));
+    send_to_all(Role::kBystander, Go(k()));
   }
   void open_if_due() {
     const auto* p = in<target::Promised>();
@@ -122,32 +122,32 @@ class TargetStepper : private Stepper<TargetState> {
   // Reports ownership, but only when the instance is known to exist: after the report the coordinator may
   // have nothing more to decide.
   void state_owner() {
-    if (const auto* p = in<target::Promised>(); p->owner && p->in_gate) tell_coordinator(Owns(k()));
+    if (const auto* p = in<target::Promised>(); p->owner && p->in_gate) send_to_coordinator(Owns(k()));
   }
   void ask_for_lease() {
     if (!s_.granted || is_owner()) return;
     migration::ask_lease(s_.lease, k(), now_);
-    tell_coordinator(LeaseRequest(k(), now_));
+    send_to_coordinator(LeaseRequest(k(), now_));
   }
 
   // ---- statements ----
   void restate(const Party& to) {
     if (const auto* r = in<target::Relinquished>()) {
-      if (r->ended) return tell(to, Relinquished(r->veto, r->reason));
+      if (r->ended) return send(to, Relinquished(r->veto, r->reason));
       if (to == Party()) act(FreeTarget{});  // repeated, since this agent may have begun after the order
       return;
     }
     const auto* p = in<target::Promised>();
     if (p == nullptr) {
       if (to != Party() || in<target::Preparing>()) return;
-      tell(to, Prepared(s_.payload));
-      if (in<target::Verified>()) tell(to, Verified{});
+      send(to, Prepared(s_.payload));
+      if (in<target::Verified>()) send(to, Verified{});
       return;
     }
-    tell(to, is_lead() ? Body(Committed(k())) : Body(Ready(k())));
-    if (p->in_gate) tell(to, InGate(k()));
-    if (is_lead() && s_.go) tell(to, Go(k()));
-    if (p->running) tell(to, Ran(k()));
+    send(to, is_lead() ? Body(Committed(k())) : Body(Ready(k())));
+    if (p->in_gate) send(to, InGate(k()));
+    if (is_lead() && s_.go) send(to, Go(k()));
+    if (p->running) send(to, Ran(k()));
     if (to == Party()) state_owner();
   }
   // Requests what is missing: the lease and the statements of other parties.
@@ -162,9 +162,9 @@ class TargetStepper : private Stepper<TargetState> {
       if (is_lead())
         ask_missing();
       else
-        tell(s_.info.lead(), Query{});
+        send(s_.info.lead(), Query{});
       if (!is_lead()) restate(s_.info.lead());
-      tell({Role::kSource, s_.rank}, Query{});
+      send({Role::kSource, s_.rank}, Query{});
       if (s_.go && is_lead()) send_go();
     } else {
       return;
@@ -176,7 +176,7 @@ class TargetStepper : private Stepper<TargetState> {
       const bool asked = (party.role == Role::kTarget && !s_.gates.contains(party.rank)) ||
                          (party.role == Role::kBystander && !s_.held.contains(party.rank)) ||
                          party.role == Role::kSource;
-      if (asked && party != self_) tell(party, Query{});
+      if (asked && party != self_) send(party, Query{});
     }
   }
 
@@ -203,7 +203,7 @@ class TargetStepper : private Stepper<TargetState> {
     poll_again();
     promise_if_due();
     if (!in<target::Verified>()) return true;
-    tell_coordinator(Verified{});
+    send_to_coordinator(Verified{});
     ask_for_lease();
     return true;
   }
@@ -225,7 +225,7 @@ class TargetStepper : private Stepper<TargetState> {
     auto* p = in<target::Promised>();
     if (p == nullptr || e.k != k() || p->in_gate) return true;
     p->in_gate = true;
-    if (!is_lead()) tell(s_.info.lead(), InGate(k()));
+    if (!is_lead()) send(s_.info.lead(), InGate(k()));
     state_owner();
     go_if_due();
     open_if_due();
@@ -239,8 +239,8 @@ class TargetStepper : private Stepper<TargetState> {
   }
   void state_ran(target::Promised& p) {
     p.running = true;
-    tell_coordinator(Ran(k()));
-    tell_all(Role::kSource, Ran(k()));
+    send_to_coordinator(Ran(k()));
+    send_to_all(Role::kSource, Ran(k()));
   }
   // Handles an instance that has finished. SW-14 applies only to instances that died. A finished instance had
   // passed its gate, so GO was decided. The target repeats its statements and does not run the instance
@@ -250,7 +250,7 @@ class TargetStepper : private Stepper<TargetState> {
     if (p == nullptr || e.k != k() || p->finished) return true;
     p->finished = p->in_gate = true;
     s_.committed = s_.go = true;
-    if (!is_lead()) tell(s_.info.lead(), InGate(k()));
+    if (!is_lead()) send(s_.info.lead(), InGate(k()));
     state_ran(*p);
     state_owner();
     if (is_lead()) send_go();
@@ -344,7 +344,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool receive(const Party& from, const Lease& body) {
     if (from != Party()) return false;
-    if (in<target::Relinquished>() || !migration::take_lease(s_.lease, body, now_, timing_)) return true;
+    if (in<target::Relinquished>() || !migration::accept_lease(s_.lease, body, now_, timing_)) return true;
     promise_if_due();
     if (!is_owner()) open_if_due();
     return true;

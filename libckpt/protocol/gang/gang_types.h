@@ -2,7 +2,8 @@
 // The types of the machines of the gang commit (docs/adr/0038): records, actions, events. Parties and
 // messages are wire's.
 //
-// They have the form of the machines of the switch (handover/handover_types.h): a value and one pure function
+// They have the form of the machines of the handover (handover/handover_types.h): a value and one pure
+// function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
 // The driver executes the actions of a step in order. A record is durable before the next action. If it fails
 // cleanly, the rest of the step is dropped, and RecordFailed is fed to the state of before. Each rank of the
@@ -239,7 +240,7 @@ struct RankInGate {
 struct RankEnded {};  // the instance is proven to have ended, as EndRank or FreeTarget ordered
 struct CommunicatorsReady {};
 struct CommunicatorsFailed {
-  explicit CommunicatorsFailed(Reason why) : reason(std::move(why)) {}
+  explicit CommunicatorsFailed(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of one agent. It has one machine per (migration, role), routes messages to them, and allows
+// All handovers of one agent. It has one machine per (migration, role), routes messages to them, and allows
 // one open migration per job (SW-3). It answers for unknown migrations (tombstones, SW-5). It is pure like
 // the machines: it returns actions, and the driver executes the actions in order. The agent daemon and the
 // simulator of the tests drive this class.

@@ -32,17 +32,17 @@ class BasicJournal {
   // Opens or creates the file and reads its records.
   static Result<BasicJournal> open(const std::string& path) {
     Entries entries;
-    const auto take = [&](std::span<const std::byte> body, bool refers, std::uint64_t at) -> Result<void> {
+    const auto handler = [&](std::span<const std::byte> body, bool refers, std::uint64_t at) -> Result<void> {
       CKPT_TRY(record, Traits::decode(body));
       Entry entry{std::move(record)};
       if (refers) entry.plan_at = entries.plan_of(entry.record);
       if (refers && (!entry.plan_at || !Traits::plan_of(entry.record).empty()))
         return Error(ErrorCode::kCorrupt,
                      "Journal " + path + " has a record at byte " + std::to_string(at) + " without its plan");
-      entries.keep(std::move(entry));
+      entries.add(std::move(entry));
       return ok();
     };
-    CKPT_TRY(file, JournalFile::open(path, take));
+    CKPT_TRY(file, JournalFile::open(path, handler));
     return BasicJournal(std::move(file), std::move(entries));
   }
 
@@ -62,7 +62,7 @@ class BasicJournal {
     Entry entry = to_entry(record);
     const auto body = Traits::encode(entry.record);
     CKPT_TRYV(file_.append(body, entry.plan_at.has_value(), durability));
-    entries_.keep(std::move(entry));
+    entries_.add(std::move(entry));
     return ok();
   }
   // Reserves disk space for `bytes` more. Call this before a migration begins; reserve_for() is enough for
@@ -85,7 +85,7 @@ class BasicJournal {
       if (forget(entry->record)) continue;
       Record record = entries_.to_record(*entry);
       bodies.push_back(Traits::encode(record));
-      kept.keep({std::move(record)});
+      kept.add({std::move(record)});
     }
     CKPT_TRYV(file_.replace(bodies));
     entries_ = std::move(kept);
@@ -113,7 +113,7 @@ class BasicJournal {
       if (entry.plan_at) Traits::plan_of(record) = Traits::plan_of(all[*entry.plan_at].record);
       return record;
     }
-    void keep(Entry entry) {
+    void add(Entry entry) {
       if (!Traits::plan_of(entry.record).empty()) plan_at[Traits::key_of(entry.record)] = all.size();
       all.push_back(std::move(entry));
     }

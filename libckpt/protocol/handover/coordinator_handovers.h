@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of the coordinator: one machine per migration, and one open migration per job (SW-3). It is
+// All handovers of the coordinator: one machine per migration, and one open migration per job (SW-3). It is
 // pure; see agent_handovers.h.
 // Threads: one.
 #pragma once
@@ -20,9 +20,9 @@ class CoordinatorHandovers {
   // Begins a migration. Returns kRefused while another migration of the job is open. The caller gives each
   // migration an id above every earlier one.
   Result<Batches> begin(HandoverInfo info, bool source_connected, bool target_connected, Nanos now);
-  // Recovers a switch that an agent has and that is unknown here: the store was lost, or is an older copy.
+  // Recovers a handover that an agent has and that is unknown here: the store was lost, or is an older copy.
   // Both sides are queried. Nothing is decided before every granted lease has expired. Returns an error if
-  // the switch is known.
+  // the handover is known.
   Result<Batches> recover(HandoverInfo info, Nanos now);
   // Delivers a message. A message of an unknown migration is an error: the coordinator never forgets a
   // migration that an agent may still have.

@@ -45,10 +45,10 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Role to, wire::Body body) { act(Send(Role::kCoordinator, to, std::move(body))); }
+  void send(Role to, wire::Body body) { act(Send(Role::kCoordinator, to, std::move(body))); }
   void send_both(const wire::Body& body) {
-    tell(Role::kSource, body);
-    tell(Role::kTarget, body);
+    send(Role::kSource, body);
+    send(Role::kTarget, body);
   }
   void relay(Role stated_by, Role to, wire::Body body) { act(Send(stated_by, to, std::move(body))); }
   Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kCoordinator, kind, k}; }
@@ -74,8 +74,8 @@ class Stepper {
     const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
     // A prepared side gets a query instead: a side that restarted then reports that it no longer knows the
     // migration.
-    tell(Role::kSource, b.source_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
-    tell(Role::kTarget, b.target_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
+    send(Role::kSource, b.source_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
+    send(Role::kTarget, b.target_payload ? wire::Body(wire::Query{}) : wire::Body(prepare));
   }
   void abort(ReportKind kind) {
     Record r = record(RecordKind::kAborted);
@@ -96,7 +96,7 @@ class Stepper {
     next.lease_until = 0;
     next.lent = next.withheld = false;
     act(WriteRecord(record(RecordKind::kGranted, k)));
-    tell(holder(k), wire::Commit(k));
+    send(holder(k), wire::Commit(k));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     act(Report(ReportKind::kGranted, k));
     s_.phase = next;
@@ -146,7 +146,7 @@ class Stepper {
     const Role other = held_by == Role::kTarget ? Role::kSource : Role::kTarget;
     if (!answered_lately(other)) return;
     if (other == Role::kSource && !g->source_waits)
-      tell(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target does not answer")));
+      send(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target does not answer")));
     else
       grant(g->k + 1);
   }
@@ -162,7 +162,7 @@ class Stepper {
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
     if (s_.abort_wanted && g.committed == 0) send_both(wire::GiveUp(s_.reason));
-    if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
+    if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) send(holder(g.k), wire::Commit(g.k));
     send_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
@@ -173,7 +173,7 @@ class Stepper {
     auto* g = in<Granted>();
     if (g == nullptr || !g->withheld || holder(g->k) == from) return;
     g->withheld = false;
-    tell(holder(g->k), wire::Commit(g->k));
+    send(holder(g->k), wire::Commit(g->k));
   }
 
   // ---- FORGOTTEN ----
@@ -253,9 +253,9 @@ class Stepper {
   // ---- ABORTED, CLOSED ----
   void send_outcome(Role to) {
     if (const auto* c = in<Closed>())
-      tell(to, wire::Closed(c->side));
+      send(to, wire::Closed(c->side));
     else
-      tell(to, wire::Aborted(s_.reason));
+      send(to, wire::Aborted(s_.reason));
     if (to == Role::kTarget && s_.resumed) relay(Role::kSource, to, *s_.resumed);
   }
   bool closed_for_target() {
@@ -296,9 +296,9 @@ class Stepper {
     if (in<Begun>())
       ask_to_prepare();
     else if (in<Granted>())
-      tell(party, wire::Query{});
+      send(party, wire::Query{});
     else if (in<Forgotten>())
-      tell(party, wire::GiveUp(s_.reason));
+      send(party, wire::GiveUp(s_.reason));
     else
       send_outcome(party);
     return true;
@@ -377,7 +377,7 @@ class Stepper {
     } else if (auto* g = in<Granted>()) {
       // SW-9: every lease that the coordinator may have granted lasts one full term from now.
       g->lease_until = s_.unsure_until;
-      tell(holder(g->k), wire::Commit(g->k));
+      send(holder(g->k), wire::Commit(g->k));
       send_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else {
@@ -411,8 +411,8 @@ class Stepper {
     if (!b.source_payload || !b.target_payload) return true;
     // A side repeats this if it has not received Start. A side that has received Start ignores the
     // repetition.
-    if (!both_before || from == Role::kSource) tell(Role::kSource, wire::Start(*b.target_payload));
-    if (!both_before || from == Role::kTarget) tell(Role::kTarget, wire::Start(*b.source_payload));
+    if (!both_before || from == Role::kSource) send(Role::kSource, wire::Start(*b.target_payload));
+    if (!both_before || from == Role::kTarget) send(Role::kTarget, wire::Start(*b.source_payload));
     if (!both_before) act(Report(ReportKind::kPrepared));
     return true;
   }
@@ -461,24 +461,24 @@ class Stepper {
       return true;
     }
     if (withheld(g)) {
-      tell(from, wire::GiveUp(s_.reason));
+      send(from, wire::GiveUp(s_.reason));
       return true;
     }
     g.withheld = !may_lend_to(from);
     if (g.withheld) {
-      tell(from == Role::kTarget ? Role::kSource : Role::kTarget, wire::Query{});
+      send(from == Role::kTarget ? Role::kSource : Role::kTarget, wire::Query{});
       return true;
     }
     g.lease_until = term_from_now();
-    tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
+    send(from, wire::Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
     if (from == Role::kTarget && !g.lent && body.k == s_.info.base + 1)
-      tell(Role::kSource, wire::Granted(body.k));
+      send(Role::kSource, wire::Granted(body.k));
     g.lent = true;
     return true;
   }
   bool receive_granted(Role from, Granted& g, const wire::Precopied&) {
     if (from != Role::kSource) return false;
-    if (g.lent && g.k == s_.info.base + 1 && now_ < g.lease_until) tell(from, wire::Granted(g.k));
+    if (g.lent && g.k == s_.info.base + 1 && now_ < g.lease_until) send(from, wire::Granted(g.k));
     return true;
   }
   bool receive_granted(Role from, Granted& g, const wire::Verified&) {
@@ -543,7 +543,7 @@ class Stepper {
     return false;
   }
   void restate(Role to, const Granted& g) {
-    if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
+    if (holder(g.k) == to && !withheld(g)) send(to, wire::Commit(g.k));
     // RUNS is relayed only while its sender is connected, because RUNS makes the other side free its image.
     if (to == Role::kSource && g.ran_target != 0 && answered_lately(Role::kTarget))
       relay(Role::kTarget, to, wire::Ran(g.ran_target));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See handover_types.h for
+// The coordinator's side of a handover (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See handover_types.h for
 // the form of a machine.
 //
 //   Begun -> Granted(k) -> Closed(source|target)
@@ -53,7 +53,8 @@ struct Closed {
 struct Forgotten {
   Nanos undecided_until = 0;  // the time until which an earlier lease may last
   bool source_waits = false;  // the source waits with BARRIER, or with RESUMED(source_k) under a lease
-  Incarnation source_k = 0;   // 0 if the source has not run since its barrier
+  Incarnation source_k = 0;   // the incarnation in which the source runs again; 0 if it has not run since its
+                              // barrier
   Incarnation target_k = 0;   // the incarnation of the received COMMITTED; 0 if none was received
   friend bool operator==(const Forgotten&, const Forgotten&) = default;
 };
@@ -78,7 +79,7 @@ struct CoordinatorState {
 
 struct MigrateRequested {};
 struct AbortRequested {
-  AbortRequested(bool from_timeout, Reason why) : timeout(from_timeout), reason(std::move(why)) {}
+  AbortRequested(bool from_timeout, Reason cause) : timeout(from_timeout), reason(std::move(cause)) {}
   bool timeout;  // a timeout does not abort a reachable target that reported VERIFIED
   Reason reason;
 };

@@ -127,7 +127,7 @@ void ask_lease(HeldLease& lease, Incarnation k, Nanos now) {
   lease.asked.push_back(now);
 }
 
-bool take_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing) {
+bool accept_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing) {
   if (answer.k != lease.k ||
       std::find(lease.asked.begin(), lease.asked.end(), answer.sent_at_ns) == lease.asked.end())
     return false;

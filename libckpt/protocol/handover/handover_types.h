@@ -109,8 +109,8 @@ enum class ReportKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(ReportKind kind) noexcept;
 struct Report {
-  Report(ReportKind what, Incarnation incarnation = 0, Reason why = {})
-      : kind(what), k(incarnation), reason(std::move(why)) {}
+  Report(ReportKind what, Incarnation incarnation = 0, Reason cause = {})
+      : kind(what), k(incarnation), reason(std::move(cause)) {}
   friend bool operator==(const Report&, const Report&) = default;
   ReportKind kind;
   Incarnation k;
@@ -194,14 +194,14 @@ struct TimerFired {
   Timer timer;
 };
 struct RecordFailed {  // the journal refused cleanly; the state is the state before the step
-  explicit RecordFailed(Reason why) : reason(std::move(why)) {}
+  explicit RecordFailed(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 struct Restarted {};   // the first event of a machine that was rebuilt from its records
 struct Superseded {};  // a later migration of the same job was announced (SW-3)
 struct EngineFailed {  // the mover exited, the link was lost, roots differed three times, or the rounds gave
                        // up
-  explicit EngineFailed(Reason why) : reason(std::move(why)) {}
+  explicit EngineFailed(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 struct InstanceRuns {  // the keeper opened the gate for incarnation k
@@ -218,7 +218,7 @@ struct InstanceFinished {
   Incarnation k;
 };
 struct InstanceDied {  // the job's process (source), or the standby or instance (target), has exited
-  explicit InstanceDied(Reason why) : reason(std::move(why)) {}
+  explicit InstanceDied(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 
@@ -234,7 +234,7 @@ struct HeldLease {
 // Notes that a request for k is sent at `now`. Only answers to requests since the holder's last start count.
 void ask_lease(HeldLease& lease, Incarnation k, Nanos now);
 // Takes an answer. Returns true if the answer extended the lease and the lease has not expired.
-bool take_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing);
+bool accept_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing);
 [[nodiscard]] bool lasts(const HeldLease& lease, Nanos now, const Timing& timing) noexcept;
 
 }  // namespace ckpt::migration

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One party's append-only journal of a switch (basic_journal.h). It has the newest record of each (migration,
-// party).
+// One party's append-only journal of a handover (basic_journal.h). It has the newest record of each
+// (migration, party).
 #pragma once
 
 #include <utility>

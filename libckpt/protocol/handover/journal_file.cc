@@ -112,13 +112,13 @@ Error full(const std::string& path, Error cause) {
 
 }  // namespace
 
-Result<JournalFile> JournalFile::open(const std::string& path, const Take& take) {
+Result<JournalFile> JournalFile::open(const std::string& path, const FrameHandler& handler) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return Error::from_errno("Cannot open the journal " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
     return Error(ErrorCode::kRefused, "The journal " + path + " is in use by another process");
   JournalFile file(path, std::move(fd));
-  CKPT_TRYV(file.load(take));
+  CKPT_TRYV(file.load(handler));
   return file;
 }
 
@@ -132,26 +132,26 @@ Result<void> JournalFile::start() {
   return sync_folder_of(path_);
 }
 
-Result<std::uint64_t> JournalFile::read_frames(const std::string& text, const Take& take) {
+Result<std::uint64_t> JournalFile::read_frames(const std::string& text, const FrameHandler& handler) {
   std::uint64_t at = sizeof kFileMagic;
   while (const auto frame = frame_at(text, at)) {
     const bool refers = frame->head.magic == kReferringMagic;
     if (frame->head.index != frames_ || (refers && !may_refer_)) break;
-    CKPT_TRYV(take(frame->body, refers, at));
+    CKPT_TRYV(handler(frame->body, refers, at));
     ++frames_;
     at += padded(sizeof(FrameHead) + frame->body.size());
   }
   return at;
 }
 
-Result<void> JournalFile::load(const Take& take) {
+Result<void> JournalFile::load(const FrameHandler& handler) {
   CKPT_TRY(text, read_file(path_, kMaxBytes));
   // The file is new, or its creator exited before the first sync. No message was stated from it.
   if (text.size() < sizeof kFileMagic) return start();
   may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
   if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
     return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
-  CKPT_TRY(at, read_frames(text, take));
+  CKPT_TRY(at, read_frames(text, handler));
   end_ = at;
   capacity_ = text.size();
   const std::uint64_t last = text.find_last_not_of('\0') + 1;
@@ -222,7 +222,7 @@ Result<void> JournalFile::replace(const std::vector<Body>& bodies) {
   ::unlink(next_path.c_str());
   const auto nothing = [](std::span<const std::byte>, bool, std::uint64_t) { return ok(); };
   CKPT_TRY(next, open(next_path, nothing));
-  // One buffer for all frames: no reader opens this file before its rename, so one sync is enough.
+  // Writes all frames as one buffer. No reader opens this file before it is renamed, so one sync is enough.
   std::vector<std::byte> frames;
   for (const Body& body : bodies) {
     const auto frame = make_frame(body, next.frames_++);

@@ -31,10 +31,11 @@ class JournalFile {
                                                      // refuses
   using Body = std::vector<std::byte>;
   // Receives an intact frame at byte `at`. open() returns its error.
-  using Take = std::function<Result<void>(std::span<const std::byte> body, bool refers, std::uint64_t at)>;
+  using FrameHandler =
+      std::function<Result<void>(std::span<const std::byte> body, bool refers, std::uint64_t at)>;
 
   // Opens or creates the file (mode 0600) and passes its frames to `take`, oldest first.
-  static Result<JournalFile> open(const std::string& path, const Take& take);
+  static Result<JournalFile> open(const std::string& path, const FrameHandler& handler);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // the number of bytes that open() cut off
@@ -62,10 +63,10 @@ class JournalFile {
 
  private:
   JournalFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  Result<void> load(const Take& take);
+  Result<void> load(const FrameHandler& handler);
   Result<void> start();
   // Reads the frames and returns the end of the last one. The header has already been checked.
-  Result<std::uint64_t> read_frames(const std::string& text, const Take& take);
+  Result<std::uint64_t> read_frames(const std::string& text, const FrameHandler& handler);
   Result<void> extend(std::uint64_t wanted_end);
 
   std::string path_;

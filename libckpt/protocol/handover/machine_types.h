@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switch's types under the names that a runner of its machines uses (libckpt/runner/protocol.h).
+// The handover's types under the names that a runner of its machines uses (libckpt/runner/protocol.h).
 #pragma once
 
 #include "libckpt/protocol/handover/agent_handovers.h"

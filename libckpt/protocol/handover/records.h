@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records in the journals of a switch's three parties (SW-1). A record is durable before its effect
+// The records in the journals of a handover's three parties (SW-1). A record is durable before its effect
 // begins and before any message states it (SW-2). PREPARING, PRECOPY, FINAL and VERIFIED are never written.
 // Threads: value types.
 #pragma once

@@ -39,10 +39,10 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Role to, wire::Body body) { act(Send(Role::kSource, to, std::move(body))); }
+  void send(Role to, wire::Body body) { act(Send(Role::kSource, to, std::move(body))); }
   void send_both(const wire::Body& body) {
-    tell(Role::kCoordinator, body);
-    tell(Role::kTarget, body);
+    send(Role::kCoordinator, body);
+    send(Role::kTarget, body);
   }
   Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kSource, kind, k}; }
   bool before_barrier() { return in<Preparing>() || in<Ready>() || in<Precopy>() || in<Pausing>(); }
@@ -59,8 +59,8 @@ class Stepper {
   void leave(const Reason& reason, bool own_failure) {
     const bool was_pausing = in<Pausing>() != nullptr;
     const bool was_preparing = in<Preparing>() != nullptr;
-    if (own_failure && !was_preparing) tell(Role::kCoordinator, wire::Failed(reason));
-    if (own_failure && was_preparing) tell(Role::kCoordinator, wire::Refused(reason));
+    if (own_failure && !was_preparing) send(Role::kCoordinator, wire::Failed(reason));
+    if (own_failure && was_preparing) send(Role::kCoordinator, wire::Refused(reason));
     act(StopCopy{});
     if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
     Owner owner{s_.info.base, true, true, false, reason};
@@ -115,29 +115,29 @@ class Stepper {
 
   void ask_for(HeldLease& lease, Incarnation k) {
     ask_lease(lease, k, now_);
-    tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
+    send(Role::kCoordinator, wire::LeaseRequest(k, now_));
   }
 
   // Repeats the statement of the record, or the volatile progress.
   void restate(Role to) {
-    std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { tell(to, wire::Prepared(s_.payload)); },
+    std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { send(to, wire::Prepared(s_.payload)); },
                         [&](const Precopy& p) {
-                          tell(to, wire::Prepared(s_.payload));
-                          if (p.first_round_done) tell(to, wire::Precopied{});
+                          send(to, wire::Prepared(s_.payload));
+                          if (p.first_round_done) send(to, wire::Precopied{});
                         },
-                        [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
+                        [&](const Pausing&) { send(to, wire::Prepared(s_.payload)); },
                         [&](const Barrier&) {
                           // The query informs the coordinator that this side has recorded BARRIER and waits.
-                          if (to == Role::kCoordinator) tell(to, wire::Query{});
+                          if (to == Role::kCoordinator) send(to, wire::Query{});
                         },
                         [&](const Leased& p) {
-                          tell(to, wire::Resumed(p.k, false, false));
-                          if (p.running) tell(to, wire::Ran(p.k));
+                          send(to, wire::Resumed(p.k, false, false));
+                          if (p.running) send(to, wire::Ran(p.k));
                         },
                         [&](const Owner& p) {
-                          if (p.recorded) tell(to, wire::Resumed(p.k, true, p.never_barrier, p.reason));
+                          if (p.recorded) send(to, wire::Resumed(p.k, true, p.never_barrier, p.reason));
                         },
-                        [&](const Released&) { tell(to, wire::Released{}); }},
+                        [&](const Released&) { send(to, wire::Released{}); }},
                s_.phase);
     retry_unrecorded();
   }
@@ -169,7 +169,7 @@ class Stepper {
     auto* p = in<Precopy>();
     if (!p) return !in<Preparing>() && !in<Ready>();
     p->first_round_done = true;
-    tell(Role::kCoordinator, wire::Precopied{});
+    send(Role::kCoordinator, wire::Precopied{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     return true;
   }
@@ -208,7 +208,7 @@ class Stepper {
     } else if (auto* p = in<Barrier>()) {
       // Only the target knows now whether it has all data. This message requests that the target give up if
       // data is missing.
-      tell(Role::kCoordinator, wire::Failed(e.reason));
+      send(Role::kCoordinator, wire::Failed(e.reason));
       give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));
     }
@@ -276,19 +276,19 @@ class Stepper {
     return false;
   }
   // Gives up; only the first reason is stored.
-  void give_up(Barrier& p, const Reason& why) {
-    if (!p.gives_up) p.gives_up = why;
+  void give_up(Barrier& p, const Reason& cause) {
+    if (!p.gives_up) p.gives_up = cause;
     ask_target(p);
   }
   void ask_target(const Barrier& p) {
-    tell(Role::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
+    send(Role::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
   }
   void poll() {
     if (const auto* precopy = in<Precopy>()) {
       if (precopy->granted) return;
-      tell(Role::kCoordinator, wire::Precopied{});
+      send(Role::kCoordinator, wire::Precopied{});
     } else if (auto* p = in<Barrier>()) {
-      tell(Role::kCoordinator, wire::Query{});
+      send(Role::kCoordinator, wire::Query{});
       if (p->gives_up) ask_target(*p);
       if (p->offered != 0) ask_for(p->lease, p->offered);
     } else {
@@ -304,7 +304,7 @@ class Stepper {
       s_.phase = Owner{s_.info.base, true, false, false, e.reason};
       // The failure is sent first. The target's mover detects the end of the copy itself and reports it, but
       // its report is not the reason.
-      tell(Role::kCoordinator, wire::Failed(e.reason));
+      send(Role::kCoordinator, wire::Failed(e.reason));
       act(StopCopy{});
       if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
       act(DisarmTimer(Timer::kPause));
@@ -318,7 +318,7 @@ class Stepper {
     if (before_barrier())
       leave(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), false);
     else if (in<Barrier>() || in<Leased>())
-      tell(Role::kCoordinator, wire::Query{});
+      send(Role::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
@@ -445,7 +445,7 @@ class Stepper {
     if (from != Role::kTarget || before_barrier()) return false;
     if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
       b->lent_until = end_of_lending();
-      tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lend_term_ms));
+      send(from, wire::Lease(body.k, body.sent_at_ns, timing_.lend_term_ms));
     } else {
       restate(from);
     }
@@ -455,10 +455,10 @@ class Stepper {
     if (from != Role::kCoordinator) return false;
     if (auto* b = in<Barrier>()) {
       const bool may_run = now_ >= b->lent_until && !b->dead;
-      if (take_lease(b->lease, body, now_, timing_) && body.k == b->offered && may_run)
+      if (accept_lease(b->lease, body, now_, timing_) && body.k == b->offered && may_run)
         resume_leased(HeldLease(b->lease));
     } else if (auto* l = in<Leased>()) {
-      if (!take_lease(l->lease, body, now_, timing_) || l->dead) return true;
+      if (!accept_lease(l->lease, body, now_, timing_) || l->dead) return true;
       if (body.k == l->k)
         act(RunInstance(l->k, l->lease.deadline));
       else if (body.k == l->offered)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See handover_types.h for the form of a
+// The source agent's side of a handover (SW-2 to SW-5, SW-8 to SW-13). See handover_types.h for the form of a
 // machine.
 //
 //   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
@@ -82,7 +82,7 @@ struct SourceReady {
   Bytes payload;
 };
 struct SourceRefused {
-  explicit SourceRefused(Reason why) : reason(std::move(why)) {}
+  explicit SourceRefused(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 struct FirstRoundDone {};         // sent even if there is no first round (stop-copy)

@@ -32,10 +32,10 @@ class Stepper {
     return std::get_if<P>(&s_.phase);
   }
   void act(Action action) { out_.push_back(std::move(action)); }
-  void tell(Role to, wire::Body body) { act(Send(Role::kTarget, to, std::move(body))); }
+  void send(Role to, wire::Body body) { act(Send(Role::kTarget, to, std::move(body))); }
   void send_both(const wire::Body& body) {
-    tell(Role::kCoordinator, body);
-    tell(Role::kSource, body);
+    send(Role::kCoordinator, body);
+    send(Role::kSource, body);
   }
   bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
   // Returns the phase if the target has committed and is not the owner.
@@ -92,30 +92,30 @@ class Stepper {
     if (!next.dead) act(RunInstance(next.k, std::nullopt));
     act(DisarmTimer(Timer::kLease));
     act(DisarmTimer(Timer::kPoll));
-    tell(Role::kCoordinator, wire::Committed(next.k));
+    send(Role::kCoordinator, wire::Committed(next.k));
     if (released_received) act(Send(Role::kSource, Role::kCoordinator, wire::Released{}));
     s_.phase = next;
   }
 
   void ask_for(Incarnation k) {
     ask_lease(s_.lease, k, now_);
-    tell(Role::kCoordinator, wire::LeaseRequest(k, now_));
+    send(Role::kCoordinator, wire::LeaseRequest(k, now_));
     // The coordinator may be unreachable. A waiting source can lend, too (SW-10).
     if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
-      tell(Role::kSource, wire::LeaseRequest(k, now_));
+      send(Role::kSource, wire::LeaseRequest(k, now_));
   }
 
   void restate(Role to) {
     if (in<Ready>() || in<Receiving>()) {
-      if (to == Role::kCoordinator) tell(to, wire::Prepared(s_.payload));
+      if (to == Role::kCoordinator) send(to, wire::Prepared(s_.payload));
     } else if (in<Verified>()) {
-      if (to == Role::kCoordinator) tell(to, wire::Verified{});
+      if (to == Role::kCoordinator) send(to, wire::Verified{});
     } else if (const auto* c = in<Committed>()) {
-      tell(to, wire::Committed(c->k));
-      if (c->running) tell(to, wire::Ran(c->k));
+      send(to, wire::Committed(c->k));
+      if (c->running) send(to, wire::Ran(c->k));
       if (c->released_received && to == Role::kCoordinator) act(Send(Role::kSource, to, wire::Released{}));
     } else if (const auto* r = in<Relinquished>()) {
-      tell(to, wire::Relinquished(r->reason));
+      send(to, wire::Relinquished(r->reason));
     }
   }
 
@@ -133,7 +133,7 @@ class Stepper {
   }
   bool on(const StandbyRefused& e) {
     if (!in<Preparing>()) return true;
-    tell(Role::kCoordinator, wire::Refused(e.reason));
+    send(Role::kCoordinator, wire::Refused(e.reason));
     relinquish(e.reason, false);
     return true;
   }
@@ -142,7 +142,7 @@ class Stepper {
     s_.phase = Verified{};
     commit_if_due();
     if (in<Verified>()) {
-      tell(Role::kCoordinator, wire::Verified{});
+      send(Role::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
@@ -177,7 +177,7 @@ class Stepper {
     if (!p || p->k != e.k) return true;
     p->running = false;
     ask_for(std::max(p->k, s_.offered));
-    tell(Role::kSource, wire::Query{});
+    send(Role::kSource, wire::Query{});
     act(Report(ReportKind::kWaits, e.k));
     return true;
   }
@@ -223,7 +223,7 @@ class Stepper {
       return;
     }
     if (in<Verified>()) {
-      tell(Role::kCoordinator, wire::Verified{});
+      send(Role::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
     } else if (const auto* r = in<Relinquished>(); r && r->image) {
       send_both(wire::Query{});
@@ -245,7 +245,7 @@ class Stepper {
     if (uncommitted())
       relinquish(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), true);
     else if (window())
-      tell(Role::kCoordinator, wire::Query{});
+      send(Role::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
@@ -336,7 +336,7 @@ class Stepper {
       if (auto* p = in<Committed>(); p && released) p->released_received = true;
       // Sends only a part of restate(): this is an answer, and the coordinator would answer RUNS.
       if (from == Role::kCoordinator)
-        tell(from, in<Committed>() ? wire::Body(wire::Committed(in<Committed>()->k))
+        send(from, in<Committed>() ? wire::Body(wire::Committed(in<Committed>()->k))
                                    : wire::Body(wire::Relinquished(in<Relinquished>()->reason)));
     }
     return true;
@@ -353,7 +353,7 @@ class Stepper {
     if (const auto* p = in<Committed>(); p && (p->owner || body.k < p->k)) return body.k < p->k;
     return source_goes_on();
   }
-  bool source_goes_on(const Reason& why = {}) {
+  bool source_goes_on(const Reason& cause = {}) {
     if (auto* r = in<Relinquished>()) {
       if (r->image) {
         r->image = false;
@@ -362,7 +362,7 @@ class Stepper {
       }
     } else {
       const Reason unsaid(ErrorCode::kAborted, "The job continues at the source");
-      relinquish(why.text.empty() ? unsaid : why, false);
+      relinquish(cause.text.empty() ? unsaid : cause, false);
     }
     return true;
   }
@@ -386,7 +386,7 @@ class Stepper {
     // The source lends a lease only for a committed incarnation. Only the coordinator grants a lease (SW-6).
     const bool grants = from == Role::kCoordinator;
     if (!grants && !window()) return true;
-    if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;
+    if (in<Relinquished>() || !accept_lease(s_.lease, body, now_, timing_)) return true;
     if (in<Verified>()) {
       commit_if_due();
     } else if (const auto* p = window()) {

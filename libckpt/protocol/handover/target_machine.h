@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See handover_types.h for the form of a
+// The target agent's side of a handover (SW-2, SW-3, SW-5 to SW-14). See handover_types.h for the form of a
 // machine.
 //
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
@@ -60,7 +60,7 @@ struct StandbyReady {
   Bytes payload;
 };
 struct StandbyRefused {
-  explicit StandbyRefused(Reason why) : reason(std::move(why)) {}
+  explicit StandbyRefused(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 struct FinalVerified {};  // the final manifest arrived, every chunk is in place, and the roots are equal

@@ -47,8 +47,8 @@ std::string_view to_string(FrameType type) noexcept {
   switch (type) {
     case FrameType::kInvalid:
       return "invalid";
-#define CKPT_FRAME_TYPE(number, name, most) \
-  case FrameType::name:                     \
+#define CKPT_FRAME_TYPE(number, name, limit) \
+  case FrameType::name:                      \
     return std::string_view(#name).substr(1);
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
@@ -60,8 +60,8 @@ bool is_known(FrameType type) noexcept {
   switch (type) {
     case FrameType::kInvalid:
       return false;
-#define CKPT_FRAME_TYPE(number, name, most) \
-  case FrameType::name:                     \
+#define CKPT_FRAME_TYPE(number, name, limit) \
+  case FrameType::name:                      \
     return true;
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
@@ -73,10 +73,10 @@ std::size_t max_body_bytes(FrameType type) noexcept {
   switch (type) {
     case FrameType::kInvalid:
       return 0;
-#define CKPT_FRAME_TYPE(number, name, most)             \
-  case FrameType::name:                                 \
-    static_assert(std::size_t{most} <= kMaxFrameBytes); \
-    return most;
+#define CKPT_FRAME_TYPE(number, name, limit)             \
+  case FrameType::name:                                  \
+    static_assert(std::size_t{limit} <= kMaxFrameBytes); \
+    return limit;
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
   }

@@ -63,7 +63,7 @@ inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;  // the lim
 
 enum class FrameType : std::uint16_t {
   kInvalid = 0,
-#define CKPT_FRAME_TYPE(number, name, most) name = number,
+#define CKPT_FRAME_TYPE(number, name, limit) name = number,
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of both commits: the switch of one rank (docs/design.md §6) and the commit of a gang
+// The messages of both commits: the handover of one rank (docs/design.md §6) and the commit of a gang
 // (docs/adr/0038). They share bodies, coding and frame (docs/adr/0055). Each commit takes its own bodies
 // alone.
 //
-// The switch, between coordinator C, source agent S and target agent T:
+// The handover, between coordinator C, source agent S and target agent T:
 //   C                          S                              T
 //   |-- Prepare -------------->|                              |
 //   |-- Prepare ------------------------------------------- ->|      standby starts, memory is made
@@ -34,7 +34,7 @@
 // A gang has a source and a target for each rank that moves, and a bystander for each that stays.
 //
 // Every message may be lost, late, repeated or reordered. Statements repeat what the sender's journal holds
-// and are never withdrawn. In a switch any party may relay them (Committed, Ran, Released, Relinquished,
+// and are never withdrawn. In a handover any party may relay them (Committed, Ran, Released, Relinquished,
 // Aborted, Resumed, Closed). `from` is the party that stated it, not the one that carried it.
 //
 // Threads: value types. All have constructors: aggregates as temporaries in `co_await f(M{...})` are
@@ -59,7 +59,7 @@ namespace ckpt::wire {
 
 using MigrationId = std::uint64_t;  // increases with every migration of the cluster and is never reused
 using JobId = std::uint64_t;        // is never reused
-using Incarnation = std::uint64_t;  // a number within a job that increases at each switch
+using Incarnation = std::uint64_t;  // a number within a job that increases at each handover
 
 enum class Role : std::uint8_t { kCoordinator = 1, kSource, kTarget, kBystander };
 [[nodiscard]] constexpr bool is_known(Role role) {
@@ -78,7 +78,7 @@ struct Party {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
   Role role = Role::kCoordinator;
-  std::uint32_t rank = 0;  // rank within the gang; 0 for the coordinator, and in a switch
+  std::uint32_t rank = 0;  // rank within the gang; 0 for the coordinator, and in a handover
 };
 [[nodiscard]] std::string to_text(const Party& party);  // returns "C", "S1", "T1", "U0"
 
@@ -192,12 +192,12 @@ struct StayingTimes {
     CKPT_COMMIT_BODY(Name);                                    \
     Incarnation k = 0;                                         \
   }
-#define CKPT_COMMIT_WITH_REASON(Name)                     \
-  struct Name {                                           \
-    Name() = default;                                     \
-    explicit Name(Reason why) : reason(std::move(why)) {} \
-    CKPT_COMMIT_BODY(Name);                               \
-    Reason reason;                                        \
+#define CKPT_COMMIT_WITH_REASON(Name)                         \
+  struct Name {                                               \
+    Name() = default;                                         \
+    explicit Name(Reason cause) : reason(std::move(cause)) {} \
+    CKPT_COMMIT_BODY(Name);                                   \
+    Reason reason;                                            \
   }
 #define CKPT_COMMIT_WITH_PAYLOAD(Name)                        \
   struct Name {                                               \
@@ -209,7 +209,7 @@ struct StayingTimes {
 
 // Messages of both protocols.
 
-// Coordinator to each party: the order to take part. In a switch it has the places and `plan`, which is an
+// Coordinator to each party: the order to take part. In a handover it has the places and `plan`, which is an
 // encoded message of the control plane (options, keys, command of the standby). In a gang the plan is in
 // GangInfo.
 struct Prepare {
@@ -227,8 +227,8 @@ CKPT_COMMIT_WITH_PAYLOAD(Prepared);
 CKPT_COMMIT_WITH_PAYLOAD(Start);
 // Source to coordinator: the first round has ended (or there is none), and the grant may be recorded.
 CKPT_COMMIT_PLAIN(Precopied);
-// From the coordinator. To the source of a switch: the target has a lease for k, so the source may pause. In
-// a gang: ranks may be held, and leases for k are granted.
+// From the coordinator. To the source of a handover: the target has a lease for k, so the source may pause.
+// In a gang: ranks may be held, and leases for k are granted.
 CKPT_COMMIT_WITH_K(Granted);
 // To the coordinator: the migration failed at this party, so the coordinator must end it.
 CKPT_COMMIT_WITH_REASON(Failed);
@@ -258,8 +258,8 @@ CKPT_COMMIT_PLAIN(Released);
 struct Relinquished {
   CKPT_COMMIT_BODY(Relinquished);
   Relinquished() = default;
-  explicit Relinquished(Reason why) : reason(std::move(why)) {}
-  Relinquished(bool is_veto, Reason why) : veto(is_veto), reason(std::move(why)) {}
+  explicit Relinquished(Reason cause) : reason(std::move(cause)) {}
+  Relinquished(bool is_veto, Reason cause) : veto(is_veto), reason(std::move(cause)) {}
   bool veto = false;  // in a gang: the target had neither READY nor COMMITTED, so GO cannot follow
   Reason reason;
 };
@@ -267,15 +267,15 @@ struct Relinquished {
 // target of a gang.
 CKPT_COMMIT_WITH_REASON(GiveUp);
 CKPT_COMMIT_WITH_REASON(Aborted);
-// From a source: the job continues as k. The other fields are for a switch: the source owns the job again
+// From a source: the job continues as k. The other fields are for a handover: the source owns the job again
 // (`owner`), or runs k under a lease. `never_barrier`: no BARRIER was or will ever be recorded for this
 // migration, so no final manifest exists and the target cannot have verified.
 struct Resumed {
   CKPT_COMMIT_BODY(Resumed);
   Resumed() = default;
   explicit Resumed(Incarnation incarnation) : k(incarnation) {}
-  Resumed(Incarnation incarnation, bool is_owner, bool without_barrier, Reason why = {})
-      : k(incarnation), owner(is_owner), never_barrier(without_barrier), reason(std::move(why)) {}
+  Resumed(Incarnation incarnation, bool is_owner, bool without_barrier, Reason cause = {})
+      : k(incarnation), owner(is_owner), never_barrier(without_barrier), reason(std::move(cause)) {}
   Incarnation k = 0;
   bool owner = false;
   bool never_barrier = false;
@@ -290,17 +290,17 @@ struct Closed {
   Incarnation k = 0;  // in a gang: the incarnation of that side
 };
 // From any party to any other: the request to state its records. With `give_up` (source to target in a
-// switch, when the source no longer waits, because of `reason`): the target must relinquish unless it has
+// handover, when the source no longer waits, because of `reason`): the target must relinquish unless it has
 // committed.
 struct Query {
   CKPT_COMMIT_BODY(Query);
   Query() = default;
-  explicit Query(Reason why) : give_up(true), reason(std::move(why)) {}
+  explicit Query(Reason cause) : give_up(true), reason(std::move(cause)) {}
   bool give_up = false;
   Reason reason;
 };
 
-// Messages of a switch only.
+// Messages of a handover only.
 
 // Source or target to coordinator: the migration is not possible here; nothing was changed.
 CKPT_COMMIT_WITH_REASON(Refused);
@@ -358,7 +358,7 @@ enum class CommitKind : std::uint8_t { kHandover = 1, kGang = 2 };
 // Returns whether the body belongs to the protocol.
 [[nodiscard]] bool has_body(CommitKind kind, const Body& body) noexcept;
 
-// A message of a switch or of a gang's commit. Messages of a gang are sent through the coordinator, or from
+// A message of a handover or of a gang's commit. Messages of a gang are sent through the coordinator, or from
 // agent to agent. An agent that does not know the move requests `info`, because it was restarted before it
 // had recorded anything. Prepare always contains `info`. A coordinator without a record requests `info` with
 // a Query. The answer follows the statements, has no plan, and ends them.
@@ -366,7 +366,7 @@ struct CommitMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr bool kOwnForm = true;  // has its own encoding because the body is one of several types
   CommitMessage() = default;
-  // Creates a message of a switch, whose parties have no ranks.
+  // Creates a message of a handover, whose parties have no ranks.
   CommitMessage(MigrationId m, JobId j, Incarnation n, Role sender, Role receiver, Body content)
       : kind(CommitKind::kHandover),
         migration(m),
@@ -409,8 +409,8 @@ inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
 // Returns the body of a FrameType::kCommit frame.
 [[nodiscard]] std::vector<std::byte> encode_commit(const CommitMessage& message);
 // Decodes the body of such a frame. Also refuses messages that no correct sender sends: ids of 0, from == to,
-// a body or party of the other protocol, a description of another migration, and in a switch a k of the wrong
-// parity for its sender or receiver.
+// a body or party of the other protocol, a description of another migration, and in a handover a k of the
+// wrong parity for its sender or receiver.
 Result<CommitMessage> decode_commit(std::span<const std::byte> bytes);
 // Decodes a message that came from another agent. Also refuses messages that only a coordinator exchanges.
 Result<CommitMessage> decode_between_agents(std::span<const std::byte> body);

@@ -78,9 +78,9 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("communicators", &T::communicators));
 }
 
-// The `plan` of the switch's Prepare, the same bytes for both sides. Agents store it (mode 0600) while the
-// migration is open, because they need the peer's address and token to finish a committed switch without the
-// coordinator. `spec` describes the running instance as it was started: command, environment, its first
+// The `plan` of the handover's Prepare, the same bytes for both sides. Agents store it (mode 0600) while the
+// migration is open, because they need the peer's address and token to finish a committed handover without
+// the coordinator. `spec` describes the running instance as it was started: command, environment, its first
 // incarnation (the name of its folder) and its GPU indices. The standby has the same command with the
 // incarnation base + 1 (base: CommitMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
@@ -133,8 +133,8 @@ struct MigrationProgress {
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;  // the estimated downtime for a switch at this moment
-  std::int64_t eta_ns = 0;       // the estimated time until the switch; negative if it is not known
+  std::int64_t estimate_ns = 0;  // the estimated downtime for a handover at this moment
+  std::int64_t eta_ns = 0;       // the estimated time until the handover; negative if it is not known
   std::uint64_t wire_bytes_per_second = 0;  // the recent rate, encoded and with headers; 0 if it is not known
                                             // yet
   template <class A>
@@ -167,11 +167,12 @@ struct CheckMove {
   JobId job = 0;
   Incarnation incarnation = 0;
   bool leaves_node = false;
-  bool tells_needs = false;  // requests MoveNeeds; an older agent does not know this field and answers with
-                             // Reply
+  bool requests_needs =
+      false;  // requests MoveNeeds; an older agent does not know this field and answers with
+              // Reply
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, job, incarnation, leaves_node, tells_needs);
+    return a(request_id, job, incarnation, leaves_node, requests_needs);
   }
 };
 
@@ -336,8 +337,8 @@ struct TargetReport {
   }
 };
 
-// A query for a node's facts about a switch that the coordinator does not know. The answer is HandoverFacts,
-// or a Reply with the reason.
+// A query for a node's facts about a handover that the coordinator does not know. The answer is
+// HandoverFacts, or a Reply with the reason.
 struct DescribeHandover {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeHandover;

@@ -108,8 +108,8 @@ struct Progress {
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;  // the estimated downtime for a switch at this moment
-  std::int64_t eta_ns = -1;      // the estimated time until the switch; negative if it is not known
+  std::int64_t estimate_ns = 0;  // the estimated downtime for a handover at this moment
+  std::int64_t eta_ns = -1;      // the estimated time until the handover; negative if it is not known
   std::uint64_t wire_bytes_per_second = 0;  // the recent rate, encoded and with headers; 0 if it is not known
                                             // yet
   std::uint64_t host_state_bytes = 0;       // the bytes of HostStateFile's file that were passed to the lane
@@ -174,11 +174,11 @@ struct FinalRound {  // has one descriptor with the host state; none if host_sta
 struct HostStateFile {  // has one descriptor of a memory file of `most` bytes that cannot shrink
   CKPT_MOVER_MESSAGE(HostStateFile);
   SessionKey session;
-  std::uint64_t most = 0;
+  std::uint64_t limit = 0;
   std::uint64_t expected = 0;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(session, most, expected);
+    return a(session, limit, expected);
   }
 };
 

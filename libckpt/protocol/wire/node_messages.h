@@ -88,7 +88,7 @@ enum class JobPhase : std::uint8_t {
   kStarting = 1,  // the keeper has started the ranks, and none has reported ready
   kRunning = 2,
   kStandby = 3,  // a target's instance that waits in ckpt_ready
-  kPaused = 4,   // a switch holds the instance at a barrier
+  kPaused = 4,   // a handover holds the instance at a barrier
   kExited = 5,   // all ranks have exited; exit_code has the result
   kMoved = 6,    // the instance ended because another instance continues elsewhere
 };
@@ -131,7 +131,7 @@ struct JobInstance {
   JobId job = 0;
   std::string name;
   Incarnation incarnation =
-      0;  // the incarnation at start, even after a switch gave the instance a higher right to run
+      0;  // the incarnation at the start, even after a handover has raised the instance's incarnation
   JobRole role = JobRole::kFresh;
   JobPhase phase = JobPhase::kStarting;
   std::int32_t exit_code = -1;  // the result with kExited: 0..255, or 128 + signal
@@ -147,13 +147,14 @@ struct JobInstance {
   // The pause that a move would cause, estimated by the node's own rates. It is 0 if it is not known.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  std::int32_t obstacles = -1;  // the number of things in the program that prevent a move to another node;
-                                // negative if not known
-  bool ended_as_told = false;   // with kExited: the node ended the instance
+  std::int32_t obstacles = -1;    // the number of things in the program that prevent a move to another node;
+                                  // negative if not known
+  bool ended_on_request = false;  // with kExited: the node ended the instance
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes,
-             ranks, unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles, ended_as_told);
+             ranks, unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles,
+             ended_on_request);
   }
 };
 
@@ -219,7 +220,7 @@ struct NodeInventory {
   }
 };
 
-// A switch that has not ended at this node.
+// A handover that has not ended at this node.
 struct OpenHandover {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   OpenHandover() = default;

@@ -158,7 +158,7 @@ Result<BackupFile> BackupFile::open(const std::string& path) {
 }
 
 template <class Take>
-Result<void> BackupFile::read_part(std::size_t part, Take take) const {
+Result<void> BackupFile::read_part(std::size_t part, Take sink) const {
   std::uint64_t at = beginning_.header_end;
   for (std::size_t i = 0; i < part; ++i) at += stored_bytes(contents().sizes[i]);
   std::uint64_t left = contents().sizes[part];
@@ -172,7 +172,7 @@ Result<void> BackupFile::read_part(std::size_t part, Take take) const {
     std::memcpy(&sum, block.data() + bytes, sizeof sum);
     const auto data = std::span<const std::byte>(block).first(bytes);
     if (wire::crc32(data) != sum) return damaged("its part " + std::string(kParts[part]) + " is damaged");
-    CKPT_TRYV(take(data));
+    CKPT_TRYV(sink(data));
     at += block.size();
     left -= bytes;
   }

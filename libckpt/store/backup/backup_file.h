@@ -86,7 +86,7 @@ class BackupFile {
  private:
   BackupFile(UniqueFd fd, Beginning beginning) : fd_(std::move(fd)), beginning_(std::move(beginning)) {}
   template <class Take>
-  Result<void> read_part(std::size_t part, Take take) const;
+  Result<void> read_part(std::size_t part, Take sink) const;
   UniqueFd fd_;
   Beginning beginning_;
 };

@@ -219,7 +219,7 @@ Result<RestoreReport> CheckpointStore::restore(const std::string& job, std::opti
     return Error(ErrorCode::kNotFound, "Job " + job + " has no version in " + folder_);
   return Error(ErrorCode::kCorrupt, "All " + std::to_string(report.skipped.size()) + " versions of job " +
                                         job + " that could be restored are damaged; the newest")
-      .caused_by(std::move(report.skipped.front().why));
+      .caused_by(std::move(report.skipped.front().reason));
 }
 
 Result<std::shared_ptr<const Version>> CheckpointStore::restore_one(const std::shared_ptr<JobStore>& store,
@@ -240,7 +240,7 @@ Result<void> CheckpointStore::remove_version(const std::string& job, std::uint64
   return store->remove_version(number);
 }
 
-Result<std::vector<std::uint64_t>> CheckpointStore::keep_newest(const std::string& job, std::size_t count) {
+Result<std::vector<std::uint64_t>> CheckpointStore::retain_newest(const std::string& job, std::size_t count) {
   CKPT_TRYV(check_writable());
   CKPT_TRY(store, find_job(job, false));
   const auto versions = store->versions();

@@ -7,7 +7,7 @@
 //   CKPT_TRY(store, CheckpointStore::open("/srv/vault", {.limit_bytes = std::uint64_t{1} << 40}));
 //   CKPT_TRY(writer, store->begin_version("job-7", {}));          // version_writer.h
 //   ...
-//   CKPT_TRYV(store->keep_newest("job-7", 5));                    // older versions go,
+//   CKPT_TRYV(store->retain_newest("job-7", 5));                    // older versions go,
 //   CKPT_TRY(report, store->collect("job-7"));                    // and their space comes back
 //   CKPT_TRY(restored, store->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
 //
@@ -78,7 +78,7 @@ class RestoreTarget : public ChunkSink {
 
 struct SkippedVersion {
   std::uint64_t number = 0;
-  Error why;
+  Error reason;
 };
 
 struct RestoreReport {
@@ -114,7 +114,7 @@ class CheckpointStore {
   Result<void> remove_version(const std::string& job, std::uint64_t number);
   // Removes all but the newest `count` (at least 1) versions with intact files. Older damaged versions are
   // removed, too. Returns the removed numbers.
-  Result<std::vector<std::uint64_t>> keep_newest(const std::string& job, std::size_t count);
+  Result<std::vector<std::uint64_t>> retain_newest(const std::string& job, std::size_t count);
   Result<CollectReport> collect(const std::string& job);
   Result<void> remove_job(const std::string& job);
 

@@ -114,7 +114,7 @@ class Collection {
     for (const auto& [share, number] : by_live_share) {
       if (static_cast<double>(dead) <= options_.max_dead_share * static_cast<double>(bytes)) break;
       const PackUse& use = use_.at(number);
-      // A pack's own head, tail and padding are no gain.
+      // A pack's own head, tail and padding are not a gain.
       if (use.live + sizeof(PackHead) + sizeof(PackTail) >= use.bytes) break;
       chosen.insert(number);
       dead -= use.dead();
@@ -143,7 +143,7 @@ class Collection {
 
   Result<void> rewrite_group(const std::set<std::uint64_t>& group) {
     CKPT_TRY(writer, PackWriter::create(store_.files(), store_.budget(), store_.pack_folder(),
-                                        store_.take_pack_number(), true));
+                                        store_.allocate_pack_number(), true));
     std::set<std::uint64_t> copied;
     std::set<ContentId> written;
     for (const std::uint64_t number : group) {

@@ -98,10 +98,10 @@ Result<void> JobStore::load_versions(bool writable) {
       continue;
     }
     damaged_sizes_[number] = entry.bytes;
-    const Error& why = version.error();
+    const Error& reason = version.error();
     damaged_versions_.push_back(
-        {number, Error(why.code(), "Version " + std::to_string(number) + in_job(job_) + " cannot be read")
-                     .caused_by(why)});
+        {number, Error(reason.code(), "Version " + std::to_string(number) + in_job(job_) + " cannot be read")
+                     .caused_by(reason)});
   }
   return ok();
 }
@@ -182,7 +182,7 @@ std::uint64_t JobStore::next_version() const {
   return last_version_ + 1;
 }
 
-std::uint64_t JobStore::take_pack_number() {
+std::uint64_t JobStore::allocate_pack_number() {
   const std::lock_guard lock(mutex_);
   return ++last_pack_;
 }

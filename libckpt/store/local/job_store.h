@@ -56,7 +56,7 @@ class JobStore {
                                                           // opening
   Result<std::shared_ptr<const Version>> find_version(std::uint64_t number) const;
   [[nodiscard]] std::uint64_t next_version() const;
-  [[nodiscard]] std::uint64_t take_pack_number();
+  [[nodiscard]] std::uint64_t allocate_pack_number();
 
   // The exclusive right of a writer or a collection. begin_exclusive() returns kRefused while another exists.
   class Exclusive {

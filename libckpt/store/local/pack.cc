@@ -101,7 +101,7 @@ class PackWalk {
 
 }  // namespace
 
-Result<void> Budget::take(std::uint64_t bytes) {
+Result<void> Budget::charge(std::uint64_t bytes) {
   const std::uint64_t before = used_.fetch_add(bytes);
   if (limit_ == 0 || before + bytes <= limit_) return ok();
   used_ -= bytes;
@@ -166,7 +166,7 @@ Result<void> PackWriter::write(std::span<const std::byte> bytes) {
   if (over_budget_) {
     budget_.take_anyway(bytes.size());
   } else {
-    CKPT_TRYV(budget_.take(bytes.size()));
+    CKPT_TRYV(budget_.charge(bytes.size()));
   }
   taken_ += bytes.size();
   while (!bytes.empty()) {

@@ -25,7 +25,7 @@ namespace ckpt::checkpoint_store {
 class Budget {
  public:
   explicit Budget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}  // 0 for no limit
-  Result<void> take(std::uint64_t bytes);
+  Result<void> charge(std::uint64_t bytes);
   void take_anyway(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give_back(std::uint64_t bytes) noexcept { used_ -= bytes; }
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }

@@ -18,7 +18,7 @@ class Scrubbing {
     // not remove it.
     const auto versions = store_.versions();
     for (const auto& [number, bytes] : store_.pack_sizes()) {
-      CKPT_TRYV(look_at_pack(number));
+      CKPT_TRYV(verify_pack(number));
     }
     for (const DamagedVersion& damaged : store_.damaged_versions()) {
       report_.findings.push_back({"version " + std::to_string(damaged.number), damaged.error.to_string()});
@@ -26,7 +26,7 @@ class Scrubbing {
     }
     CKPT_TRYV(fit_coder(kBlobChunkBytes));
     for (const auto& version : versions) {
-      CKPT_TRYV(look_at_version(**coder_, *version));
+      CKPT_TRYV(verify_version(**coder_, *version));
     }
     std::sort(report_.versions.begin(), report_.versions.end(),
               [](const VersionHealth& a, const VersionHealth& b) { return a.number < b.number; });
@@ -34,7 +34,7 @@ class Scrubbing {
   }
 
  private:
-  Result<void> look_at_pack(std::uint64_t number) {
+  Result<void> verify_pack(std::uint64_t number) {
     const std::string name = "pack " + pack_name(number);
     const auto damaged = [&](std::uint64_t offset, const std::string& what) {
       report_.findings.push_back({name + " at byte " + std::to_string(offset), what});
@@ -74,15 +74,15 @@ class Scrubbing {
     return false;
   }
 
-  Result<void> look_at_version(RecordCoder& coder, const Version& version) {
+  Result<void> verify_version(RecordCoder& coder, const Version& version) {
     VersionHealth health{version.number, true, 0, {}};
     for (const Region& region : version.regions) {
-      CKPT_TRYV(look_at_list(
-          coder, region.list,
-          "region " + std::to_string(region.id) + " of rank " + std::to_string(region.rank), health));
+      CKPT_TRYV(verify_list(coder, region.list,
+                            "region " + std::to_string(region.id) + " of rank " + std::to_string(region.rank),
+                            health));
     }
     for (const Blob& blob : version.blobs) {
-      CKPT_TRYV(look_at_list(coder, blob.list, "blob " + blob.name, health));
+      CKPT_TRYV(verify_list(coder, blob.list, "blob " + blob.name, health));
     }
     if (!health.restorable)
       report_.findings.push_back(
@@ -92,8 +92,8 @@ class Scrubbing {
     return ok();
   }
 
-  Result<void> look_at_list(RecordCoder& coder, const ChunkList& list, const std::string& name,
-                            VersionHealth& health) {
+  Result<void> verify_list(RecordCoder& coder, const ChunkList& list, const std::string& name,
+                           VersionHealth& health) {
     const auto lost = [&](std::uint64_t chunk, std::uint64_t count) {
       if (health.restorable) health.first = "chunk " + std::to_string(chunk) + " of " + name;
       health.restorable = false;

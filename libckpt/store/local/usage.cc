@@ -45,7 +45,7 @@ class Counting {
 
   Result<BlockUse> look(const ChunkList& list, std::uint64_t index) {
     BlockUse block;
-    take(list.block(index), RecordKind::kList, block);
+    count_record(list.block(index), RecordKind::kList, block);
     CKPT_TRY(coder, store_.coders().borrow(list.chunk_bytes));
     auto ids = store_.read_list(*coder, list, index);
     const ErrorCode code = ids ? ErrorCode::kInternal : ids.error().code();
@@ -56,11 +56,11 @@ class Counting {
     }
     const std::set<ContentId> different(ids->begin(), ids->end());
     for (const ContentId& id : different)
-      if (!id.is_zero()) take(id, RecordKind::kChunk, block);
+      if (!id.is_zero()) count_record(id, RecordKind::kChunk, block);
     return block;
   }
 
-  void take(const ContentId& id, RecordKind kind, BlockUse& block) {
+  void count_record(const ContentId& id, RecordKind kind, BlockUse& block) {
     const auto places = store_.places(id, kind);
     if (places.empty()) {
       block.whole = false;

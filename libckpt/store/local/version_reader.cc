@@ -40,9 +40,9 @@ std::string named(const Version& version, std::uint32_t region, std::uint64_t ch
          " in version " + std::to_string(version.number) + " of job " + version.job;
 }
 
-Error damaged(const Version& version, std::uint32_t region, std::uint64_t chunk, Error why) {
-  const ErrorCode code = why.code();
-  return Error(code, named(version, region, chunk) + " cannot be read").caused_by(std::move(why));
+Error damaged(const Version& version, std::uint32_t region, std::uint64_t chunk, Error reason) {
+  const ErrorCode code = reason.code();
+  return Error(code, named(version, region, chunk) + " cannot be read").caused_by(std::move(reason));
 }
 
 // One reading of all regions of a version.
@@ -225,11 +225,11 @@ Result<void> VersionReader::read_blob(const std::string& name,
     return Error(ErrorCode::kNotFound, "Version " + std::to_string(version_->number) + " of job " +
                                            version_->job + " has no blob " + name);
   CKPT_TRY(coder, store_->coders().borrow(kBlobChunkBytes));
-  const auto broken = [&](Error why) {
-    const ErrorCode code = why.code();
+  const auto broken = [&](Error reason) {
+    const ErrorCode code = reason.code();
     return Error(code, "Blob " + name + " in version " + std::to_string(version_->number) + " of job " +
                            version_->job + " cannot be read")
-        .caused_by(std::move(why));
+        .caused_by(std::move(reason));
   };
   std::vector<std::byte> plain(kBlobChunkBytes);
   for (std::uint64_t block = 0; block < blob->list.block_count(); ++block) {

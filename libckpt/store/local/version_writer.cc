@@ -172,7 +172,7 @@ Result<void> VersionWriter::append_to_pack(const RecordHead& head, std::span<con
       CKPT_TRYV(packs_.back()->finish());
     }
     CKPT_TRY(pack, PackWriter::create(store_->files(), store_->budget(), store_->pack_folder(),
-                                      store_->take_pack_number(), false));
+                                      store_->allocate_pack_number(), false));
     packs_.push_back(std::move(pack));
   }
   CKPT_TRYV(packs_.back()->append(head, payload));
@@ -220,7 +220,7 @@ Result<void> VersionWriter::put_chunk(std::uint32_t region, std::uint64_t chunk,
   return set_chunk(*coder, *list, chunk, id);
 }
 
-Result<void> VersionWriter::keep_chunk(std::uint32_t region, std::uint64_t chunk) {
+Result<void> VersionWriter::reuse_chunk(std::uint32_t region, std::uint64_t chunk) {
   CKPT_TRY(list, list_of(region, chunk));
   const std::lock_guard lock(mutex_);
   Block& block = list->blocks[chunk / kListChunks];
@@ -232,7 +232,7 @@ Result<void> VersionWriter::keep_chunk(std::uint32_t region, std::uint64_t chunk
   return ok();
 }
 
-Result<void> VersionWriter::keep_rest(std::uint32_t region) {
+Result<void> VersionWriter::reuse_rest(std::uint32_t region) {
   CKPT_TRY(list, list_of(region, 0));
   const std::lock_guard lock(mutex_);
   for (Block& block : list->blocks)
@@ -327,7 +327,7 @@ Result<void> VersionWriter::publish_packs() {
 Result<void> VersionWriter::publish_version() {
   const auto bytes = encode_version(version_);
   version_bytes_ = bytes.size();
-  CKPT_TRYV(store_->budget().take(version_bytes_));
+  CKPT_TRYV(store_->budget().charge(version_bytes_));
   auto written = write_whole(store_->files(), store_->version_folder(), version_name(version_.number), bytes);
   if (written) return ok();
   store_->budget().give_back(version_bytes_);

@@ -6,7 +6,7 @@
 //   CKPT_TRY(writer, store->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
 //   CKPT_TRY(region, writer->add_region({rank, id, generation, region_bytes, "name"}));
 //   CKPT_TRYV(writer->put_chunk(region, dirty_chunk, bytes));                     // each, on any thread
-//   CKPT_TRYV(writer->keep_rest(region));
+//   CKPT_TRYV(writer->reuse_rest(region));
 //   for (auto chunk : writer->missing(region)) put(chunk);  // nothing to keep: a new region, or a damaged chunk
 //   CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
@@ -16,10 +16,11 @@
 // is put. Syncs: one for each pack (one pack in most versions), one for the version's file, and one for each
 // of both folders.
 //
-// Threads: any number of threads may call put_chunk, keep_chunk and keep_rest. One thread may call the other
-// functions while none of these runs. Errors: kRefused: no space, the limit, or missing chunks; existing
-// versions are unchanged then. After any error of commit() except missing chunks the version is abandoned.
-// After kIo the version may or may not be on the disk; the next opening of the checkpoint store shows which.
+// Threads: any number of threads may call put_chunk, reuse_chunk and reuse_rest. One thread may call the
+// other functions while none of these runs. Errors: kRefused: no space, the limit, or missing chunks;
+// existing versions are unchanged then. After any error of commit() except missing chunks the version is
+// abandoned. After kIo the version may or may not be on the disk; the next opening of the checkpoint store
+// shows which.
 #pragma once
 
 #include <bitset>
@@ -76,9 +77,9 @@ class VersionWriter {
   Result<void> put_chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes);
   // Keeps a chunk. Returns kNotFound if there is nothing to keep (no such region in the parent, or the chunk
   // is damaged on the disk): put the chunk instead.
-  Result<void> keep_chunk(std::uint32_t region, std::uint64_t chunk);
+  Result<void> reuse_chunk(std::uint32_t region, std::uint64_t chunk);
   // Keeps all chunks that were not put, as far as there is something to keep.
-  Result<void> keep_rest(std::uint32_t region);
+  Result<void> reuse_rest(std::uint32_t region);
   [[nodiscard]] std::vector<std::uint64_t> missing(std::uint32_t region) const;
 
   Result<void> put_blob(const std::string& name, std::span<const std::byte> bytes);

@@ -83,14 +83,14 @@ void FileServer::accept_all() {
     auto socket = accept_from(listening_.socket, kLookForEnd);
     bury(false);
     if (socket) {
-      take(*std::move(socket));
+      accept_socket(*std::move(socket));
     } else if (socket.error().code() != ErrorCode::kTimedOut) {
       std::this_thread::sleep_for(kLookForEnd);  // no descriptor is free; some will be closed soon
     }
   }
 }
 
-void FileServer::take(UniqueFd socket) {
+void FileServer::accept_socket(UniqueFd socket) {
   const std::lock_guard lock(mutex_);
   make_space();
   if (connections_.size() >= kMaxConnections) return;

@@ -78,7 +78,7 @@ class FileServer {
 
   FileServer(Settings settings, ListeningSocket listening, std::shared_ptr<const tls::PskContext> context);
   void accept_all();
-  void take(UniqueFd socket);
+  void accept_socket(UniqueFd socket);
   void make_space();
   void bury(bool all);
   void serve(Connection& connection);

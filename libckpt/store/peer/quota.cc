@@ -27,7 +27,7 @@ Result<void> Quota::begin(Files& files, const std::string& folder) {
       files_[mine + part + "/" + entry.name] = std::move(file);
     }
   }
-  most_ = limit_ + std::min({used_, limit_, CheckpointStoreOptions().max_pack_bytes});
+  hard_limit_ = limit_ + std::min({used_, limit_, CheckpointStoreOptions().max_pack_bytes});
   return ok();
 }
 
@@ -49,7 +49,7 @@ Result<void> Quota::write(const Handle& file, std::uint64_t at, std::uint64_t by
                                                   std::to_string(file->bytes) +
                                                   " bytes, but a write starts at byte " + std::to_string(at));
   const std::uint64_t more = std::max(file->bytes, at + bytes) - file->bytes;
-  if (limit_ != 0 && more > 0 && used_ + more > most_)
+  if (limit_ != 0 && more > 0 && used_ + more > hard_limit_)
     return Error(ErrorCode::kRefused, "The checkpoint store is at its limit: the job has " +
                                           std::to_string(used_) + " of " + std::to_string(limit_) +
                                           " bytes in it and " + std::to_string(more) +

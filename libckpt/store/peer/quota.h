@@ -41,7 +41,7 @@ class Quota {
   Handle forget(const std::string& path);
 
   const std::uint64_t limit_;
-  std::uint64_t most_ = 0;  // the limit, including the excess that a collection may use
+  std::uint64_t hard_limit_ = 0;  // the limit, including the excess that a collection may use
   std::uint64_t used_ = 0;
   std::map<std::string, Handle> files_;  // the files by their path in the checkpoint store
 };

@@ -97,10 +97,10 @@ Result<std::unique_ptr<RemoteFiles>> RemoteFiles::connect(Settings settings) {
 RemoteFiles::~RemoteFiles() = default;
 
 Result<FrameStream> RemoteFiles::dial() const {
-  const auto failed = [this](const Error& why) {
+  const auto failed = [this](const Error& reason) {
     return Error(ErrorCode::kUnavailable,
                  "The checkpoint store of " + settings_.folder + " cannot be reached at " + settings_.address)
-        .caused_by(why);
+        .caused_by(reason);
   };
   auto stream = FrameStream::connect(settings_.address, key_, kConnecting);
   if (!stream) return failed(stream.error());
@@ -140,13 +140,13 @@ void RemoteFiles::give_back(std::unique_ptr<FrameStream> stream) {
   changed_.notify_one();
 }
 
-void RemoteFiles::lost(const Error& why) {
+void RemoteFiles::lost(const Error& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (!lost_)
       lost_ =
           Error(ErrorCode::kUnavailable, "The link to the checkpoint store of " + settings_.folder + " broke")
-              .caused_by(why);
+              .caused_by(reason);
   }
   changed_.notify_all();
 }

@@ -53,7 +53,7 @@ class RemoteFiles : public Files {
   Result<FrameStream> dial() const;
   Result<std::unique_ptr<FrameStream>> borrow();
   void give_back(std::unique_ptr<FrameStream> stream);
-  void lost(const Error& why);
+  void lost(const Error& reason);
   Result<Answer> call(const FileRequest& request, std::span<const std::byte> payload = {},
                       std::span<std::byte> buffer = {});
   Result<void> act(FileOp op, const std::string& path, const std::string& to = {});

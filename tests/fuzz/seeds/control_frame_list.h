@@ -40,7 +40,7 @@ using ControlMessages =
                 wire::Ping,  // stands in for a gang's own messages, which are now kCommit frames
                 gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
 
-#define CKPT_FRAME_TYPE(number, name, most)                                                             \
+#define CKPT_FRAME_TYPE(number, name, limit)                                                            \
   static_assert(                                                                                        \
       wire::FrameType::name == wire::FrameType::kCommit || ControlMessages::has(wire::FrameType::name), \
       "append this frame's message to ControlMessages: it would never be fuzzed");

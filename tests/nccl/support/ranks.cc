@@ -164,7 +164,7 @@ bool RanksTest::as_rank(int ranks, const RankOptions& options) {
   int devices = 0;
   const bool usable = load_cuda() != nullptr && load_nccl() != nullptr &&
                       cuda().cuDeviceGetCount(&devices) == CUDA_SUCCESS && devices > 0;
-  const auto skip = [](const std::string& why) { GTEST_SKIP() << why; };
+  const auto skip = [](const std::string& reason) { GTEST_SKIP() << reason; };
   if (!usable) return skip("no CUDA driver, no device, or no NCCL"), false;
   if (devices < options.devices) return skip("one device"), false;
   const bool shared = devices < ranks && !options.one_device;

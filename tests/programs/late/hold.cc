@@ -38,14 +38,14 @@ Hold::Hold(const std::string& kind, CUcontext context) {
 }
 
 Hold::~Hold() {
-  let_go();
+  release();
   if (thread_.joinable()) thread_.join();
   cuStreamSynchronize(stream_);
   cuStreamDestroy(stream_);
   cuMemFreeHost(told_);
 }
 
-void Hold::let_go() {
+void Hold::release() {
   if (shared_ != 0) check(cuMemFree(shared_), "cuMemFree");
   shared_ = 0;
   std::atomic_ref(*told_).store(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An obstacle that prevents the program from being paused or moved until it is released.
-// Threads: constructor, destructor and let_go() on the main thread. Ownership: RAII; the destructor releases
+// Threads: constructor, destructor and release() on the main thread. Ownership: RAII; the destructor releases
 // the obstacle. Errors: a failed driver call ends the program.
 #pragma once
 
@@ -22,7 +22,7 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  void let_go();
+  void release();
 
  private:
   std::uint32_t* told_ = nullptr;  // pinned word that releases the stream

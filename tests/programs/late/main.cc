@@ -121,7 +121,7 @@ int run(const Options& options) {
     std::printf("held\n");
     std::fflush(stdout);
     while (wait_for_signal(signals) == SIGUSR1) {
-      hold.let_go();
+      hold.release();
       std::printf("let go\n");
       std::fflush(stdout);
     }

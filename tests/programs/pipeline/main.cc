@@ -66,7 +66,7 @@ class Trainer {
     const Passed passed = pass_back();
     stage_.update(progress_.step + 1);
     progress_.end_step(passed.loss, options_.training);
-    progress_.was_told_to_end = passed.ends > 0;
+    progress_.was_asked_to_end = passed.ends > 0;
     session_.barrier();
   }
 
@@ -93,7 +93,7 @@ class Trainer {
     Passed passed;
     if (is_last()) {
       passed.loss = stage_.loss();
-      passed.ends = Progress::is_told_to_end(options_.training) ? 1 : 0;
+      passed.ends = Progress::is_asked_to_end(options_.training) ? 1 : 0;
       upload(passed_.get(), &passed, sizeof passed);
     } else {
       communicator_.receive(passed_.get(), kCount, ncclFloat64, ranks_.rank + 1);

@@ -38,7 +38,7 @@ std::uint64_t share_of(const Options& options, unsigned thread) {
 Options parse_options(int argc, char** argv) {
   CommandLine app("Allocates, copies, launches and checks on many threads and streams at once");
   Options options;
-  std::string most = "64MiB";
+  std::string limit = "64MiB";
   std::string memory = "1GiB";
   std::uint64_t seed = 1;
   app.add_option("--threads", options.threads, "Threads (8)").in_range(1U, kMaxThreads);
@@ -47,7 +47,7 @@ Options parse_options(int argc, char** argv) {
       app.add_option("--seconds", options.seconds, "How long; 0: until a signal (10)").in_range(0.0, 1e6);
   Option steps = app.add_option("--steps", options.plan.steps, "Steps of each thread, in place of --seconds")
                      .excludes(seconds);
-  app.add_option("--most-bytes", most, "The largest allocation (64MiB)");
+  app.add_option("--most-bytes", limit, "The largest allocation (64MiB)");
   app.add_option("--memory", memory, "Device memory of all threads together (1GiB)");
   app.add_option("--seed", seed, "Other seed, other steps (1)");
   app.add_option("--print-every", options.plan.print_every,
@@ -56,7 +56,7 @@ Options parse_options(int argc, char** argv) {
                  "Step at which each thread changes a byte of its memory, to see it found (never)");
   parse_or_exit(app, argc, argv);
   if (!seconds.is_given() && !steps.is_given()) options.seconds = kDefaultSeconds;
-  options.plan.max_bytes = value_or_usage("--most-bytes", tools::parse_size(most));
+  options.plan.max_bytes = value_or_usage("--most-bytes", tools::parse_size(limit));
   options.plan.memory_bytes = value_or_usage("--memory", tools::parse_size(memory));
   options.plan.seed = seed;
   if (options.plan.max_bytes == 0) fail("--most-bytes: must not be 0", kUsage);

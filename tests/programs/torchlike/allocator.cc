@@ -173,8 +173,8 @@ CUdeviceptr PoolAllocator::allocate(std::uint64_t bytes, CUstream stream) {
   return at;
 }
 
-// Delays the free until the other stream has completed its work with the block. The free happens on the
-// block's own stream, which waits for an event of the other stream.
+// Delays the release of the block until the other stream has finished its work on it. The block's own stream
+// releases the block, and waits for an event of the other stream before that.
 void PoolAllocator::used_by(CUdeviceptr at, CUstream stream) {
   const CUevent event = event_on(stream);
   check(cuStreamWaitEvent(streams_.at(at), event, 0), "cuStreamWaitEvent");

@@ -48,7 +48,7 @@ Result<std::unique_ptr<ReferenceCodec>> ReferenceCodec::create(std::size_t width
   codec->pack_ = ZSTD_createCCtx();
   codec->unpack_ = ZSTD_createDCtx();
   if (codec->pack_ == nullptr || codec->unpack_ == nullptr)
-    return Error(ErrorCode::kOutOfMemory, "There is no memory for zstd's contexts");
+    return Error(ErrorCode::kOutOfMemory, "Cannot allocate memory for zstd's contexts");
   const std::size_t level = ZSTD_CCtx_setParameter(codec->pack_, ZSTD_c_compressionLevel, -kAcceleration);
   if (ZSTD_isError(level) != 0) return refused("the level", level);
   const std::size_t literals =

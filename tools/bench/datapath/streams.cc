@@ -28,7 +28,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
   CKPT_TRY(places, child_->ask({{"connections", connections}, {"messages", messages}}));
   const auto addresses = places.find("addresses");
   if (addresses == places.end() || !addresses->is_array() || addresses->size() != connections)
-    return Error(ErrorCode::kProtocol, "The sink named no addresses");
+    return Error(ErrorCode::kProtocol, "The sink reported no addresses");
   std::vector<std::unique_ptr<ByteSource>> sources;
   for (const auto& address : *addresses) {
     const std::string text = address.get<std::string>();

@@ -65,7 +65,7 @@ struct Field {
   double Move::*member;
 };
 
-Result<void> take(const Json& object, std::span<const Field> fields, Move& move) {
+Result<void> read_fields(const Json& object, std::span<const Field> fields, Move& move) {
   for (const Field& field : fields) {
     CKPT_TRY(value, number_of(object, field.name));
     move.*field.member = value;
@@ -106,11 +106,11 @@ Result<Move> parse_move(const Json& report) {
   if (move.id.empty() || move.result.empty())
     return Error(ErrorCode::kCorrupt, "gpumigrate migrate printed no report of a migration");
   if (move.result != "done") return move;
-  CKPT_TRYV(take(report, kFields, move));
+  CKPT_TRYV(read_fields(report, kFields, move));
   const auto pieces = report.find("downtime_breakdown_ms");
   if (pieces == report.end())
     return Error(ErrorCode::kCorrupt, "The report of a migration has no downtime_breakdown_ms");
-  CKPT_TRYV(take(*pieces, kPieces, move));
+  CKPT_TRYV(read_fields(*pieces, kPieces, move));
   return move;
 }
 

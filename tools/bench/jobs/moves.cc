@@ -24,7 +24,7 @@ struct Link {
   std::string name;
   Arguments options;
   double bytes_per_second = 0;  // 0: no limit, and the rate that each move measured is used
-  bool goals = true;            // the issue sets goals for moves with default options
+  bool goals = true;            // the goals apply to moves with default options
 };
 
 struct Workload {

@@ -71,8 +71,8 @@ std::string data_of(const Section& section, const Plot& plot) {
       const Cell x = section.find(row.name, plot.column);
       const Cell y = section.find(row.name, line.column);
       if (!x || !y) continue;
-      for (const double value : {x->median, y->median, y->least}) text += number(value) + " ";
-      text += number(y->most) + "\n";
+      for (const double value : {x->median, y->median, y->min}) text += number(value) + " ";
+      text += number(y->max) + "\n";
     }
     text += "END\n";
   }

@@ -62,13 +62,13 @@ class Trainer {
       compute();
     Shared shared;
     shared.loss = model_.loss_sum() / kBatch;
-    shared.ends = ranks_.rank == 0 && Progress::is_told_to_end(options_.training) ? 1 : 0;
+    shared.ends = ranks_.rank == 0 && Progress::is_asked_to_end(options_.training) ? 1 : 0;
     upload(shared_.get(), &shared, sizeof shared);
     communicator_.sum(shared_.get(), sizeof shared / sizeof(double), ncclFloat64);
     update();
     download(&shared, shared_.get(), sizeof shared);
     progress_.end_step(shared.loss, options_.training);
-    progress_.was_told_to_end = shared.ends > 0;
+    progress_.was_asked_to_end = shared.ends > 0;
     session_.barrier();
   }
 

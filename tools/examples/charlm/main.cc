@@ -95,7 +95,7 @@ void run(const Options& options) {
     progress.pace.begin_step();
     const double loss = model.train(progress.batches.next(text.tokens.size()), progress.step + 1);
     progress.end_step(loss, training);
-    progress.was_told_to_end = Progress::is_told_to_end(training);
+    progress.was_asked_to_end = Progress::is_asked_to_end(training);
     session.barrier();
   }
   if (!memory.is_whole()) fail("host memory has other content than was written");

@@ -28,7 +28,7 @@ void check_training_options(const TrainingOptions& options) {
   if (!(options.step_ms >= 0) || options.step_ms > 3.6e6) fail("--step-ms: from 0 to 3600000", kUsage);
 }
 
-bool Progress::is_told_to_end(const TrainingOptions& options) {
+bool Progress::is_asked_to_end(const TrainingOptions& options) {
   return !options.until.empty() && ::access(options.until.c_str(), F_OK) == 0;
 }
 

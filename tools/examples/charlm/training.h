@@ -33,13 +33,13 @@ struct Progress {
   Batches batches;
   double mean_loss = 0;  // mean over about the last 50 steps
   std::uint64_t moves = 0;
-  bool was_told_to_end = false;  // set by --until, after the last counted step
+  bool was_asked_to_end = false;  // set by --until, after the last counted step
   Pace pace;
 
-  // Returns whether the file of --until exists.
-  [[nodiscard]] static bool is_told_to_end(const TrainingOptions& options);
+  // Returns whether the file given by --until exists.
+  [[nodiscard]] static bool is_asked_to_end(const TrainingOptions& options);
   [[nodiscard]] bool is_over(const TrainingOptions& options) const {
-    return was_told_to_end || step >= options.steps;
+    return was_asked_to_end || step >= options.steps;
   }
   // Prints the step if a line is due.
   void end_step(double loss, const TrainingOptions& options);

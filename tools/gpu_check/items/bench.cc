@@ -17,16 +17,16 @@ std::string text_of(const Json& section, const char* name) {
 }
 
 // Takes over a section's result. Goals were set for another machine, so they are figures here, and a missed
-// goal is no failure.
+// goal is not a failure.
 void take_section(const Json& section, Outcome& outcome) {
   const std::string failed = text_of(section, "failed");
   const std::string skipped = text_of(section, "skipped");
   if (!failed.empty()) {
     outcome.status = Status::kFailed;
-    outcome.why = failed;
+    outcome.reason = failed;
   } else if (!skipped.empty()) {
     outcome.status = Status::kImpossible;
-    outcome.why = skipped;
+    outcome.reason = skipped;
   }
   int met = 0;
   int goals = 0;
@@ -63,7 +63,7 @@ Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   for (const Json& section : report.value("sections", Json::array())) take_section(section, outcome);
   if (output.exit_code != 0 && outcome.status == Status::kPassed) {
     outcome.status = Status::kFailed;
-    outcome.why = "exit status " + std::to_string(output.exit_code);
+    outcome.reason = "exit status " + std::to_string(output.exit_code);
   }
   return outcome;
 }

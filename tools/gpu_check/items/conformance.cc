@@ -41,8 +41,8 @@ class Suite {
  private:
   [[nodiscard]] std::string program() const;
   [[nodiscard]] bench::Command command(const std::vector<std::string>& arguments) const;
-  void take(const std::string& line);
-  void give_up(const std::string& why);
+  void handle_line(const std::string& line);
+  void give_up(const std::string& reason);
 
   const Setting& setting_;
   Outcome& outcome_;
@@ -87,7 +87,7 @@ Result<void> Suite::list() {
   return ok();
 }
 
-void Suite::take(const std::string& line) {
+void Suite::handle_line(const std::string& line) {
   if (line.starts_with("[ RUN      ] ")) {
     running_ = after(line, "[ RUN      ] ");
     text_.clear();
@@ -105,9 +105,9 @@ void Suite::take(const std::string& line) {
   if (!running_.empty() && text_.size() < kShownText) text_ += (text_.empty() ? "" : " | ") + line;
 }
 
-void Suite::give_up(const std::string& why) {
+void Suite::give_up(const std::string& reason) {
   if (running_.empty()) return;
-  results_[running_] = {running_, Status::kFailed, why + (text_.empty() ? "" : ": " + text_)};
+  results_[running_] = {running_, Status::kFailed, reason + (text_.empty() ? "" : ": " + text_)};
   running_.clear();
 }
 
@@ -125,7 +125,7 @@ Result<bool> Suite::run() {
       return done();
     }
     if (!*line) break;
-    take(**line);
+    handle_line(**line);
   }
   CKPT_TRY(output, running->finish(now_ns() + kTestPatience));
   give_up("ended the suite (exit status " + std::to_string(output.exit_code) + ") " + output.err);

@@ -200,9 +200,9 @@ Result<Outcome> check_nvml(const Setting&) {
                     {"bus_id", gpu.bus_id},
                     {"memory_bytes", gpu.total_bytes},
                     {"free_bytes", gpu.free_bytes},
-                    {"complaint", gpu.complaint}});
+                    {"complaint", gpu.problem}});
     outcome.add("GPU " + std::to_string(gpu.index) + " as the agent sees it",
-                gpu.complaint.empty() ? Status::kPassed : Status::kFailed, gpu.complaint);
+                gpu.problem.empty() ? Status::kPassed : Status::kFailed, gpu.problem);
   }
   outcome.figures["gpus"] = seen;
   const Functions functions(library);

@@ -55,9 +55,9 @@ class PlainMoves {
   }
 
   Result<void> move(double seconds_kept) {
-    CKPT_TRY(why, cluster_.why_not_movable(job_));
-    if (!why.empty()) {
-      outcome_.add("move", Status::kImpossible, why);
+    CKPT_TRY(reason, cluster_.why_not_movable(job_));
+    if (!reason.empty()) {
+      outcome_.add("move", Status::kImpossible, reason);
       return ok();
     }
     return rounds("move", seconds_kept, [this](bool) { return cluster_.migrate_done(job_, {"--live"}); });

@@ -19,7 +19,7 @@ std::string why_not(const Setting& setting, const std::string& script) {
 // Runs one case of moves.py: its report holds what the case found, or why it failed.
 Result<Outcome> run_moves(const Setting& setting, const std::string& name) {
   const std::string script = setting.programs + "/../share/torch/moves.py";
-  if (std::string why = why_not(setting, script); !why.empty()) return not_possible(std::move(why));
+  if (std::string reason = why_not(setting, script); !reason.empty()) return not_possible(std::move(reason));
   const auto torch = run_program(setting, {"python3", "-c", "import torch; print(torch.__version__)"});
   if (!torch || torch->exit_code != 0) return not_possible("python3 has no PyTorch here");
   const std::string file = setting.work + "/torch.json";
@@ -30,7 +30,7 @@ Result<Outcome> run_moves(const Setting& setting, const std::string& name) {
   outcome.figures["pytorch"] = torch->out.substr(0, torch->out.find('\n'));
   if (output.exit_code == 0) return outcome;
   outcome.status = Status::kFailed;
-  outcome.why = outcome.figures.value("failed", output.err);
+  outcome.reason = outcome.figures.value("failed", output.err);
   return outcome;
 }
 

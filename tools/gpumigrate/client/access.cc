@@ -24,7 +24,7 @@ constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kScheme = "https://";
 
 // Splits a URL like "https://10.0.0.1:7060" into its parts.
-Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
+Result<void> parse_url(const std::string& url, const std::string& file, Access& access) {
   access.url = url;
   const std::size_t colon = url.rfind(':');
   const Error unusable(
@@ -64,7 +64,7 @@ Result<Access> from_api_file(const std::string& home) {
   const std::string socket = value("socket");
   if (socket.starts_with(kUnix)) access.socket = socket.substr(kUnix.size());
   if (const std::string url = value("url"); !url.empty() || access.socket.empty()) {
-    CKPT_TRYV(take_url(url, "api.json", access));
+    CKPT_TRYV(parse_url(url, "api.json", access));
   }
   if (!access.socket.empty()) return access;
   CKPT_TRY(token, read_token(value("token_file")));
@@ -105,7 +105,7 @@ Result<Access> from_client_file(const std::string& text, const std::string& file
                       "the key \"" + std::string(key.str()) + "\" is unknown, or its value is not a string");
     *out = *value;
   }
-  CKPT_TRYV(take_url(url, file, access));
+  CKPT_TRYV(parse_url(url, file, access));
   for (std::string* path : {&token_file, &access.files.ca, &access.files.certificate, &access.files.key})
     if (!path->empty() && path->front() != '/') *path = folder_of(file) + "/" + *path;
   if (token_file.empty()) return access;
@@ -122,7 +122,7 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
     auto found = find_access(home);
     if (found) access = *std::move(found);
   } else {
-    if (auto taken = take_url(given, "--url", access); !taken)
+    if (auto taken = parse_url(given, "--url", access); !taken)
       return Error(ErrorCode::kInvalidArgument, taken.error().message());
   }
   if (!access.url.empty()) return access.url;

@@ -17,14 +17,14 @@ Cell state_of_image(const api::Image& image) {
 std::string view_evacuations(const std::vector<api::Evacuation>& evacuations, const Layout& layout) {
   if (evacuations.empty()) return "no evacuations\n";
   Table table({"ID",
-               {"JOB", {.least = 8}},
+               {"JOB", {.min_width = 8}},
                "STATE",
-               {"FROM", {.rank = 3, .least = 8}},
-               {"TO", {.rank = 2, .least = 8}},
+               {"FROM", {.rank = 3, .min_width = 8}},
+               {"TO", {.rank = 2, .min_width = 8}},
                {"LOST", {.rank = 1, .right = true}},
                {"AGO", {.rank = 4, .right = true}},
-               {"REASON", {.least = 10}},
-               {"NOTE", {.rank = 5, .least = 10}},
+               {"REASON", {.min_width = 10}},
+               {"NOTE", {.rank = 5, .min_width = 10}},
                {"WHAT", {.rank = 6, .wide = true}},
                {"CREATED", {.rank = 7, .wide = true}}});
   for (const api::Evacuation& e : evacuations) {
@@ -43,11 +43,11 @@ std::string cordon_of(const api::Finding& finding) {
 
 std::string view_findings(const std::vector<api::Finding>& findings, const Layout& layout) {
   if (findings.empty()) return "no findings\n";
-  Table table({{"GPU", {.least = 8}},
+  Table table({{"GPU", {.min_width = 8}},
                {"XID", {.right = true}},
                {"AGO", {.rank = 2, .right = true}},
                {"CORDON", {.rank = 1}},
-               {"REASON", {.least = 20}},
+               {"REASON", {.min_width = 20}},
                {"SOURCE", {.rank = 3, .wide = true}},
                {"TIME", {.rank = 4, .wide = true}}});
   for (const api::Finding& f : findings) {
@@ -68,11 +68,11 @@ std::string summary_of_rebalance(std::size_t moves, const api::RebalanceEffect& 
 std::string view_rebalance_moves(const std::string& head, const std::vector<api::RebalanceMove>& moves,
                                  const api::RebalanceEffect& effect, const Layout& layout) {
   std::string out = paragraph(head + ": " + summary_of_rebalance(moves.size(), effect), layout);
-  Table table({{"JOB", {.least = 8}},
-               {"FROM", {.least = 8}},
-               {"TO", {.least = 8}},
+  Table table({{"JOB", {.min_width = 8}},
+               {"FROM", {.min_width = 8}},
+               {"TO", {.min_width = 8}},
                {"NEEDS", {.rank = 2, .right = true}},
-               {"REASON", {.rank = 1, .least = 8}},
+               {"REASON", {.rank = 1, .min_width = 8}},
                "STATE"});
   std::string errors;
   for (const auto& [planned, state, migration, error] : moves) {
@@ -103,7 +103,7 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers
 
 std::string view_resting(const std::vector<api::ImageOfUnknownJob>& images, const Layout& layout) {
   if (images.empty()) return "";
-  Table table({"JOB", {"NAME", {.least = 8}}, {"IMAGE", {.least = 12}}});
+  Table table({"JOB", {"NAME", {.min_width = 8}}, {"IMAGE", {.min_width = 12}}});
   for (const api::ImageOfUnknownJob& one : images) table.add({one.job, one.name, one.image});
   return paragraph(
              "Images of unknown jobs (continue one with `gpumigrate resume NAME` or `gpumigrate restore "
@@ -115,8 +115,8 @@ std::string view_resting(const std::vector<api::ImageOfUnknownJob>& images, cons
 }  // namespace
 
 std::string view_images(const std::vector<api::Image>& images, const Layout& layout) {
-  Table table({{"IMAGE", {.least = 20}},
-               {"JOB", {.least = 8}},
+  Table table({{"IMAGE", {.min_width = 20}},
+               {"JOB", {.min_width = 8}},
                {"AGE", {.right = true}},
                {"SIZE", {.rank = 1, .right = true}},
                {"NEW", {.rank = 3, .right = true}},
@@ -167,7 +167,8 @@ std::string view_rebalance(const api::Rebalance& run, const Layout& layout) {
 }
 
 std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
-  Table table({"FOUND", {"NODE", {.rank = 1, .least = 8}}, {"JOB", {.rank = 2}}, {"WHAT", {.least = 20}}});
+  Table table(
+      {"FOUND", {"NODE", {.rank = 1, .min_width = 8}}, {"JOB", {.rank = 2}}, {"WHAT", {.min_width = 20}}});
   for (const api::RecoveryFact& one : recovery.found)
     table.add({one.kind, one.node, one.job.value_or("-"), one.text});
   std::string out =

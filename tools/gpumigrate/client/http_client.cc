@@ -27,7 +27,7 @@ constexpr std::uint64_t kLargestAnswer = std::uint64_t{64} << 20;
 struct HttpClient::Loop {
   asio::io_context io;
   std::optional<asio::signal_set> signals;
-  int interrupts = 0;            // interrupts since the last take_interrupts()
+  int interrupts = 0;            // interrupts since the last consume_interrupts()
   std::function<void()> cancel;  // ends the current wait
   std::function<void()> on_interrupt;
   // The handler compares itself with this timer, because asio may still call the handler of a replaced timer
@@ -83,7 +83,7 @@ void HttpClient::catch_interrupts() {
   loop_->wait_for_signal();
 }
 
-int HttpClient::take_interrupts() {
+int HttpClient::consume_interrupts() {
   loop_->io.restart();
   loop_->io.poll();
   return std::exchange(loop_->interrupts, 0);

@@ -64,7 +64,7 @@ class HttpClient {
   // Makes SIGINT and SIGTERM end a call (HttpRequest::interrupts) instead of the program.
   void catch_interrupts();
   // Returns the number of interrupts since the last call of this function.
-  int take_interrupts();
+  int consume_interrupts();
   // Sets the action that runs at each interrupt within calls and pauses. An empty action removes it.
   void on_interrupt(std::function<void()> action);
 

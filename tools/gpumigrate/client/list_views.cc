@@ -133,14 +133,14 @@ std::string obstacles_of(const api::Job& job) {
 }
 
 std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, const MoveOf& move_of) {
-  Table table({{"NAME", {.least = 8}},
+  Table table({{"NAME", {.min_width = 8}},
                "ID",
                "STATE",
-               {"GPU", {.least = 8}},
+               {"GPU", {.min_width = 8}},
                {"MEMORY", {.rank = 3, .right = true}},
                {"PRIO", {.rank = 4, .right = true}},
                {"UP", {.rank = 2, .right = true}},
-               {"PROTECTED", {.rank = 1, .least = 9}},
+               {"PROTECTED", {.rank = 1, .min_width = 9}},
                {"MODE", {.rank = 8, .wide = true}},
                {"MOVABLE", {.rank = 7, .wide = true}},
                {"INCARNATION", {.rank = 11, .wide = true, .right = true}},
@@ -161,18 +161,18 @@ std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, c
 }
 
 std::string view_nodes(const std::vector<api::Node>& nodes, const Layout& layout) {
-  Table table({{"NODE", {.least = 8}},
+  Table table({{"NODE", {.min_width = 8}},
                "STATE",
-               {"GPUS", {.rank = 3, .least = 4}},
-               {"JOBS", {.rank = 2, .least = 8}},
+               {"GPUS", {.rank = 3, .min_width = 4}},
+               {"JOBS", {.rank = 2, .min_width = 8}},
                {"SEEN", {.rank = 4, .right = true}},
                {"EVACUATION", {.rank = 5}},
-               {"CORDONS", {.rank = 1, .least = 10}},
+               {"CORDONS", {.rank = 1, .min_width = 10}},
                {"VERSION", {.rank = 6, .wide = true}},
                {"DRIVER", {.rank = 7, .wide = true}},
                {"RACK", {.rank = 8, .wide = true}},
                {"CERTIFICATE UNTIL", {.rank = 10, .wide = true}},
-               {"LABELS", {.rank = 9, .least = 8, .wide = true}}});
+               {"LABELS", {.rank = 9, .min_width = 8, .wide = true}}});
   for (const api::Node& node : nodes) {
     const bool cordoned = is_cordoned(node);
     const Cell shown(node.state + (cordoned ? ",cordoned" : ""), node.state != "ready" ? Tone::kBad
@@ -187,14 +187,14 @@ std::string view_nodes(const std::vector<api::Node>& nodes, const Layout& layout
 }
 
 std::string view_gpus(const std::vector<api::Gpu>& gpus, const Layout& layout) {
-  Table table({{"GPU", {.least = 8}},
-               {"MODEL", {.rank = 3, .least = 8}},
+  Table table({{"GPU", {.min_width = 8}},
+               {"MODEL", {.rank = 3, .min_width = 8}},
                {"FREE", {.right = true}},
                {"TOTAL", {.rank = 4, .right = true}},
                {"EXPECTED", {.rank = 5, .right = true}},
-               {"HEALTH", {.least = 8}},
-               {"JOBS", {.rank = 2, .least = 8}},
-               {"CORDONS", {.rank = 1, .least = 10}},
+               {"HEALTH", {.min_width = 8}},
+               {"JOBS", {.rank = 2, .min_width = 8}},
+               {"CORDONS", {.rank = 1, .min_width = 10}},
                {"PEAK", {.rank = 6, .wide = true, .right = true}},
                {"UUID", {.rank = 7, .wide = true}}});
   for (const api::Gpu& gpu : gpus) {
@@ -208,17 +208,17 @@ std::string view_gpus(const std::vector<api::Gpu>& gpus, const Layout& layout) {
 
 std::string view_migrations(const std::vector<api::Migration>& migrations, const Layout& layout) {
   Table table({"ID",
-               {"JOB", {.least = 8}},
+               {"JOB", {.min_width = 8}},
                "STATE",
-               {"FROM", {.least = 8}},
-               {"TO", {.least = 8}},
+               {"FROM", {.min_width = 8}},
+               {"TO", {.min_width = 8}},
                {"PAUSE", {.rank = 1, .right = true}},
                {"AGO", {.rank = 2, .right = true}},
-               {"REASON", {.rank = 3, .least = 6}},
+               {"REASON", {.rank = 3, .min_width = 6}},
                {"MODE", {.rank = 4, .wide = true}},
                {"TOTAL", {.rank = 5, .wide = true, .right = true}},
                {"STARTED", {.rank = 7, .wide = true}},
-               {"ERROR", {.rank = 6, .least = 10, .wide = true}}});
+               {"ERROR", {.rank = 6, .min_width = 10, .wide = true}}});
   for (const api::Migration& migration : migrations) {
     const auto& report = migration.report;
     const int percent = copied_percent(migration);

@@ -98,7 +98,7 @@ Result<void> LogStream::copy_tail(std::uint64_t lines) {
     if (is_short && window < kMaxWindow) continue;
     if (is_short)
       context_.note("Only the last " + std::to_string(seen) +
-                    " lines are shown: the search goes no further back in the log");
+                    " lines are shown: older parts of the log are not searched");
     const std::string_view tail = tail_of(text, lines);
     context_.out.write(tail.data(), static_cast<std::streamsize>(tail.size())) << std::flush;
     return ok();
@@ -108,7 +108,7 @@ Result<void> LogStream::copy_tail(std::uint64_t lines) {
 Result<void> LogStream::follow(const std::function<Result<void>()>& on_interrupt) {
   bool away = false;
   while (true) {
-    if (context_.coordinator.http().take_interrupts() > 0) {
+    if (context_.coordinator.http().consume_interrupts() > 0) {
       CKPT_TRYV(on_interrupt());
     }
     auto more = next(kLongestCall);

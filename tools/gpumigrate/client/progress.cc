@@ -17,7 +17,7 @@ bool is_copying(const api::Migration& migration) {
   return (migration.state == "precopy" || migration.state == "granted") && migration.progress;
 }
 
-// The parts of a line in their order. The parts with the least weight are omitted until the rest fits.
+// The parts of a line in their order. Parts with the lowest weight are omitted until the line fits.
 class Parts {
  public:
   void add(int weight, std::string text) {

@@ -91,8 +91,8 @@ class Fitting {
 
  private:
   [[nodiscard]] std::size_t least_of(std::size_t column) const {
-    const std::size_t least = std::max(columns_[column].rule.least, width_of(columns_[column].title));
-    return columns_[column].rule.least == 0 ? natural_[column] : std::min(natural_[column], least);
+    const std::size_t least = std::max(columns_[column].rule.min_width, width_of(columns_[column].title));
+    return columns_[column].rule.min_width == 0 ? natural_[column] : std::min(natural_[column], least);
   }
   [[nodiscard]] std::size_t least_width() const {
     return std::accumulate(shown_.begin(), shown_.end(), shown_.empty() ? 0 : kGap * (shown_.size() - 1),

@@ -24,10 +24,10 @@ struct Cell {
 };
 
 struct ColumnRule {
-  int rank = 0;           // 0: always shown; otherwise the columns of the highest rank are omitted first
-  std::size_t least = 0;  // not 0: the column's cells may be shortened to this width
-  bool wide = false;      // true: shown only with -o wide
-  bool right = false;     // the column's cells are aligned to the right
+  int rank = 0;               // 0: always shown; otherwise the columns of the highest rank are omitted first
+  std::size_t min_width = 0;  // not 0: the column's cells may be shortened to this width
+  bool wide = false;          // true: shown only with -o wide
+  bool right = false;         // the column's cells are aligned to the right
 };
 
 struct Column {

@@ -31,7 +31,8 @@ std::string score_of(const api::Candidate& candidate) {
 
 // Shows every GPU with its reasons.
 std::string view_each_candidate(const std::vector<api::Candidate>& candidates, const Layout& layout) {
-  Table table({{"GPU", {.least = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.least = 20}}});
+  Table table(
+      {{"GPU", {.min_width = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.min_width = 20}}});
   for (const api::Candidate& candidate : candidates) {
     table.add({place_of(candidate), candidate.suitable ? "yes" : "no", score_of(candidate),
                joined_or_dash(candidate.reasons, "; ")});

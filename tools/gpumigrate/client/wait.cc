@@ -46,7 +46,7 @@ Wait::~Wait() {
 }
 
 std::optional<Error> Wait::end() {
-  const bool is_interrupted = context_.coordinator.http().take_interrupts() > 0;
+  const bool is_interrupted = context_.coordinator.http().consume_interrupts() > 0;
   if (!is_interrupted && !is_over_time()) return std::nullopt;
   clear();
   if (!is_interrupted) return timed_out();

@@ -74,7 +74,7 @@ class Follower {
     context_.coordinator.http().catch_interrupts();
     std::uint64_t revision = 0;
     for (;;) {
-      if (context_.coordinator.http().take_interrupts() > 0) {
+      if (context_.coordinator.http().consume_interrupts() > 0) {
         CKPT_TRYV(interrupted());
       }
       if (wait_.is_over_time()) return wait_.timed_out();

@@ -65,7 +65,7 @@ Result<MadeCluster> make_cluster(const CoordinatorSite& site, const std::string&
 }
 
 // Prints the next commands to run.
-void say_next(Context& context, const CoordinatorSite& site, const std::string& settings) {
+void print_next_steps(Context& context, const CoordinatorSite& site, const std::string& settings) {
   context.out << "Next: gpumigrate-coordinator --config " << settings
               << " (or the unit gpumigrate-coordinator)\n";
   if (is_reachable(site))
@@ -99,7 +99,7 @@ int init_cluster(Context& context, const CertificateOptions& options) {
               << "/admin.pem for 90 days\nKeep " << site.authority
               << "/ca.key secret: anyone who has it can pose as any node\n"
               << (made.wrote_settings ? "Wrote " : "Kept ") << settings << "\n";
-  say_next(context, site, settings);
+  print_next_steps(context, site, settings);
   return kDone;
 }
 

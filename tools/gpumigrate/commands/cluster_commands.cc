@@ -46,7 +46,7 @@ int show_events(Context& context, const EventOptions& options) {
     auto answer =
         context.coordinator.get("/v1/events?since=" + std::to_string(since) +
                                 "&limit=1000&follow_ms=" + (options.follow ? "30000" : "0") + *filter);
-    if (context.coordinator.http().take_interrupts() > 0)
+    if (context.coordinator.http().consume_interrupts() > 0)
       return report(context, Error(ErrorCode::kAborted,
                                    "Interrupted; `gpumigrate events -f` follows the events again"));
     if (!answer) return report(context, answer.error());

@@ -76,7 +76,7 @@ int allow(Context& context, const DenialOptions& options) {
 }
 
 std::string view_denied(const std::vector<api::DeniedCertificate>& list, const Layout& layout) {
-  Table table({{"SERIAL"}, {"OF"}, {"ENDS"}, {"DENIED"}, {"REASON", {.rank = 1, .least = 10}}});
+  Table table({{"SERIAL"}, {"OF"}, {"ENDS"}, {"DENIED"}, {"REASON", {.rank = 1, .min_width = 10}}});
   for (const api::DeniedCertificate& entry : list)
     table.add({entry.serial.value_or("-"), entry.of, entry.ends.value_or("-").substr(0, kTimeLength),
                entry.denied.substr(0, kTimeLength), entry.reason});

@@ -64,7 +64,7 @@ class DrainFollower {
     context_.coordinator.http().catch_interrupts();
     std::uint64_t revision = 0;
     while (true) {
-      if (context_.coordinator.http().take_interrupts() > 0) return left_alone();
+      if (context_.coordinator.http().consume_interrupts() > 0) return left_alone();
       if (wait_.is_over_time()) return wait_.timed_out();
       auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
                                              "&timeout_ms=" + std::to_string(next_call().count()));

@@ -88,12 +88,12 @@ std::string view_uncordon(const api::Uncordoned& answer) {
 
 std::string view_drains(const std::vector<api::Drain>& drains, const Layout& layout) {
   Table table({"ID",
-               {"PLACE", {.least = 8}},
+               {"PLACE", {.min_width = 8}},
                "RESULT",
                {"JOBS", {.rank = 2, .right = true}},
                {"GONE", {.rank = 1, .right = true}},
                {"AGO", {.rank = 3, .right = true}},
-               {"REASON", {.rank = 4, .least = 8}},
+               {"REASON", {.rank = 4, .min_width = 8}},
                {"STARTED", {.rank = 5, .wide = true}},
                {"DEADLINE", {.rank = 6, .wide = true}}});
   for (const api::Drain& drain : drains) {
@@ -108,13 +108,13 @@ std::string view_drain(const api::Drain& drain, bool each, const Layout& layout)
   std::string out;
   if (!drain.jobs.empty()) {
     Table table({{"ID", {.rank = 4}},
-                 {"JOB", {.least = 8}},
+                 {"JOB", {.min_width = 8}},
                  "STATE",
                  {"FROM", {.rank = 3}},
                  {"TO", {.rank = 1}},
                  {"SIZE", {.rank = 5, .right = true}},
                  {"PAUSE", {.rank = 2, .right = true}},
-                 {"REASON", {.least = 44}}});
+                 {"REASON", {.min_width = 44}}});
     for (const api::DrainJob& job : drain.jobs) {
       table.add({job.job, job.name, job.state, job.from, job.to.value_or("-"), short_bytes(job.state_bytes),
                  span_or_dash(job.downtime_ms), job.reason.value_or("-")});
@@ -129,13 +129,13 @@ std::string view_drain(const api::Drain& drain, bool each, const Layout& layout)
 std::string view_drain_plan(const api::DrainPlan& plan, bool each, const Layout& layout) {
   if (plan.jobs.empty()) return printable("dry run: " + plan.place + " has no jobs to move") + "\n";
   Table table({{"ID", {.rank = 5}},
-               {"JOB", {.least = 8}},
+               {"JOB", {.min_width = 8}},
                {"PRIO", {.rank = 3, .right = true}},
                {"SIZE", {.rank = 4, .right = true}},
                {"FROM", {.rank = 2}},
                "TO",
                {"PAUSE", {.rank = 1, .right = true}},
-               {"REASON", {.least = 44}}});
+               {"REASON", {.min_width = 44}}});
   for (const api::DrainPlanJob& job : plan.jobs) {
     const bool estimated = job.expected_pause_from == "estimate";
     table.add({job.job, job.name, std::to_string(job.priority), short_bytes(job.state_bytes), job.from,

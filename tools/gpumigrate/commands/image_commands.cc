@@ -98,7 +98,7 @@ std::string restored_text(const std::string& job, const api::Restored& restored)
   out += restored.lost_ms > 0 ? ", " + span_text(restored.lost_ms) + " of work is lost" : ", no work is lost";
   if (restored.note) out += " (" + *restored.note + ")";
   if (restored.suspect)
-    out += "; its image is suspect, since it was taken after a GPU fault: " + *restored.suspect;
+    out += "; its image is suspect, because it was taken after a GPU fault: " + *restored.suspect;
   return out;
 }
 

@@ -309,11 +309,11 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");
-  const std::string why =
+  const std::string cause =
       why_not_preloaded(program_path(options.command.front()), path == nullptr ? "" : path,
                         options.cwd.empty() ? "." : options.cwd, ::geteuid());
-  if (!why.empty())
-    context.note("warning: " + why +
+  if (!cause.empty())
+    context.note("warning: " + cause +
                  ", so gpumigrate's library cannot be preloaded into it. If the program uses the GPU "
                  "itself, cuInit fails (304). Link it dynamically, or run it with --cooperative");
 }

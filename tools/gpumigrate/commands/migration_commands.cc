@@ -35,8 +35,8 @@ Result<double> milliseconds_option(const char* option, const std::string& text) 
   return static_cast<double>(nanoseconds) / 1e6;
 }
 
-Error usage(const std::string& why) {
-  return {ErrorCode::kInvalidArgument, why};
+Error usage(const std::string& cause) {
+  return {ErrorCode::kInvalidArgument, cause};
 }
 
 // Adds the encoding of chunks and the share of the GPU's time for the copy.
@@ -143,9 +143,9 @@ Result<std::string> migration_of(Context& context, const std::string& given) {
   if (!named) return known ? std::move(named).error() : std::move(known).error();
   const auto detail = record::from_answer<api::JobDetail>(*named);
   if (detail.open_migration) return detail.open_migration->id;
-  std::string why = "Job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
-  if (!detail.migrations.empty()) why += "; its last migration was " + detail.migrations.back();
-  return Error(ErrorCode::kRefused, why);
+  std::string cause = "Job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
+  if (!detail.migrations.empty()) cause += "; its last migration was " + detail.migrations.back();
+  return Error(ErrorCode::kRefused, cause);
 }
 
 int print_migration(Context& context, const Json& migration) {

@@ -48,7 +48,7 @@ class RebalanceFollower {
       const auto run = record::from_answer<api::Rebalance>(answered);
       if (run.state != "running") return answered;
       show_news(run);
-      if (context_.coordinator.http().take_interrupts() > 0) {
+      if (context_.coordinator.http().consume_interrupts() > 0) {
         CKPT_TRYV(interrupted());
       }
       if (wait_.is_over_time()) return wait_.timed_out();

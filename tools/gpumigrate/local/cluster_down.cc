@@ -69,7 +69,7 @@ Result<int> down(Context& context, Wait& wait) {
     context.note("There is no local cluster at " + context.home());
     return static_cast<int>(kDone);
   }
-  CKPT_TRY(lock, take_lock(context, wait));
+  CKPT_TRY(lock, acquire_lock(context, wait));
   (void)lock;  // held until the function returns
   const LocalState state = known.value_or(LocalState{});
   CKPT_TRY(jobs, is_alive(state.coordinator) ? stop_jobs(context, wait) : Result<int>(0));
@@ -138,7 +138,7 @@ int local_status(Context& context) {
          {"processes", list}});
     return all ? kDone : kRefused;
   }
-  Table table({{"PROCESS", {.least = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});
+  Table table({{"PROCESS", {.min_width = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});
   for (const Json& process : list) {
     table.add({text_of(process, "name"), text_of(process, "pid"),
                flag_of(process, "runs") ? "running" : "ended", text_of(process, "metrics")});

@@ -339,7 +339,7 @@ Result<LocalState> wanted_state(const std::string& home, const LocalOptions& opt
   return state;
 }
 
-void say_what_runs(Context& context, const ClusterStarter& starter, const GpuChoice& gpu) {
+void print_processes(Context& context, const ClusterStarter& starter, const GpuChoice& gpu) {
   const LocalState& state = starter.state();
   if (context.json) {
     Json nodes = Json::array();
@@ -356,7 +356,7 @@ void say_what_runs(Context& context, const ClusterStarter& starter, const GpuCho
       << (starter.started() == 0 ? "already running" : "started") << ": " << state.nodes.size()
       << " nodes with " << state.gpus << (gpu.software ? " software" : "")
       << (state.gpus == 1 ? " GPU" : " GPUs") << (gpu.software ? " of " + state.gpu_memory : "") << " each ("
-      << gpu.why << ")\n"
+      << gpu.reason << ")\n"
       << "home: " << context.home() << "\n"
       << "next: gpumigrate gpus; gpumigrate run -- PROGRAM; gpumigrate migrate JOB; gpumigrate local down\n"
       << std::flush;
@@ -366,7 +366,7 @@ Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
   CKPT_TRYV(check_options(options));
   CKPT_TRYV(make_folder(context.home()));
   std::filesystem::permissions(context.home(), std::filesystem::perms::owner_all);
-  CKPT_TRY(lock, take_lock(context, wait));
+  CKPT_TRY(lock, acquire_lock(context, wait));
   (void)lock;  // held until the function returns
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
@@ -374,7 +374,7 @@ Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
   ClusterStarter starter(context, wait, programs, gpu, std::move(state));
   CKPT_TRYV(starter.start());
   wait.clear();
-  say_what_runs(context, starter, gpu);
+  print_processes(context, starter, gpu);
   return static_cast<int>(kDone);
 }
 

@@ -41,13 +41,13 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
   const std::string wanted = wish == nullptr ? "" : wish;
   if (wanted == "1") {
     choice.software = true;
-    choice.why = "GPUMIGRATE_SOFTWARE_GPU=1";
+    choice.reason = "GPUMIGRATE_SOFTWARE_GPU=1";
   } else if (wanted != "0") {
     const int count = real_gpus(choice.library);
     choice.software = count == 0;
-    choice.why = count == 0 ? "no GPU found" : std::to_string(count) + " GPUs found";
+    choice.reason = count == 0 ? "no GPU found" : std::to_string(count) + " GPUs found";
   } else {
-    choice.why = "GPUMIGRATE_SOFTWARE_GPU=0";
+    choice.reason = "GPUMIGRATE_SOFTWARE_GPU=0";
   }
   if (choice.software && ::access((choice.library + "/" + kDriver).c_str(), R_OK) != 0) {
     return Error(ErrorCode::kNotFound, "This machine has no GPU, and " + choice.library +

@@ -14,7 +14,7 @@ namespace ckpt::cli {
 
 struct GpuChoice {
   bool software = false;
-  std::string why;      // the reason in one line for display
+  std::string reason;   // the reason in one line for display
   std::string library;  // the folder of the software driver's libraries
 };
 

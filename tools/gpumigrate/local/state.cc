@@ -62,7 +62,7 @@ Result<void> save_local(const std::string& home, const LocalState& state) {
   return write_file_durably(home + "/local.json", json.dump(2) + "\n");
 }
 
-Result<std::optional<LocalLock>> LocalLock::try_take(const std::string& home) {
+Result<std::optional<LocalLock>> LocalLock::try_acquire(const std::string& home) {
   const std::string path = home + "/local.lock";
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)

@@ -11,10 +11,10 @@ Result<void> wait_readable(Context& context, Wait& wait, const std::vector<int>&
   return ok();
 }
 
-Result<LocalLock> take_lock(Context& context, Wait& wait) {
+Result<LocalLock> acquire_lock(Context& context, Wait& wait) {
   wait.now_for("another `gpumigrate local` at " + context.home());
   for (;;) {
-    CKPT_TRY(lock, LocalLock::try_take(context.home()));
+    CKPT_TRY(lock, LocalLock::try_acquire(context.home()));
     if (lock) return *std::move(lock);
     CKPT_TRYV(wait_readable(context, wait, {}, HttpClient::kRedialInterval));
   }

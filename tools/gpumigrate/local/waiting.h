@@ -13,6 +13,6 @@ namespace ckpt::cli {
 Result<void> wait_readable(Context& context, Wait& wait, const std::vector<int>& descriptors,
                            std::chrono::milliseconds time);
 // Takes the lock. Waits while another command on this home has the lock.
-Result<LocalLock> take_lock(Context& context, Wait& wait);
+Result<LocalLock> acquire_lock(Context& context, Wait& wait);
 
 }  // namespace ckpt::cli

@@ -30,7 +30,7 @@ class Watch {
     HttpClient& http = context_.coordinator.http();
     http.catch_interrupts();
     bool known = false;
-    while (http.take_interrupts() == 0) {
+    while (http.consume_interrupts() == 0) {
       auto answer = ask_(context_);
       if (answer) {
         known = true;

@@ -36,7 +36,7 @@ int show(Context& context, FullScreen& screen, ClusterNow cluster) {
   HttpClient& http = context.coordinator.http();
   Progress progress;
   std::string trouble;
-  while (http.take_interrupts() == 0) {
+  while (http.consume_interrupts() == 0) {
     Layout layout = context.layout();
     layout.width = screen.size().columns;
     layout.colour = false;

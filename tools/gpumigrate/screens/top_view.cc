@@ -24,7 +24,8 @@ std::string view_links(const std::vector<api::Migration>& open, const Layout& la
     if (migration.progress)
       rate += static_cast<double>(migration.progress->wire_bytes_per_second.value_or(0));
   }
-  Table table({{"LINK", {.least = 12}}, {"MOVES", {.rank = 1, .right = true}}, {"WIRE", {.right = true}}});
+  Table table(
+      {{"LINK", {.min_width = 12}}, {"MOVES", {.rank = 1, .right = true}}, {"WIRE", {.right = true}}});
   for (const auto& [nodes, load] : links)
     table.add({nodes.first == nodes.second ? nodes.first + " (within)" : nodes.first + " > " + nodes.second,
                std::to_string(load.first), load.second > 0 ? short_rate(load.second) : "-"});

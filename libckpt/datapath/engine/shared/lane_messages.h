@@ -12,7 +12,7 @@
 //   S>T kVerify(round): scan all chunks; T>S kStale (a chunk differs from the acknowledged one), then T>S
 //   kScanDone
 //   S>T kFinal(round), after a kVerify: the job is paused
-//   S>T kHostMemory: host state will follow, of so many bytes at most; kHostState (blob)
+//   S>T kHostMemory: host state of at most that many bytes follows; kHostState (blob)
 //   S>T kManifest (blob, root in the header), T>S kVerdict
 //   both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control messages are sent on lane 0 in order; chunks are sent on every lane.
@@ -118,7 +118,7 @@ struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
 };
 
 struct HostMemoryRecord {  // a record of kHostMemory
-  std::uint64_t most = 0;
+  std::uint64_t limit = 0;
   std::uint64_t expected = 0;  // the expected number of bytes, for which memory is reserved in advance
 };
 

@@ -33,10 +33,10 @@ StagingPool::StagingPool(PinnedMemory memory) : memory_(std::move(memory)) {
 Result<std::vector<StagingSlot>> StagingPool::acquire(std::size_t slots) {
   const std::lock_guard lock(mutex_);
   if (free_.size() < slots)
-    return Error(ErrorCode::kOutOfMemory, "The mover has too little free staging memory: a migration needs " +
-                                              std::to_string(slots) + " slots, and " +
-                                              std::to_string(free_.size()) +
-                                              " are free. Wait for another migration on this GPU to end");
+    return Error(ErrorCode::kOutOfMemory,
+                 "The mover has too little free staging memory: a migration needs " + std::to_string(slots) +
+                     " slots, and " + std::to_string(free_.size()) +
+                     " are free. Wait until another migration on this GPU has ended");
   std::vector<StagingSlot> lent;
   lent.reserve(slots);
   for (; slots > 0; --slots) {

@@ -123,11 +123,11 @@ std::uint64_t FinalScan::next_slice_bytes() const noexcept {
 }
 
 void FinalScan::fill(Slice& slice) {
-  const std::uint64_t most = next_slice_bytes();
+  const std::uint64_t limit = next_slice_bytes();
   slice.ranges.clear();
   slice.runs.clear();
   slice.bytes = 0;
-  while (region_ < regions_.size() && slice.ranges.size() < kSliceChunks && slice.bytes < most) {
+  while (region_ < regions_.size() && slice.ranges.size() < kSliceChunks && slice.bytes < limit) {
     SourceRegion& region = *regions_[region_];
     const std::uint64_t region_bytes = region.get().bytes;
     if (!region.enter()) {
@@ -137,7 +137,7 @@ void FinalScan::fill(Slice& slice) {
       continue;
     }
     ChunkRun run{&region, chunk_, 0};
-    while (chunk_ < region.chunks() && slice.ranges.size() < kSliceChunks && slice.bytes < most) {
+    while (chunk_ < region.chunks() && slice.ranges.size() < kSliceChunks && slice.bytes < limit) {
       const std::uint64_t bytes = chunk_length(region_bytes, chunk_bytes_, chunk_);
       slice.ranges.push_back({region.get().address + chunk_ * chunk_bytes_, bytes});
       slice.bytes += bytes;

@@ -88,7 +88,7 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
 // Returns a place for this chunk: its own place, or the place of a cold chunk. Returns kNoShadow if there is
 // none.
 std::uint32_t ShadowStore::claim(ChunkHistory& history, std::uint32_t chunk, std::uint32_t round) noexcept {
-  for (std::size_t look = 0; look < kLooks; ++look) {
+  for (std::size_t probe = 0; probe < kLooks; ++probe) {
     const auto index =
         static_cast<std::uint32_t>(hand_.fetch_add(1, std::memory_order_relaxed) % places_.size());
     Place& place = places_[index];

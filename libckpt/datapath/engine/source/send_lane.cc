@@ -105,7 +105,7 @@ void SendLane::host_state_grew(std::span<const std::byte> bytes, bool is_whole) 
   {
     const std::lock_guard lock(post_mutex_);
     host_state_.blob.bytes = bytes;
-    if (is_whole) host_state_.blob.most = 0;
+    if (is_whole) host_state_.blob.limit = 0;
   }
   lane_->wake();
 }
@@ -199,12 +199,12 @@ bool SendLane::fill_slots() {
   return filled;
 }
 
-// Fills the slot with as many of the waiting chunks as one message takes. Returns false if there were none.
+// Fills the slot with waiting chunks, as many as fit into one message. Returns false if there were none.
 Result<bool> SendLane::fill(Slot& slot) {
   StagedMessage& message = slot.message;
   message.count = 0;
   message.plain_bytes = 0;
-  const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
+  const std::uint64_t limit = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
   while (message.count < kMaxChunks) {
     const DirtyChunk* next = next_dirty();
     if (next == nullptr) break;
@@ -214,7 +214,7 @@ Result<bool> SendLane::fill(Slot& slot) {
       continue;
     }
     const std::uint64_t length = next->zero ? 0 : length_of(*next);
-    if (message.plain_bytes + length > most) {
+    if (message.plain_bytes + length > limit) {
       next->region->leave();
       break;
     }
@@ -406,18 +406,18 @@ bool SendLane::send_pieces() {
 bool SendLane::send_piece(Outgoing& outgoing) {
   const Blob& blob = outgoing.blob;
   if (blob.type == LaneMessage::kInvalid || outgoing.in_flight >= kPiecesInFlight ||
-      (blob.most == 0 && outgoing.offset >= std::max<std::uint64_t>(blob.bytes.size(), 1)))
+      (blob.limit == 0 && outgoing.offset >= std::max<std::uint64_t>(blob.bytes.size(), 1)))
     return false;
-  const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
-  const bool grows = blob.most != 0;
-  if (grows && blob.bytes.size() - outgoing.offset <= most)
+  const std::uint64_t limit = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
+  const bool grows = blob.limit != 0;
+  if (grows && blob.bytes.size() - outgoing.offset <= limit)
     return false;  // the last piece must know that it is the last
   const std::span<const std::byte> piece =
-      blob.bytes.subspan(outgoing.offset, std::min<std::size_t>(most, blob.bytes.size() - outgoing.offset));
+      blob.bytes.subspan(outgoing.offset, std::min<std::size_t>(limit, blob.bytes.size() - outgoing.offset));
   if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;
   LaneBuffer header(blob.type, core_.id, core_.round.load());
   BlobRecord record;
-  record.total = grows ? blob.most : blob.bytes.size();
+  record.total = grows ? blob.limit : blob.bytes.size();
   record.offset = outgoing.offset;
   record.root = blob.root;
   header.append(record);
@@ -438,7 +438,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
 bool SendLane::piece_sent(Outgoing& outgoing) {
   const Blob& blob = outgoing.blob;
   CKPT_CHECK(outgoing.in_flight > 0, "a lane sends no more pieces of a blob than it was given");
-  if (--outgoing.in_flight > 0 || blob.most != 0 ||
+  if (--outgoing.in_flight > 0 || blob.limit != 0 ||
       outgoing.offset < std::max<std::uint64_t>(blob.bytes.size(), 1))
     return false;
   outgoing = {};
@@ -534,7 +534,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
       if (record.gone != 0 && !slot.message.chunks[i].region->dropped())
         return Error(ErrorCode::kProtocol, "The target no longer has extent " + std::to_string(region.id));
     }
-    judge(slot, bytes);
+    evaluate(slot, bytes);
   }
   if (slot.sent) slot.state.store(State::kFree, std::memory_order_relaxed);
   return ok();
@@ -542,7 +542,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
 
 // Checks the acknowledgement (ENG-1). The fingerprint that the target computed from its own memory must equal
 // the sent one. It then describes the target's content.
-void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
+void SendLane::evaluate(Slot& slot, std::span<const std::byte> bytes) {
   std::uint64_t good_bytes = 0;
   std::uint32_t good = 0;
   {

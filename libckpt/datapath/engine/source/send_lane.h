@@ -32,8 +32,8 @@ struct Blob {
   // error, until the lane's end. Bytes of other types are copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
-  std::uint64_t most = 0;  // the maximum total size, if host_state_grew() adds more; 0 if `bytes` is
-                           // everything
+  std::uint64_t limit = 0;  // the maximum total size, if host_state_grew() adds more; 0 if `bytes` is
+                            // everything
 };
 
 class SendLane final : private transport::LaneHandler, private WorkHandler {
@@ -111,7 +111,7 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   bool send_ping();
   Result<void> handle(std::span<const std::byte> bytes);
   Result<void> handle_ack(const LaneHeader& header, std::span<const std::byte> bytes);
-  void judge(Slot& slot, std::span<const std::byte> bytes);
+  void evaluate(Slot& slot, std::span<const std::byte> bytes);
   Result<void> handle_pong(std::span<const std::byte> bytes);
   [[nodiscard]] std::uint64_t length_of(const DirtyChunk& chunk) const;
 

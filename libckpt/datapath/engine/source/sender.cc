@@ -247,9 +247,9 @@ void Sender::host_state_grew(std::uint64_t filled, bool is_whole) {
   if (!growing_.memory.empty()) lanes_[0]->host_state_grew(growing_.memory.first(filled), is_whole);
 }
 
-void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
+void Sender::announce_host_state(std::uint64_t max_bytes, std::uint64_t expected) {
   LaneBuffer message(LaneMessage::kHostMemory, core_->id, core_->round.load());
-  message.append(HostMemoryRecord{most, expected});
+  message.append(HostMemoryRecord{max_bytes, expected});
   lanes_[0]->post(message);
 }
 

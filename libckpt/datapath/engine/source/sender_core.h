@@ -138,7 +138,7 @@ class SenderCore {
   Result<void> diff(const SourceRegion& region, std::span<const track::Fingerprint> scanned,
                     std::uint32_t first, std::vector<std::uint32_t>& dirty) const;
   Result<track::Fingerprint> root() const;
-  void refresh_root() const;  // runs between rounds, to shorten the work at the switch
+  void refresh_root() const;  // runs between rounds, to shorten the work at the handover
   // Forgets the target's content of these chunks, because a message with them is about to be sent. The
   // content is unknown until the answer arrives.
   void forget(std::span<const DirtyChunk> chunks);

@@ -26,15 +26,15 @@ constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // memory that is le
 
 }  // namespace
 
-Result<std::shared_ptr<HostMemoryReservation>> HostMemoryReservation::create(std::uint64_t most,
+Result<std::shared_ptr<HostMemoryReservation>> HostMemoryReservation::create(std::uint64_t limit,
                                                                              std::uint64_t expected) {
   UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0)
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(limit)) != 0)
     return Error::from_errno("Cannot create a memory file for the host state");
-  void* mapping = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* mapping = ::mmap(nullptr, limit, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapping == MAP_FAILED) return Error::from_errno("Cannot map the memory file of the host state");
   std::shared_ptr<HostMemoryReservation> reservation(
-      new HostMemoryReservation(std::move(file), static_cast<std::byte*>(mapping), most));
+      new HostMemoryReservation(std::move(file), static_cast<std::byte*>(mapping), limit));
   reservation->filled_ = expected == 0;
   if (expected == 0) return reservation;
   try {
@@ -52,7 +52,7 @@ HostMemoryReservation::~HostMemoryReservation() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  ::munmap(memory_, most_);
+  ::munmap(memory_, limit_);
 }
 
 bool HostMemoryReservation::is_over() {
@@ -110,7 +110,7 @@ void HostMemoryReservation::hurry() {
   changed_.notify_all();
 }
 
-Result<ReceivedHostState> HostMemoryReservation::take(std::uint64_t bytes) {
+Result<ReceivedHostState> HostMemoryReservation::extract(std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;

@@ -4,9 +4,9 @@
 // is complete. The process that is restored from the state uses that memory. No pause therefore waits while
 // the kernel reclaims and clears pages, or while a hypervisor finds pages.
 //
-// Threads: any; a separate thread fills and returns memory. Ownership: the caller owns the file after take();
-// the mapping exists as long as this object. Errors: errno of the memory file. Memory that cannot be reserved
-// is not an error: arriving bytes then allocate it page by page.
+// Threads: any; a separate thread fills and returns memory. Ownership: the caller owns the file after
+// extract(); the mapping exists as long as this object. Errors: errno of the memory file. Memory that cannot
+// be reserved is not an error: arriving bytes then allocate it page by page.
 #pragma once
 
 #include <chrono>
@@ -32,15 +32,15 @@ class HostMemoryReservation {
   static constexpr std::chrono::seconds kMaxFill{20};  // less than the time for which a source waits for an
                                                        // answer
 
-  // Makes a reservation. `most` is the length of the file until take(). `expected` bytes of it are allocated
-  // from now on, and up to twice as many for the process.
-  static Result<std::shared_ptr<HostMemoryReservation>> create(std::uint64_t most, std::uint64_t expected);
+  // Makes a reservation. `most` is the length of the file until extract(). `expected` bytes of it are
+  // allocated from now on, and up to twice as many for the process.
+  static Result<std::shared_ptr<HostMemoryReservation>> create(std::uint64_t limit, std::uint64_t expected);
   ~HostMemoryReservation();
   HostMemoryReservation(const HostMemoryReservation&) = delete;
   HostMemoryReservation& operator=(const HostMemoryReservation&) = delete;
 
   [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
-  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
 
   // Waits until the memory is allocated, hurry() was called, or kMaxFill has passed since create().
   void wait_until_filled();
@@ -48,11 +48,11 @@ class HostMemoryReservation {
   void hurry();
   // Ends the reservation when all `bytes` have arrived. The file gets that length permanently, and memory
   // reserved for the process is returned. Call it once.
-  Result<ReceivedHostState> take(std::uint64_t bytes);
+  Result<ReceivedHostState> extract(std::uint64_t bytes);
 
  private:
-  HostMemoryReservation(UniqueFd file, std::byte* memory, std::uint64_t most)
-      : file_(std::move(file)), memory_(memory), most_(most) {}
+  HostMemoryReservation(UniqueFd file, std::byte* memory, std::uint64_t limit)
+      : file_(std::move(file)), memory_(memory), limit_(limit) {}
   void fill(std::uint64_t expected);
   void hold(std::uint64_t small, std::uint64_t large);
   bool populate(std::byte* at, std::uint64_t bytes);
@@ -60,7 +60,7 @@ class HostMemoryReservation {
 
   UniqueFd file_;
   std::byte* memory_;
-  const std::uint64_t most_;
+  const std::uint64_t limit_;
   const std::chrono::steady_clock::time_point latest_ = std::chrono::steady_clock::now() + kMaxFill;
   std::mutex mutex_;  // guards the three members below
   std::condition_variable changed_;

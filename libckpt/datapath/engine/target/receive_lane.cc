@@ -342,14 +342,14 @@ Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder)
   }
   CKPT_TRYV(writes.flush());
   if (core_.hooks != nullptr) {
-    CKPT_TRYV(tell_scattered(slot, stream));
+    CKPT_TRYV(report_scattered(slot, stream));
   }
   slot.has_batch = written > 0;
   if (!slot.has_batch) return ok();
   return slot.batch->launch(stream, {ranges.data(), written});
 }
 
-Result<void> ReceiveLane::tell_scattered(Slot& slot, CUstream stream) {
+Result<void> ReceiveLane::report_scattered(Slot& slot, CUstream stream) {
   CKPT_CUDA_TRY(core_.device.api(), cuStreamSynchronize(stream));
   for (std::uint32_t i = 0; i < slot.header.count; ++i)
     if (const auto& placed = slot.places[i]; placed.region)

@@ -90,7 +90,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   // Runs on the lane's thread and stream, or with a decoder on the decoder's.
   Result<void> scatter(Slot& slot, CUstream stream, Decoder* decoder);
   Result<void> decode_and_wait(Slot& slot, Decoder& decoder);
-  Result<void> tell_scattered(Slot& slot, CUstream stream);
+  Result<void> report_scattered(Slot& slot, CUstream stream);
   Result<void> finish(Slot& slot);
   bool finish_done();
   Result<void> handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,

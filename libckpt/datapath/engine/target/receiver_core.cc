@@ -130,7 +130,7 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
     blob.bytes.resize(total);
   } else {
     if (total > max_host_bytes_ || host_begun_ || total == 0 ||
-        (host_memory_ && total > host_memory_->most()))
+        (host_memory_ && total > host_memory_->limit()))
       return Error(ErrorCode::kProtocol,
                    "The host state has " + std::to_string(total) +
                        " bytes: it is too long, was sent twice, or is more than was announced");
@@ -147,10 +147,10 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
 
 Result<void> ReceiverCore::reserve_host_memory(const HostMemoryRecord& wanted) {
   const std::lock_guard lock(mutex_);
-  if (wanted.most == 0 || wanted.most > max_host_bytes_ || wanted.expected > wanted.most || host_memory_)
-    return Error(ErrorCode::kProtocol, "The host state has up to " + std::to_string(wanted.most) +
+  if (wanted.limit == 0 || wanted.limit > max_host_bytes_ || wanted.expected > wanted.limit || host_memory_)
+    return Error(ErrorCode::kProtocol, "The host state has up to " + std::to_string(wanted.limit) +
                                            " bytes: it is too long, or was announced twice");
-  CKPT_TRY(made, HostMemoryReservation::create(wanted.most, wanted.expected));
+  CKPT_TRY(made, HostMemoryReservation::create(wanted.limit, wanted.expected));
   host_memory_ = std::move(made);
   return ok();
 }
@@ -205,7 +205,7 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   blob.complete = blob.received == blob.total;
   if (blob.complete && header.type == LaneMessage::kHostState) {
     if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state arrived after its verification");
-    CKPT_TRY(state, host_memory_->take(blob.total));
+    CKPT_TRY(state, host_memory_->extract(blob.total));
     host_state_ = std::move(state);
   }
   return blob.complete;
@@ -256,7 +256,7 @@ Result<void> ReceiverCore::accept_plan() {
   return ok();
 }
 
-// ---- the verified switch
+// ---- the verified handover
 
 Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                                         std::vector<ScanItem>& items) {

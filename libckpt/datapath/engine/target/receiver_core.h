@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the receiver's threads share: the target's regions with their fingerprints, the table that
-// verifies the switch, incoming blobs, and the first error. Internal to the engine; receiver.h is the public
-// interface.
+// verifies the handover, incoming blobs, and the first error. Internal to the engine; receiver.h is the
+// public interface.
 //
 // Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's
 // thread.
@@ -132,7 +132,7 @@ class ReceiverCore {
   void report_host_state();
   Result<void> accept_plan();
 
-  // ---- the verified switch
+  // ---- the verified handover
   struct ScanItem {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;

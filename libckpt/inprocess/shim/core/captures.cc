@@ -46,12 +46,12 @@ struct KnownCaptures {
 
 // Removes and returns the captures for which `meant` returns true.
 template <class Meant>
-std::vector<Known> take(Meant meant) noexcept;
+std::vector<Known> extract(Meant meant) noexcept;
 
 void end_with_thread(void*) noexcept {
   if (forgotten()) return;
   const auto thread = static_cast<unsigned long>(::pthread_self());
-  const std::vector<Known> ended = take([thread](const Known& known) { return known.thread == thread; });
+  const std::vector<Known> ended = extract([thread](const Known& known) { return known.thread == thread; });
   for (std::size_t i = 0; i < ended.size(); ++i) capture_ended();
 }
 
@@ -65,7 +65,7 @@ KnownCaptures& known_captures() {
 }
 
 template <class Meant>
-std::vector<Known> take(Meant meant) noexcept {
+std::vector<Known> extract(Meant meant) noexcept {
   KnownCaptures& known = known_captures();
   const std::lock_guard lock(known.mutex);
   std::vector<Known> taken;
@@ -105,7 +105,7 @@ void note_capture(const CaptureOrigin& origin) noexcept {
 
 void end_capture(const CaptureOrigin& origin) noexcept {
   const unsigned long thread = thread_of(origin);
-  const std::vector<Known> ended = take([&](const Known& known) {
+  const std::vector<Known> ended = extract([&](const Known& known) {
     return known.origin.stream == origin.stream && known.thread == thread &&
            (thread == 0 || known.origin.context == origin.context);
   });
@@ -113,12 +113,11 @@ void end_capture(const CaptureOrigin& origin) noexcept {
 }
 
 EndingCaptures::EndingCaptures(CUstream stream) noexcept
-    : taken_(
-          take([stream](const Known& known) { return known.thread == 0 && known.origin.stream == stream; })) {
-}
+    : taken_(extract(
+          [stream](const Known& known) { return known.thread == 0 && known.origin.stream == stream; })) {}
 
 EndingCaptures::EndingCaptures(CUcontext context) noexcept
-    : taken_(take(
+    : taken_(extract(
           [context](const Known& known) { return context != nullptr && known.origin.context == context; })) {}
 
 EndingCaptures::~EndingCaptures() {

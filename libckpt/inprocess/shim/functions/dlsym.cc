@@ -20,7 +20,7 @@ void* handle_of(const void* address) noexcept {
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// Returns the handle that dlopen("libcuda.so.1") returns in this process. A preloaded object is no usable
+// Returns the handle that dlopen("libcuda.so.1") returns in this process. A preloaded object is not a usable
 // handle before a call has opened it: only then does the loader make the list of objects that a lookup
 // searches.
 void* open_own_handle() noexcept {

@@ -33,7 +33,7 @@ bool keep_spare(Heap& heap, std::uint64_t slab) {
 
 bool take_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
   Heap& heap = heap_of(state, owner);
-  const std::optional<std::uint64_t> address = heap.slabs.take(bytes);
+  const std::optional<std::uint64_t> address = heap.slabs.allocate(bytes);
   if (!address) return false;
   const std::uint64_t slab = heap.slabs.slab_of(*address);
   if (heap.spare == slab) heap.spare.reset();

@@ -205,16 +205,16 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   return result;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t most) {
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t limit) {
   MemoryState& state = shim_memory().state();
-  const CUresult result = call_real(real().cuMemPoolTrimTo, handle, most);
+  const CUresult result = call_real(real().cuMemPoolTrimTo, handle, limit);
   Pool* pool = result == CUDA_SUCCESS ? known_pool(state, handle) : nullptr;
   if (pool == nullptr) return result;
   std::vector<Region> gone;
   {
     const std::unique_lock lock(state.mutex);
     reclaim_freed(state, *pool, gone);
-    trim_pool(state, *pool, most, gone);
+    trim_pool(state, *pool, limit, gone);
   }
   drop_regions(state, gone);
   return result;

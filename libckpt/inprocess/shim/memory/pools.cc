@@ -61,8 +61,8 @@ void use_again(MemoryState& state, Pool& pool, std::size_t index, std::uint64_t 
   *out = freed.address;
 }
 
-bool take_freed(MemoryState& state, Pool& pool, std::uint64_t bytes, const StreamPlace& place,
-                CUdeviceptr* out) {
+bool reuse_freed(MemoryState& state, Pool& pool, std::uint64_t bytes, const StreamPlace& place,
+                 CUdeviceptr* out) {
   if (place.number == 0) return false;
   for (std::size_t i = 0; i < pool.freed.size(); ++i) {
     if (pool.freed[i].stream != place.number || !suits(state, pool.freed[i], bytes)) continue;
@@ -117,9 +117,9 @@ void sweep_ended(MemoryState& state, std::vector<Region>& gone) {
 }
 
 bool fits_in_pool(const MemoryState& state, const Pool& pool, std::uint64_t bytes) {
-  if (pool.most == 0) return true;
+  if (pool.limit == 0) return true;
   const std::uint64_t has = state.regions.block_bytes(&pool);
-  return has <= pool.most && bytes <= pool.most - has;
+  return has <= pool.limit && bytes <= pool.limit - has;
 }
 
 CUresult record_after(const RealDriver& driver, const StreamPlace& place, CUevent* out) {
@@ -146,14 +146,14 @@ void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone) {
   });
 }
 
-void trim_pool(MemoryState& state, Pool& pool, std::uint64_t most, std::vector<Region>& gone) {
-  while (!pool.kept.empty() && state.regions.block_bytes(&pool) > most) {
+void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone) {
+  while (!pool.kept.empty() && state.regions.block_bytes(&pool) > limit) {
     const auto largest = std::prev(pool.kept.end());
     gone.push_back(*state.regions.remove(largest->second));
     pool.kept.erase(largest);
   }
   const auto heap = state.heaps.find(&pool);
-  if (heap == state.heaps.end() || !heap->second.spare || state.regions.block_bytes(&pool) <= most) return;
+  if (heap == state.heaps.end() || !heap->second.spare || state.regions.block_bytes(&pool) <= limit) return;
   const std::uint64_t slab = *heap->second.spare;
   heap->second.spare.reset();
   heap->second.slabs.remove_slab(slab);
@@ -172,11 +172,11 @@ void end_waits(MemoryState& state, CUcontext context) {
   for (auto& pool : state.ended_pools) end(*pool);
 }
 
-Pool& add_pool(MemoryState& state, CUmemoryPool handle, int device, std::uint64_t most) {
+Pool& add_pool(MemoryState& state, CUmemoryPool handle, int device, std::uint64_t limit) {
   auto pool = std::make_unique<Pool>();
   pool->handle = handle;
   pool->owner = {device, nullptr, pool.get()};
-  pool->most = most;
+  pool->limit = limit;
   return *(state.pools[handle] = std::move(pool));
 }
 
@@ -255,7 +255,7 @@ CUresult allocate_on_stream(MemoryState& state, Pool& pool, std::uint64_t bytes,
   bool within = true;
   {
     const std::unique_lock lock(state.mutex);
-    found = take_freed(state, pool, bytes, place, out);
+    found = reuse_freed(state, pool, bytes, place, out);
     if (!found) {
       reclaim_freed(state, pool, gone);
       found = take_kept(state, pool, bytes, out);

@@ -17,12 +17,12 @@ namespace ckpt::shim {
 // mutex held, and drop the regions in `gone` after releasing it.
 void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone);
 // Releases unused memory until the pool has no more than `most` or nothing more can be released.
-void trim_pool(MemoryState& state, Pool& pool, std::uint64_t most, std::vector<Region>& gone);
+void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone);
 // Ends all waits for the streams of a context that has ended.
 void end_waits(MemoryState& state, CUcontext context);
 
 // Adds a pool of this device, whose handle the driver has made.
-Pool& add_pool(MemoryState& state, CUmemoryPool handle, int device, std::uint64_t most);
+Pool& add_pool(MemoryState& state, CUmemoryPool handle, int device, std::uint64_t limit);
 // Ends a pool. Memory that the program has allocated from it stays until the program frees it.
 void end_pool(MemoryState& state, CUmemoryPool handle);
 // Frees all memory of the device's pools, because the device has no primary context any more.

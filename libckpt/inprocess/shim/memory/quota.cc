@@ -15,7 +15,7 @@ std::uint64_t Quota::limit_from_environment() {
   return std::strtoull(text, nullptr, 10);
 }
 
-bool Quota::take(int device, std::uint64_t bytes) {
+bool Quota::reserve(int device, std::uint64_t bytes) {
   std::atomic<std::uint64_t>& used = used_[slot(device)];
   std::uint64_t before = used.load(std::memory_order_relaxed);
   do {

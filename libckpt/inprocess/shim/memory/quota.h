@@ -20,7 +20,7 @@ class Quota {
   static std::uint64_t limit_from_environment();
 
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
-  [[nodiscard]] bool take(int device, std::uint64_t bytes);
+  [[nodiscard]] bool reserve(int device, std::uint64_t bytes);
   void give(int device, std::uint64_t bytes);
   // Reports the quota on standard error, once per process, because the program gets an error without a
   // reason.

@@ -13,7 +13,7 @@ void SlabHeap::erase(std::uint64_t address, std::uint64_t bytes) {
   by_address_.erase(address);
 }
 
-std::optional<std::uint64_t> SlabHeap::take(std::uint64_t bytes) {
+std::optional<std::uint64_t> SlabHeap::allocate(std::uint64_t bytes) {
   const auto found = by_size_.lower_bound({bytes, 0});
   if (found == by_size_.end()) return std::nullopt;
   const auto [free_bytes, address] = *found;

@@ -28,7 +28,7 @@ class SlabHeap {
 
   void add_slab(std::uint64_t base) { insert(base, slab_bytes_); }
   // Takes a piece. Returns nullopt if no slab has `bytes` in one piece; `bytes` is rounded().
-  std::optional<std::uint64_t> take(std::uint64_t bytes);
+  std::optional<std::uint64_t> allocate(std::uint64_t bytes);
   // Returns a piece to its slab. Returns the slab's base if nothing in it is taken any more. The slab stays
   // until remove_slab.
   std::optional<std::uint64_t> give(std::uint64_t address, std::uint64_t bytes);

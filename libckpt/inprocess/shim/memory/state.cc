@@ -105,7 +105,7 @@ RegionInfo info_of(const Region& region) {
 }
 
 CUresult make_physical(MemoryState& state, Region& region) {
-  while (!state.quota.take(region.owner.device, region.bytes)) {
+  while (!state.quota.reserve(region.owner.device, region.bytes)) {
     if (drop_spares(state)) continue;
     state.quota.explain(region.owner.device, region.bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -58,7 +58,7 @@ struct Pool {
   CUmemoryPool handle = nullptr;
   Owner owner;  // an owner whose .pool is this pool
   std::uint64_t threshold = 0;
-  std::uint64_t most = 0;  // the limit; 0 if there is none
+  std::uint64_t limit = 0;  // the limit; 0 if there is none
   std::uint64_t used = 0;
   std::uint64_t used_high = 0;
   std::uint64_t reserved_high = 0;

@@ -14,13 +14,13 @@ void RankSession::listen() {
 }
 
 Result<void> RankSession::start_export(std::uint64_t request) {
-  told_.clear();
+  announced_.clear();
   std::vector<std::uint64_t> ids;
   std::vector<local::TensorRecord> tensors;
   for (const RegionInfo& region : shim_memory().regions()) {
     ids.push_back(region.id);
     tensors.push_back(tensor_of(region));
-    told_.emplace(region.id, region);
+    announced_.emplace(region.id, region);
   }
   exports_.start(request, ids);
   freed_.notify_all();
@@ -34,7 +34,7 @@ Result<void> RankSession::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));
   }
-  if (exports_.take_initial_end()) {
+  if (exports_.consume_initial_end()) {
     CKPT_TRYV(send(exports_.request(), local::ExportEnd{summary()}));
   }
   return ok();
@@ -54,12 +54,12 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
     if (!fd.has_value()) {
       const std::uint64_t request = exports_.request();
       exports_.stop();
-      told_.clear();
+      announced_.clear();
       return refuse(request, local::MessageType::kExport, fd.error());
     }
     owned.push_back(*std::move(fd));
     descriptors.push_back(owned.back().get());
-    message.records.push_back(record_of(told_.at(id)));
+    message.records.push_back(record_of(announced_.at(id)));
   }
   if (!message.records.empty()) return send(exports_.request(), std::move(message), descriptors);
   exports_.acknowledged(batch.sequence);
@@ -70,7 +70,7 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
 // ends the process.
 void RankSession::region_added(const RegionInfo& region) {
   const std::lock_guard lock(mutex_);
-  if (!exports_.active() || !told_.emplace(region.id, region).second) return;
+  if (!exports_.active() || !announced_.emplace(region.id, region).second) return;
   exports_.region_added(region.id);
   if (!send(exports_.request(), local::Tensors{{tensor_of(region)}}).has_value()) return;
   (void)pump_exports().has_value();
@@ -78,7 +78,7 @@ void RankSession::region_added(const RegionInfo& region) {
 
 void RankSession::region_freed(const RegionInfo& region) {
   const std::lock_guard lock(mutex_);
-  if (!exports_.active() || told_.erase(region.id) == 0) return;
+  if (!exports_.active() || announced_.erase(region.id) == 0) return;
   const bool sent = exports_.region_freed(region.id, region.generation);
   (void)send(exports_.request(), local::TensorDropped{tensor_of(region).name}).has_value();
   if (sent) (void)send(exports_.request(), local::RegionFreed{region.id, region.generation}).has_value();

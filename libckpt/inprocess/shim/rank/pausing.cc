@@ -94,9 +94,9 @@ Result<void> RankSession::close_gate(bool for_pause) {
   } catch (const std::system_error& error) {
     closing_.done.reset();
     state_ = State::kRunning;
-    const Error why(ErrorCode::kIo, std::string("Cannot start a thread: ") + error.what());
+    const Error reason(ErrorCode::kIo, std::string("Cannot start a thread: ") + error.what());
     const std::uint64_t request = std::exchange(pause_request_, 0);
-    return for_pause ? refuse(request, local::MessageType::kPause, why) : ok();
+    return for_pause ? refuse(request, local::MessageType::kPause, reason) : ok();
   }
   return ok();
 }

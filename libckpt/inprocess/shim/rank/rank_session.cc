@@ -23,8 +23,8 @@
 namespace ckpt::shim {
 namespace {
 
-[[noreturn]] void die_without_keeper(const std::string& why) {
-  std::fprintf(stderr, "gpumigrate: lost the keeper of this job (%s); exiting\n", why.c_str());
+[[noreturn]] void die_without_keeper(const std::string& cause) {
+  std::fprintf(stderr, "gpumigrate: lost the keeper of this job (%s); exiting\n", cause.c_str());
   ::kill(::getpid(), SIGKILL);
   std::abort();
 }
@@ -128,7 +128,7 @@ Result<void> RankSession::handle_message(std::uint64_t request, local::Received&
   }
   if (std::holds_alternative<local::StopExport>(body)) {
     exports_.stop();
-    told_.clear();
+    announced_.clear();
     freed_.notify_all();
     return ok();
   }
@@ -207,7 +207,7 @@ Result<void> RankSession::leave_for_dump(std::uint64_t request) {
                   Error(ErrorCode::kRefused, "The rank is not paused"));
   }
   exports_.stop();
-  told_.clear();
+  announced_.clear();
   left_ = true;
   return link_->leave(request, local::DumpReady{});
 }

@@ -105,7 +105,7 @@ class RankSession {
   std::mutex mutex_;
   std::condition_variable freed_;
   local::ExportStream exports_;
-  std::map<std::uint64_t, RegionInfo> told_;  // the regions that this export has reported
+  std::map<std::uint64_t, RegionInfo> announced_;  // the regions that this export has reported
   std::uint64_t frees_answered_ = 0;
 
   State state_ = State::kRunning;

@@ -40,15 +40,15 @@ const char* keeper_socket() {
 void start_once() {
   const char* socket_path = keeper_socket();
   if (socket_path == nullptr) return;
-  std::string why;
+  std::string reason;
   try {
     const Result<void> started = start_session(socket_path);
     if (started.has_value()) return;
-    why = started.error().to_string();
+    reason = started.error().to_string();
   } catch (const std::exception& error) {
-    why = error.what();
+    reason = error.what();
   }
-  std::fprintf(stderr, "gpumigrate: this process cannot be moved: %s\n", why.c_str());
+  std::fprintf(stderr, "gpumigrate: this process cannot be moved: %s\n", reason.c_str());
 }
 
 }  // namespace

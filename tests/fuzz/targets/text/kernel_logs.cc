@@ -7,8 +7,8 @@
 namespace ckpt::fuzz {
 namespace {
 
-void check_printable(const std::string& text, std::size_t most) {
-  FUZZ_CHECK(text.size() <= most);
+void check_printable(const std::string& text, std::size_t limit) {
+  FUZZ_CHECK(text.size() <= limit);
   for (const char c : text) FUZZ_CHECK(c >= ' ' && c <= '~');
 }
 
@@ -21,7 +21,7 @@ void check_events(const std::string& text) {
   const health::XidTable& table = built_in();
   health::KernelLogParser parser;
   health::Evidence evidence;
-  for (const health::LogEvent& event : parser.take(text)) {
+  for (const health::LogEvent& event : parser.parse(text)) {
     if (const auto* identity = std::get_if<health::IdentityLine>(&event))
       FUZZ_CHECK(identity->uuid.size() == 40);
     const auto* line = std::get_if<health::XidLine>(&event);

@@ -33,12 +33,12 @@ thread_local bool per_thread_stream_now = false;
 
 }  // namespace
 
-int milliseconds_left(Deadline deadline, int most) {
-  if (deadline == kNoDeadline) return most;
+int milliseconds_left(Deadline deadline, int limit) {
+  if (deadline == kNoDeadline) return limit;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
                         deadline - std::chrono::steady_clock::now() + std::chrono::microseconds(999))
                         .count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, most));
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, limit));
 }
 
 Gate& gate() {

@@ -181,7 +181,7 @@ void Memory::erase_mapping(std::map<std::uint64_t, Mapping>::iterator found) {
 }
 
 CUresult Memory::unmap(std::uint64_t address, std::uint64_t bytes) {
-  // As in the driver, a range without mappings is no error.
+  // As in the driver, a range without mappings is not an error.
   if (bytes > 0 && reserved_and_free(address, bytes)) return CUDA_SUCCESS;
   std::vector<std::uint64_t> whole;
   const CUresult result = mappings_in(address, bytes, &whole);

@@ -20,7 +20,7 @@ namespace cudasim {
 
 class Pool {
  public:
-  Pool(int ordinal, std::uint64_t most) : ordinal_(ordinal), most_(most) {}
+  Pool(int ordinal, std::uint64_t limit) : ordinal_(ordinal), limit_(limit) {}
   [[nodiscard]] int ordinal() const { return ordinal_; }
 
   CUresult allocate(Context* context, Stream* stream, std::uint64_t bytes, std::uint64_t* address);
@@ -61,7 +61,7 @@ class Pool {
   void count(std::int64_t reserved, std::int64_t used);
 
   int ordinal_;
-  std::uint64_t most_;
+  std::uint64_t limit_;
   std::map<std::uint64_t, Block> live_;
   std::vector<Free> free_;
   std::uint64_t threshold_ = 0;

@@ -142,9 +142,9 @@ ncclResult_t check_arguments(const Communicator& communicator, const Task& task)
                 communicator.ranks);
   NCCLSIM_CHECK(size_of(task.type) > 0, ncclInvalidArgument, "%s : invalid type %d", name_of(task.kind),
                 static_cast<int>(task.type));
-  const std::size_t most =
+  const std::size_t limit =
       (std::size_t{1} << 36) / size_of(task.type) / static_cast<std::size_t>(communicator.ranks);
-  NCCLSIM_CHECK(task.count <= most, ncclInvalidArgument, "%s : %zu elements are more than ncclsim moves",
+  NCCLSIM_CHECK(task.count <= limit, ncclInvalidArgument, "%s : %zu elements are more than ncclsim moves",
                 name_of(task.kind), task.count);
   return ncclSuccess;
 }

@@ -2,8 +2,8 @@
 // Connections between the ranks of a communicator. Each connection is made at its first use; the lower rank
 // connects.
 //
-// Threads: one at a time. Ownership: the mesh's sockets. Errors: those of socket.h. A stranger's connection
-// is closed and is no error.
+// Threads: one at a time. Ownership: the mesh's sockets. Errors: those of socket.h. A connection from outside
+// the communicator is closed, without an error.
 #pragma once
 
 #include <functional>

@@ -92,10 +92,10 @@ bool Root::enter(const Guest& guest) {
   return true;
 }
 
-void Root::give_up(ncclResult_t result, const std::string& why) {
+void Root::give_up(ncclResult_t result, const std::string& reason) {
   RootAnswer answer;
   answer.result = static_cast<std::uint32_t>(result);
-  std::snprintf(answer.text, sizeof answer.text, "%s", why.c_str());
+  std::snprintf(answer.text, sizeof answer.text, "%s", reason.c_str());
   answer_all(answer, {});
 }
 

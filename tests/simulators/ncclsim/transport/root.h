@@ -34,7 +34,7 @@ class Root {
   bool read_from(Guest* guest);
   bool enter(const Guest& guest);
   void look_at(Guest* guest, bool readable);
-  void give_up(ncclResult_t result, const std::string& why);
+  void give_up(ncclResult_t result, const std::string& reason);
   void answer_all(const RootAnswer& answer, const std::vector<RankInfo>& table);
   [[nodiscard]] Clock::time_point next_deadline() const;
 

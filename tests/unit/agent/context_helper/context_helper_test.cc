@@ -52,7 +52,7 @@ TEST_F(ContextHelperTest, TheSameProcessServesAllOrders) {
   const auto facts = run(helper.ready());
   ASSERT_TRUE(facts.has_value());
   EXPECT_TRUE(facts->can_change_gpu);
-  EXPECT_EQ(facts->why(), "");
+  EXPECT_EQ(facts->missing_support(), "");
   EXPECT_EQ(*run(helper.state(1)), context::ProcessState::kLocked);
   EXPECT_TRUE(run(helper.lock(1, kLong)).has_value());
   EXPECT_TRUE(run(helper.checkpoint(1, kLong)).has_value());
@@ -130,14 +130,14 @@ TEST_F(ContextHelperTest, ADriverThatDoesNotStartTimesOut) {
 TEST_F(ContextHelperTest, MissingDriverFunctionsAreReported) {
   const auto facts = run(start_fake("no-checkpoint").ready());
   ASSERT_TRUE(facts.has_value());
-  EXPECT_NE(facts->why().find("570"), std::string::npos);
+  EXPECT_NE(facts->missing_support().find("570"), std::string::npos);
   const auto locked = run(helper_->lock(1, kLong));
   ASSERT_FALSE(locked.has_value());
   EXPECT_EQ(locked.error().code(), ErrorCode::kNotSupported);
   const auto older = run(start_fake("same-gpu-only").ready());
   ASSERT_TRUE(older.has_value());
   EXPECT_TRUE(older->can_checkpoint);
-  EXPECT_NE(older->why().find("580"), std::string::npos);
+  EXPECT_NE(older->missing_support().find("580"), std::string::npos);
 }
 
 TEST_F(ContextHelperTest, AMissingDriverIsReportedWithoutARestart) {

@@ -37,7 +37,7 @@ class CertificateRenewalTest : public LinkedAgent {
   }
   wire::KeyMade ask(std::uint64_t request) {
     send_ask(request);
-    return coordinator_->take<wire::KeyMade>("the request for a certificate");
+    return coordinator_->receive<wire::KeyMade>("the request for a certificate");
   }
   [[nodiscard]] std::string certify(const wire::KeyMade& made, const std::string& node = "node-a") const {
     return certificates_.authority()
@@ -54,9 +54,9 @@ class CertificateRenewalTest : public LinkedAgent {
   void expect_used(std::uint64_t request, const std::string& certificate) {
     const std::int64_t before = identity_->expires_unix_s();
     send_use(request, certificate);
-    const auto report = coordinator_->take<wire::Inventory>("the inventory with the certificate's end");
+    const auto report = coordinator_->receive<wire::Inventory>("the inventory with the certificate's end");
     EXPECT_GT(report.inventory.certificate_ends_s, before);
-    const auto reply = coordinator_->take<wire::Reply>("the answer to the certificate");
+    const auto reply = coordinator_->receive<wire::Reply>("the answer to the certificate");
     EXPECT_EQ(reply.request_id, request);
     EXPECT_TRUE(reply.ok) << reply.message;
     EXPECT_EQ(text_of(files_.certificate), certificate);
@@ -66,7 +66,7 @@ class CertificateRenewalTest : public LinkedAgent {
   void expect_refused(std::uint64_t request, const std::string& certificate) {
     const std::string before = text_of(files_.certificate) + text_of(files_.key);
     send_use(request, certificate);
-    const auto reply = coordinator_->take<wire::Reply>("the refusal of the certificate");
+    const auto reply = coordinator_->receive<wire::Reply>("the refusal of the certificate");
     EXPECT_EQ(reply.request_id, request);
     EXPECT_FALSE(reply.ok);
     EXPECT_EQ(text_of(files_.certificate) + text_of(files_.key), before);
@@ -109,8 +109,8 @@ TEST_F(CertificateRenewalTest, RepeatedCertificateIsRefusedBecauseItsKeyIsInUse)
 TEST_F(CertificateRenewalTest, ConcurrentRequestsAreAllAnsweredAndTheLastKeyIsUsed) {
   send_ask(1);
   send_ask(2);
-  const auto first = coordinator_->take<wire::KeyMade>("the answer to the first request");
-  const auto last = coordinator_->take<wire::KeyMade>("the answer to the last request");
+  const auto first = coordinator_->receive<wire::KeyMade>("the answer to the first request");
+  const auto last = coordinator_->receive<wire::KeyMade>("the answer to the last request");
   EXPECT_EQ(first.request_id, 1U);
   EXPECT_EQ(last.request_id, 2U);
   expect_used(3, certify(last));
@@ -132,7 +132,7 @@ TEST_F(CertificateRenewalTest, KeyIsKeptForItsCertificateWhileTheCoordinatorIsDi
 TEST_F(CertificateRenewalTest, KeyRequestFailsIfTheCertificateFileIsMissing) {
   std::filesystem::remove(files_.certificate);
   send_ask(1);
-  const auto reply = coordinator_->take<wire::Reply>("the reason why there is no key");
+  const auto reply = coordinator_->receive<wire::Reply>("the reason why there is no key");
   EXPECT_EQ(reply.request_id, 1U);
   EXPECT_EQ(reply.to_error().code(), ErrorCode::kNotFound);
 }
@@ -142,7 +142,7 @@ TEST_F(CertificateRenewalTest, FolderThatIsNotWritableFailsTheRenewalAndKeepsThe
   const std::int64_t end = identity_->expires_unix_s();
   std::filesystem::create_directory(files_.key + ".new");  // the new key's path is occupied
   send_use(2, certificate);
-  const auto reply = coordinator_->take<wire::Reply>("the failure to write");
+  const auto reply = coordinator_->receive<wire::Reply>("the failure to write");
   EXPECT_FALSE(reply.ok);
   EXPECT_EQ(identity_->expires_unix_s(), end);
   EXPECT_NE(text_of(files_.certificate), certificate);

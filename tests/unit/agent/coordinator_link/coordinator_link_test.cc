@@ -56,10 +56,10 @@ TEST_F(CoordinatorLinkTest, AgentSendsItsTokenAndThenTheStateOfItsNode) {
 TEST_F(CoordinatorLinkTest, ComponentsRepeatTheirReportsAfterTheHelloOfEachConnection) {
   link_->at_each_connection([this] { link_->send_change(instance_of(7)); });
   connect();
-  EXPECT_EQ(coordinator_->take<wire::JobChange>("the repeated report").instance.job, 7U);
+  EXPECT_EQ(coordinator_->receive<wire::JobChange>("the repeated report").instance.job, 7U);
   coordinator_->hang_up();
   take_hello(2);
-  EXPECT_EQ(coordinator_->take<wire::JobChange>("the report, repeated again").instance.job, 7U);
+  EXPECT_EQ(coordinator_->receive<wire::JobChange>("the report, repeated again").instance.job, 7U);
 }
 
 TEST_F(CoordinatorLinkTest, AgentConnectsAsSoonAsACoordinatorListens) {
@@ -118,13 +118,13 @@ TEST_F(CoordinatorLinkTest, DisconnectedAgentSendsItsReportsOnlyInTheNextHello) 
   await_event(io_, "the agent finds its coordinator gone", [this] { return !link_->connected(); });
   wire::JobChange change;
   change.instance = instance_of(8);
-  EXPECT_FALSE(link_->tell(change));
+  EXPECT_FALSE(link_->send(change));
   link_->send_inventory();
   commands_.now.rack = "rack-8";
   listen();
   EXPECT_EQ(take_hello(1).inventory.rack, "rack-8");
   link_->send_change(instance_of(9));
-  EXPECT_EQ(coordinator_->take<wire::JobChange>("a report of the new connection").instance.job, 9U);
+  EXPECT_EQ(coordinator_->receive<wire::JobChange>("a report of the new connection").instance.job, 9U);
 }
 
 TEST_F(CoordinatorLinkTest, EachOrderIsExecutedAndAnsweredOnce) {
@@ -141,7 +141,7 @@ TEST_F(CoordinatorLinkTest, EachOrderIsExecutedAndAnsweredOnce) {
   coordinator_->send(limits);
   std::multiset<std::uint64_t> answered;
   while (answered.size() < 4) {
-    const auto reply = coordinator_->take<wire::Reply>("the answers to four orders");
+    const auto reply = coordinator_->receive<wire::Reply>("the answers to four orders");
     EXPECT_TRUE(reply.ok);
     answered.insert(reply.request_id);
   }
@@ -158,10 +158,10 @@ TEST_F(CoordinatorLinkTest, OrderIsExecutedAndAnsweredWhileAnotherOrderIsInProgr
   commands_.holds_starts = true;
   coordinator_->send(start_of(1, 5));
   coordinator_->send(order<wire::StopJob>(2));
-  EXPECT_EQ(coordinator_->take<wire::Reply>("the answer to the second order").request_id, 2U);
+  EXPECT_EQ(coordinator_->receive<wire::Reply>("the answer to the second order").request_id, 2U);
   EXPECT_EQ(commands_.started.size(), 1U);
   commands_.go_on_with_starts();
-  EXPECT_EQ(coordinator_->take<wire::Reply>("the answer to the first order").request_id, 1U);
+  EXPECT_EQ(coordinator_->receive<wire::Reply>("the answer to the first order").request_id, 1U);
 }
 
 TEST_F(CoordinatorLinkTest, OrderRepeatedAfterADisconnectionIsAnsweredOnTheNewConnection) {
@@ -175,8 +175,8 @@ TEST_F(CoordinatorLinkTest, OrderRepeatedAfterADisconnectionIsAnsweredOnTheNewCo
   await_event(io_, "the agent begins the repeated order", [this] { return commands_.started.size() == 2; });
   commands_.go_on_with_starts();
   // A coordinator skips the answer to a request that it does not wait for.
-  auto reply = coordinator_->take<wire::Reply>("the answer to the repeated order");
-  if (reply.request_id == 21) reply = coordinator_->take<wire::Reply>("the answer to the repeated order");
+  auto reply = coordinator_->receive<wire::Reply>("the answer to the repeated order");
+  if (reply.request_id == 21) reply = coordinator_->receive<wire::Reply>("the answer to the repeated order");
   EXPECT_EQ(reply.request_id, 22U);
   expect_answer_to_fence(23);
 }
@@ -185,7 +185,7 @@ TEST_F(CoordinatorLinkTest, FailedOrderIsAnsweredWithItsErrorCodeAndText) {
   connect();
   commands_.outcome = Error(ErrorCode::kNotFound, "there is no such job");
   coordinator_->send(order<wire::StopJob>(1));
-  const auto reply = coordinator_->take<wire::Reply>("the refusal");
+  const auto reply = coordinator_->receive<wire::Reply>("the refusal");
   EXPECT_FALSE(reply.ok);
   EXPECT_EQ(reply.to_error().code(), ErrorCode::kNotFound);
   EXPECT_THAT(reply.message, HasSubstr("there is no such job"));
@@ -196,20 +196,20 @@ TEST_F(CoordinatorLinkTest, QueryIsAnsweredWithItsFactsOrWithAnError) {
   commands_.log.bytes = "a line\n";
   commands_.facts.cwd = "/home";
   coordinator_->send(order<wire::ReadLog>(1));
-  const auto data = coordinator_->take<wire::LogData>("the log");
+  const auto data = coordinator_->receive<wire::LogData>("the log");
   EXPECT_EQ(data.request_id, 1U);
   EXPECT_EQ(data.bytes, "a line\n");
   coordinator_->send(order<wire::InspectProcess>(2));
-  const auto facts = coordinator_->take<wire::ProcessFacts>("the process's facts");
+  const auto facts = coordinator_->receive<wire::ProcessFacts>("the process's facts");
   EXPECT_EQ(facts.request_id, 2U);
   EXPECT_EQ(facts.cwd, "/home");
   commands_.outcome = Error(ErrorCode::kRefused, "not here");
   coordinator_->send(order<wire::ReadLog>(3));
-  const auto no_log = coordinator_->take<wire::Reply>("the reason why there is no log");
+  const auto no_log = coordinator_->receive<wire::Reply>("the reason why there is no log");
   EXPECT_EQ(no_log.request_id, 3U);
   EXPECT_EQ(no_log.to_error().code(), ErrorCode::kRefused);
   coordinator_->send(order<wire::InspectProcess>(4));
-  EXPECT_EQ(coordinator_->take<wire::Reply>("the reason why there are no facts").request_id, 4U);
+  EXPECT_EQ(coordinator_->receive<wire::Reply>("the reason why there are no facts").request_id, 4U);
 }
 
 TEST_F(CoordinatorLinkTest, AnswerTooLongForItsFrameBecomesAnError) {
@@ -217,11 +217,12 @@ TEST_F(CoordinatorLinkTest, AnswerTooLongForItsFrameBecomesAnError) {
   commands_.log.bytes.assign(wire::max_body_bytes(wire::FrameType::kLogData), 'x');
   commands_.facts.cwd.assign(wire::max_body_bytes(wire::FrameType::kProcessFacts), 'x');
   coordinator_->send(order<wire::ReadLog>(1));
-  const auto no_log = coordinator_->take<wire::Reply>("the answer in place of a log that is too long");
+  const auto no_log = coordinator_->receive<wire::Reply>("the answer in place of a log that is too long");
   EXPECT_EQ(no_log.request_id, 1U);
   EXPECT_EQ(no_log.to_error().code(), ErrorCode::kRefused);
   coordinator_->send(order<wire::InspectProcess>(2));
-  EXPECT_EQ(coordinator_->take<wire::Reply>("the answer in place of facts that are too long").request_id, 2U);
+  EXPECT_EQ(coordinator_->receive<wire::Reply>("the answer in place of facts that are too long").request_id,
+            2U);
   EXPECT_EQ(coordinator_->greeted(), 1);
 }
 
@@ -231,7 +232,7 @@ TEST_F(CoordinatorLinkTest, LongErrorTextIsTruncatedInTheReply) {
   while (text.size() < 2 * wire::max_body_bytes(wire::FrameType::kReply)) text += "\u00e9";
   commands_.outcome = Error(ErrorCode::kRefused, text);
   coordinator_->send(order<wire::StopJob>(1));
-  const auto reply = coordinator_->take<wire::Reply>("the refusal with a long text");
+  const auto reply = coordinator_->receive<wire::Reply>("the refusal with a long text");
   EXPECT_EQ(reply.request_id, 1U);
   EXPECT_GT(reply.message.size(), 1000U);
   EXPECT_EQ(reply.message.size() % 2, 0U);  // no two-byte character is split
@@ -257,7 +258,7 @@ TEST_F(CoordinatorLinkTest, FrameReachesItsHandlerAndAHandlerErrorEndsTheConnect
     if (body.size() > 1) return Error(ErrorCode::kProtocol, "too long");
     return ok();
   };
-  link_->take(wire::FrameType::kHealthSettings, take);
+  link_->subscribe(wire::FrameType::kHealthSettings, take);
   connect();
   const std::array<std::byte, 2> body{};
   coordinator_->send(wire::FrameType::kHealthSettings, std::span(body).first(1));
@@ -337,7 +338,7 @@ TEST_P(MalformedFrame, MalformedFrameEndsTheConnectionAndTheAgentReconnects) {
   take_hello(2);
   EXPECT_EQ(commands_.orders(), 0U);
   coordinator_->send(order<wire::StopJob>(2));
-  EXPECT_EQ(coordinator_->take<wire::Reply>("the answer on the new connection").request_id, 2U);
+  EXPECT_EQ(coordinator_->receive<wire::Reply>("the answer on the new connection").request_id, 2U);
 }
 INSTANTIATE_TEST_SUITE_P(CoordinatorLink, MalformedFrame, ::testing::ValuesIn(kBadFrames),
                          [](const auto& tested) { return std::string(tested.param.name); });

@@ -66,7 +66,7 @@ class FakeCoordinator {
   }
   // Returns the next frame that is not a ping. The frame must be an M.
   template <class M>
-  M take(const std::string& what) {
+  M receive(const std::string& what) {
     await_event(io_, what, [this] { return !room_->heard.empty(); });
     const Heard heard = std::move(room_->heard.front());
     room_->heard.pop_front();

@@ -34,7 +34,7 @@ TEST_F(GangOrdersTest, GroupQueryIsAnsweredOnTheSameConnection) {
   request.job = request.incarnation = 1;
   request.epoch = 8;
   coordinator_->send(request);
-  const auto reply = coordinator_->take<wire::Reply>("the refusal");
+  const auto reply = coordinator_->receive<wire::Reply>("the refusal");
   EXPECT_EQ(reply.request_id, 6U);
   EXPECT_EQ(static_cast<ErrorCode>(reply.error_code), ErrorCode::kNotFound);
 }

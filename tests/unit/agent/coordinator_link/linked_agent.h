@@ -111,7 +111,7 @@ class LinkedAgent : public ::testing::Test {
   }
   wire::AgentHello take_hello(int connection) {
     coordinator_->await_greetings(connection);
-    return coordinator_->take<wire::AgentHello>("the agent's hello");
+    return coordinator_->receive<wire::AgentHello>("the agent's hello");
   }
   // Sends an order that is carried out at once. Its answer proves that the effects of earlier orders have
   // happened.
@@ -119,7 +119,7 @@ class LinkedAgent : public ::testing::Test {
     wire::SetLimits fence;
     fence.request_id = request;
     coordinator_->send(fence);
-    EXPECT_EQ(coordinator_->take<wire::Reply>("the answer to SetLimits").request_id, request);
+    EXPECT_EQ(coordinator_->receive<wire::Reply>("the answer to SetLimits").request_id, request);
   }
 
   asio::io_context io_;

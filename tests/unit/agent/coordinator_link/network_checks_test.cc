@@ -41,8 +41,8 @@ class NetworkChecksTest : public WithContext<LinkedAgent> {
     asked.address = "10.0.0.2:7001";
     return asked;
   }
-  mover::OpenSession take_session(wire::Side side) {
-    auto opened = mover_->take<mover::OpenSession>("the session of a check is opened");
+  mover::OpenSession receive_session(wire::Side side) {
+    auto opened = mover_->receive<mover::OpenSession>("the session of a check is opened");
     EXPECT_EQ(opened.purpose, mover::Purpose::kCheck);
     EXPECT_EQ(opened.side, side);
     EXPECT_EQ(opened.network, "fast");
@@ -50,7 +50,7 @@ class NetworkChecksTest : public WithContext<LinkedAgent> {
     return opened;
   }
   void end_session(mover::SessionKey key) {
-    EXPECT_EQ(mover_->take<mover::EndSession>("the session of a check is ended").session, key);
+    EXPECT_EQ(mover_->receive<mover::EndSession>("the session of a check is ended").session, key);
     mover::SessionEnded ended;
     ended.session = key;
     mover_->send(ended);
@@ -61,8 +61,8 @@ class NetworkChecksTest : public WithContext<LinkedAgent> {
     message.session = key;
     return message;
   }
-  wire::Reply take_refusal(std::uint64_t id) {
-    auto reply = coordinator_->take<wire::Reply>("the refusal");
+  wire::Reply receive_refusal(std::uint64_t id) {
+    auto reply = coordinator_->receive<wire::Reply>("the refusal");
     EXPECT_EQ(reply.request_id, id);
     EXPECT_FALSE(reply.ok);
     return reply;
@@ -82,12 +82,12 @@ class NetworkChecksTest : public WithContext<LinkedAgent> {
 TEST_F(NetworkChecksTest, TargetReportsItsAddressAndListensUntilThePeerConnects) {
   mover_ = movers_.serve();
   coordinator_->send(request<wire::ListenForCheck>(5));
-  const auto key = take_session(wire::Side::kTarget).session;
-  mover_->take<mover::StartTarget>("the order to listen");
+  const auto key = receive_session(wire::Side::kTarget).session;
+  mover_->receive<mover::StartTarget>("the order to listen");
   auto listening = in_session<mover::Listening>(key);
   listening.addresses = {"10.0.0.1:7001"};
   mover_->send(listening);
-  const auto answer = coordinator_->take<wire::ListensForCheck>("the address");
+  const auto answer = coordinator_->receive<wire::ListensForCheck>("the address");
   EXPECT_EQ(answer.request_id, 5U);
   EXPECT_EQ(answer.address, "10.0.0.1:7001");
   mover_->send(in_session<mover::PeerReached>(key));
@@ -97,24 +97,24 @@ TEST_F(NetworkChecksTest, TargetReportsItsAddressAndListensUntilThePeerConnects)
 TEST_F(NetworkChecksTest, MoverThatListensOnSeveralAddressesIsRefusedAndEnded) {
   mover_ = movers_.serve();
   coordinator_->send(request<wire::ListenForCheck>(5));
-  const auto key = take_session(wire::Side::kTarget).session;
-  mover_->take<mover::StartTarget>("the order to listen");
+  const auto key = receive_session(wire::Side::kTarget).session;
+  mover_->receive<mover::StartTarget>("the order to listen");
   auto listening = in_session<mover::Listening>(key);
   listening.addresses = {"10.0.0.1:7001", "10.0.0.1:7002"};
   mover_->send(listening);
-  EXPECT_THAT(take_refusal(5).message, HasSubstr("2 addresses"));
+  EXPECT_THAT(receive_refusal(5).message, HasSubstr("2 addresses"));
   end_session(key);
 }
 
 TEST_F(NetworkChecksTest, SourceReportsHowLongItsMoverTookToReachTheTarget) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
-  const auto key = take_session(wire::Side::kSource).session;
-  EXPECT_EQ(mover_->take<mover::ReachPeer>("the order to reach the target").address, "10.0.0.2:7001");
+  const auto key = receive_session(wire::Side::kSource).session;
+  EXPECT_EQ(mover_->receive<mover::ReachPeer>("the order to reach the target").address, "10.0.0.2:7001");
   auto reached = in_session<mover::PeerReached>(key);
   reached.connect_ns = 1234;
   mover_->send(reached);
-  const auto answer = coordinator_->take<wire::NodeReached>("the answer");
+  const auto answer = coordinator_->receive<wire::NodeReached>("the answer");
   EXPECT_EQ(answer.request_id, 6U);
   EXPECT_EQ(answer.connect_ns, 1234);
   end_session(key);
@@ -123,56 +123,56 @@ TEST_F(NetworkChecksTest, SourceReportsHowLongItsMoverTookToReachTheTarget) {
 TEST_F(NetworkChecksTest, FailedLaneIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
-  const auto key = take_session(wire::Side::kSource).session;
-  mover_->take<mover::ReachPeer>("the order to reach the target");
+  const auto key = receive_session(wire::Side::kSource).session;
+  mover_->receive<mover::ReachPeer>("the order to reach the target");
   auto failed = in_session<mover::SessionFailed>(key);
   failed.failure = mover::Failure(Error(ErrorCode::kUnavailable, "connection refused"));
   mover_->send(failed);
-  EXPECT_THAT(take_refusal(6).message, HasSubstr("connection refused"));
+  EXPECT_THAT(receive_refusal(6).message, HasSubstr("connection refused"));
   end_session(key);
 }
 
 TEST_F(NetworkChecksTest, MoverThatDiesDuringACheckIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
-  take_session(wire::Side::kSource);
-  mover_->take<mover::ReachPeer>("the order to reach the target");
+  receive_session(wire::Side::kSource);
+  mover_->receive<mover::ReachPeer>("the order to reach the target");
   mover_->exit(7);
-  EXPECT_THAT(take_refusal(6).message, HasSubstr("exit status 7"));
+  EXPECT_THAT(receive_refusal(6).message, HasSubstr("exit status 7"));
 }
 
 TEST_F(NetworkChecksTest, MoverThatDiesBeforeItListensIsReportedAsTheResult) {
   mover_ = movers_.serve();
   coordinator_->send(request<wire::ListenForCheck>(5));
-  take_session(wire::Side::kTarget);
-  mover_->take<mover::StartTarget>("the order to listen");
+  receive_session(wire::Side::kTarget);
+  mover_->receive<mover::StartTarget>("the order to listen");
   mover_->exit(7);
-  EXPECT_THAT(take_refusal(5).message, HasSubstr("exit status 7"));
+  EXPECT_THAT(receive_refusal(5).message, HasSubstr("exit status 7"));
 }
 
 TEST_F(NetworkChecksTest, UnknownGpuIsRefused) {
   coordinator_->send(request<wire::ListenForCheck>(5, kGpu + 1));
-  EXPECT_EQ(static_cast<ErrorCode>(take_refusal(5).error_code), ErrorCode::kNotFound);
+  EXPECT_EQ(static_cast<ErrorCode>(receive_refusal(5).error_code), ErrorCode::kNotFound);
 }
 
 TEST_F(NetworkChecksTest, ConcurrentChecksHaveSeparateSessions) {
   mover_ = movers_.serve();
   coordinator_->send(reach(6));
-  const auto first = take_session(wire::Side::kSource).session;
-  mover_->take<mover::ReachPeer>("the first order");
+  const auto first = receive_session(wire::Side::kSource).session;
+  mover_->receive<mover::ReachPeer>("the first order");
   coordinator_->send(reach(6));  // repeated, as by a coordinator that received no answer
-  const auto second = take_session(wire::Side::kSource).session;
-  mover_->take<mover::ReachPeer>("the second order");
+  const auto second = receive_session(wire::Side::kSource).session;
+  mover_->receive<mover::ReachPeer>("the second order");
   EXPECT_NE(first, second);
   auto reached = in_session<mover::PeerReached>(second);
   reached.connect_ns = 2;
   mover_->send(reached);
-  EXPECT_EQ(coordinator_->take<wire::NodeReached>("the second answer").connect_ns, 2);
+  EXPECT_EQ(coordinator_->receive<wire::NodeReached>("the second answer").connect_ns, 2);
   end_session(second);
   reached.session = first;
   reached.connect_ns = 1;
   mover_->send(reached);
-  EXPECT_EQ(coordinator_->take<wire::NodeReached>("the first answer").connect_ns, 1);
+  EXPECT_EQ(coordinator_->receive<wire::NodeReached>("the first answer").connect_ns, 1);
   end_session(first);
 }
 

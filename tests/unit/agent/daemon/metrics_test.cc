@@ -95,7 +95,7 @@ TEST_F(AgentMetricsTest, ClosedTransferIsDroppedEvenIfThePageIsNotRead) {
   progress(1, 1000, 500);
   progress(2, 70, 30);
   open_ = {2};
-  metrics_.tidy();
+  metrics_.release_closed();
   ASSERT_EQ(transfers_.last().size(), 1U);
   EXPECT_TRUE(transfers_.last().contains(2));
   EXPECT_EQ(transfers_.sent_bytes(), 1070U);

@@ -33,7 +33,7 @@ class MovesTest : public WithContext<NodeOfJobs> {
     moves_ = *std::move(moves);
   }
   void TearDown() override {
-    holder_.let_go();
+    holder_.release();
     run_ready(io_);
     disk_.join();
     run_ready(io_);

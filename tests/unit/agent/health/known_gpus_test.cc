@@ -86,7 +86,7 @@ TEST_F(KnownGpusTest, AReturningCardStartsWithAFreshRecord) {
 TEST_F(KnownGpusTest, ASilentDriverOrCardIsNotReportedAsRemoved) {
   gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")}));
   InventorySnapshot silent;
-  silent.complaint = "The GPU driver did not answer";
+  silent.problem = "The GPU driver did not answer";
   EXPECT_THAT(gpus_.follow(silent).gone, IsEmpty());
   GpuFacts lost;
   lost.lost = true;
@@ -136,14 +136,14 @@ class SwappedCardTest : public ::testing::Test {
     health::KernelRecord record;
     record.sequence = ++sequence_;
     record.text = text;
-    kernel_.take(record);
+    kernel_.handle(record);
   }
   void nvml_says(nvml_watch::Kind kind, std::uint32_t xid, const std::string& name = "") {
     nvml_watch::Report report;
     report.kind = kind;
     report.xid = xid;
     nvml_watch::set_text(report, name);
-    channel_.take(report);
+    channel_.handle(report);
   }
   std::shared_ptr<Nvml> nvml_;
   HealthRecord record_;
@@ -188,7 +188,7 @@ class CountersTest : public SwappedCardTest {
     report.kind = nvml_watch::Kind::kState;
     report.flags = flags;
     report.counters = counters;
-    channel_.take(report);
+    channel_.handle(report);
   }
   void SetUp() override {
     SwappedCardTest::SetUp();

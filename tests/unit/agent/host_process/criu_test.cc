@@ -215,9 +215,9 @@ TEST_F(CriuTest, ListenerThatCriuCannotDumpIsRefusedByNameBeforeTheDump) {
   const auto dumped = dump(source, images.path());
   EXPECT_EQ(files.has_value(), dumped.has_value());
   if (files.has_value()) return;
-  const std::string& why = files.error().message();
-  EXPECT_NE(why.find(" listens at 127.0.0.1:"), std::string::npos) << why;
-  EXPECT_NE(why.find("install CRIU 4.2"), std::string::npos) << why;
+  const std::string& reason = files.error().message();
+  EXPECT_NE(reason.find(" listens at 127.0.0.1:"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("install CRIU 4.2"), std::string::npos) << reason;
 }
 
 std::string why_not_trusted(const std::string& program) {

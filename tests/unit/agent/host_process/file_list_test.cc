@@ -113,11 +113,11 @@ TEST(FileList, TargetReportsEachDifference) {
   const auto checked = check_files(list);
   ASSERT_FALSE(checked.has_value());
   EXPECT_EQ(checked.error().code(), ErrorCode::kRefused);
-  const std::string& why = checked.error().message();
+  const std::string& reason = checked.error().message();
   for (const std::string& part :
        {folder / "same has 9 bytes", std::string("another build"), std::string("another device"),
         std::string("/nonexistent/folder does not exist")})
-    EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+    EXPECT_NE(reason.find(part), std::string::npos) << part << " in " << reason;
 }
 
 TEST(FileList, MalformedListIsRefused) {
@@ -145,15 +145,15 @@ TEST(FileList, DeletedFilesAreTransferredUpToALimit) {
     (void)::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
     ::close(fd);
   };
-  const auto most = static_cast<off_t>(kMaxUnlinkedBytes);
-  EXPECT_EQ(why_not([&] { make(most); }), "");  // the file moves with the process
-  EXPECT_EQ(why_not([&] { map(most); }), "");
+  const auto limit = static_cast<off_t>(kMaxUnlinkedBytes);
+  EXPECT_EQ(why_not([&] { make(limit); }), "");  // the file moves with the process
+  EXPECT_EQ(why_not([&] { map(limit); }), "");
   EXPECT_NE(
-      why_not([&] { make(most + 1); }).find(path + " (1073741825 bytes) was deleted and is still opened"),
+      why_not([&] { make(limit + 1); }).find(path + " (1073741825 bytes) was deleted and is still opened"),
       std::string::npos);
-  EXPECT_NE(why_not([&] { map(most + 1); }).find("was deleted and is still mapped"), std::string::npos);
+  EXPECT_NE(why_not([&] { map(limit + 1); }).find("was deleted and is still mapped"), std::string::npos);
   const auto together = [&] {
-    map(most);
+    map(limit);
     map(1);
   };
   EXPECT_NE(why_not(together).find("bytes in all"), std::string::npos);
@@ -161,7 +161,7 @@ TEST(FileList, DeletedFilesAreTransferredUpToALimit) {
 
 TEST(FileList, DeletedFileWithAnotherNameIsRefused) {
   TemporaryFolder folder;
-  const std::string why = why_not([&] {
+  const std::string reason = why_not([&] {
     const int fd = ::open((folder / "first").c_str(), O_RDWR | O_CREAT, 0600);
     (void)!::ftruncate(fd, 4096);
     (void)::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
@@ -169,7 +169,7 @@ TEST(FileList, DeletedFileWithAnotherNameIsRefused) {
     (void)!::link((folder / "first").c_str(), (folder / "second").c_str());
     ::unlink((folder / "first").c_str());
   });
-  EXPECT_NE(why.find("has another name"), std::string::npos) << why;
+  EXPECT_NE(reason.find("has another name"), std::string::npos) << reason;
 }
 
 TEST(FileList, BoundSocketsAreAcceptedOnlyInANewNetworkNamespace) {
@@ -208,12 +208,12 @@ TEST(FileList, BoundSocketsAreAcceptedOnlyInANewNetworkNamespace) {
 }
 
 TEST(FileList, MappedSystemVMemoryIsRefusedByName) {
-  const std::string why = why_not([] {
+  const std::string reason = why_not([] {
     const int id = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
     (void)::shmat(id, nullptr, 0);
     ::shmctl(id, IPC_RMID, nullptr);
   });
-  EXPECT_NE(why.find("System V"), std::string::npos) << why;
+  EXPECT_NE(reason.find("System V"), std::string::npos) << reason;
 }
 
 TEST(FileList, AnOpenTcpConnectionIsRefusedButAListenerIsAccepted) {
@@ -226,12 +226,12 @@ TEST(FileList, AnOpenTcpConnectionIsRefusedButAListenerIsAccepted) {
   socklen_t size = sizeof address;
   ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   const std::string there = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  const std::string why = why_not([&] {
+  const std::string reason = why_not([&] {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     (void)!::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
   });
-  EXPECT_NE(why.find("open TCP connection"), std::string::npos) << why;
-  EXPECT_NE(why.find("-> " + there), std::string::npos) << why;
+  EXPECT_NE(reason.find("open TCP connection"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("-> " + there), std::string::npos) << reason;
   EXPECT_EQ(why_not([] {
               const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
               (void)!::listen(socket, 1);
@@ -268,14 +268,14 @@ TEST(FileList, InternalConnectionIsAcceptedOnlyInANewNetworkNamespace) {
 }
 
 TEST(FileList, UnacceptedConnectionIsRefused) {
-  const std::string why = why_not([] { (void)connected_listener(); });
-  EXPECT_NE(why.find("is an open TCP connection"), std::string::npos) << why;
+  const std::string reason = why_not([] { (void)connected_listener(); });
+  EXPECT_NE(reason.find("is an open TCP connection"), std::string::npos) << reason;
 }
 
 TEST(FileList, ListenerThatCriuCannotSaveIsReportedWithItsPort) {
   FileRules rules;
   rules.no_internet = "CRIU 4.1 cannot save";
-  const std::string why = why_not(
+  const std::string reason = why_not(
       [] {
         const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
         sockaddr_in address{};
@@ -286,9 +286,9 @@ TEST(FileList, ListenerThatCriuCannotSaveIsReportedWithItsPort) {
         (void)!::socket(AF_INET6, SOCK_DGRAM, 0);
       },
       rules);
-  EXPECT_NE(why.find("listens at 127.0.0.1:"), std::string::npos) << why;
-  EXPECT_NE(why.find("descriptor 4 of process "), std::string::npos) << why;
-  EXPECT_NE(why.find("is a UDPv6 socket, which CRIU 4.1 cannot save"), std::string::npos) << why;
+  EXPECT_NE(reason.find("listens at 127.0.0.1:"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("descriptor 4 of process "), std::string::npos) << reason;
+  EXPECT_NE(reason.find("is a UDPv6 socket, which CRIU 4.1 cannot save"), std::string::npos) << reason;
   EXPECT_EQ(why_not(
                 [] {
                   int both[2];
@@ -352,11 +352,11 @@ TEST(FileList, DriverFilesAreAcceptedOnlyInTheCheckpointedProcess) {
   rules.gpu_process = 1;
   const auto refused = collect_files(child.pid(), rules);
   ASSERT_FALSE(refused.has_value());
-  const std::string why = refused.error().message();
+  const std::string reason = refused.error().message();
   const std::string process = "process " + std::to_string(child.pid()) + " (";
-  EXPECT_NE(why.find(process), std::string::npos) << why;
-  EXPECT_EQ(why.find(process), why.rfind(process)) << "each process is named once: " << why;
-  EXPECT_NE(why.find("has the GPU driver's /memfd:driver open"), std::string::npos) << why;
+  EXPECT_NE(reason.find(process), std::string::npos) << reason;
+  EXPECT_EQ(reason.find(process), reason.rfind(process)) << "each process is named once: " << reason;
+  EXPECT_NE(reason.find("has the GPU driver's /memfd:driver open"), std::string::npos) << reason;
 }
 
 TEST(FileList, ProcessTooLargeForTheTargetMemoryIsRefusedBeforeThePause) {
@@ -388,9 +388,9 @@ TEST(FileList, PipeToAnExternalProcessIsReportedWithThatProcess) {
   ASSERT_EQ(::pipe(ends), 0);
   const std::string owner = "is a pipe to unit_host_proce (process " + std::to_string(::getpid()) + ")";
   for (const int end : ends) {
-    const std::string why = why_not([] {}, {}, end);
-    EXPECT_THAT(why, testing::HasSubstr("descriptor 4 of process ")) << why;
-    EXPECT_THAT(why, testing::HasSubstr(owner)) << why;
+    const std::string reason = why_not([] {}, {}, end);
+    EXPECT_THAT(reason, testing::HasSubstr("descriptor 4 of process ")) << reason;
+    EXPECT_THAT(reason, testing::HasSubstr(owner)) << reason;
   }
   ::close(ends[0]);
   ::close(ends[1]);

@@ -28,7 +28,7 @@ std::string read(const std::string& path) {
 
 class ImagePackTest : public ::testing::Test {
  protected:
-  // Returns a pack of two files as bytes that a test can change.
+  // Returns the bytes of a pack with two files, which a test can modify.
   std::string packed_bytes() {
     write(from_ / "core-1.img", "first");
     write(from_ / "pages-1.img", std::string(100000, 'p'));

@@ -41,7 +41,7 @@ class MovedContextTest : public ::testing::Test {
     helper_ = ContextHelper::create(io_.get_executor(), settings);
     const auto facts = run(helper_->ready());
     ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
-    if (!facts->can_checkpoint) GTEST_SKIP() << facts->why();
+    if (!facts->can_checkpoint) GTEST_SKIP() << facts->missing_support();
   }
   void TearDown() override {
     for (const pid_t init : started_) {

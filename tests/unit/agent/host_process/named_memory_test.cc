@@ -214,18 +214,18 @@ TEST_F(NamedMemoryTest, LinksOfAnInterruptedDumpAreRemovedByTheNextDump) {
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
   {
-    const auto first = DumpLinks::try_take(*found, lock.c_str());
+    const auto first = DumpLinks::try_acquire(*found, lock.c_str());
     ASSERT_TRUE(first.has_value());
     dump();
-    EXPECT_FALSE(DumpLinks::try_take(*found, lock.c_str()).has_value()) << "two have the lock";
+    EXPECT_FALSE(DumpLinks::try_acquire(*found, lock.c_str()).has_value()) << "two have the lock";
   }
-  auto second = DumpLinks::try_take(*found, lock.c_str());
+  auto second = DumpLinks::try_acquire(*found, lock.c_str());
   ASSERT_TRUE(second.has_value());
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + link()));
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
   second->release();
   dump();
-  auto third = DumpLinks::try_take(NamedMemory(), lock.c_str());
+  auto third = DumpLinks::try_acquire(NamedMemory(), lock.c_str());
   ASSERT_TRUE(third.has_value());
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + link())) << "it is of a dump that was finished";
 }

@@ -32,13 +32,13 @@ class Tracer {
     works_ = can == 'y';
   }
   ~Tracer() {
-    let_go();
+    release();
     EXPECT_EQ(::waitpid(process_, nullptr, 0), process_);
   }
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
   [[nodiscard]] bool works() const { return works_; }
-  void let_go() const { EXPECT_EQ(::write(ends_[1], "e", 1), 1); }
+  void release() const { EXPECT_EQ(::write(ends_[1], "e", 1), 1); }
 
  private:
   [[noreturn]] void trace(pid_t pid) {
@@ -90,7 +90,7 @@ TEST(ChildProcess, TracerOfAnExitedChildDoesNotStopTheLoop) {
   ended.async_wait(asio::posix::stream_descriptor::wait_read, [&](boost::system::error_code) {
     asio::post(io, [&] {
       ended_before_let_go = status.has_value();
-      tracer.let_go();
+      tracer.release();
     });
   });
   io.run();

@@ -82,7 +82,7 @@ TEST(KeeperConfig, NodeEnvironmentOverridesTheJobEnvironment) {
   EXPECT_EQ(json["job"], "j7");
 }
 
-TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
+TEST(KeeperConfig, TransparentJobReceivesItsLibraryQuotaAndImage) {
   Config config;
   config.shim_library = "/lib/shim.so";
   JobRecord record = some_record();

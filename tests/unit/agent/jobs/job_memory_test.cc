@@ -35,9 +35,9 @@ class JobMemoryTest : public NodeOfJobs {
     EXPECT_TRUE(run_until_done(io_, table_->rediscover()));
     return table_->started_as(1, 1);
   }
-  void look() {
+  void sample() {
     const auto done = [](JobMemory& memory) -> Task<bool> {
-      co_await memory.look();
+      co_await memory.sample();
       co_return true;
     };
     run_until_done(io_, done(*memory_));
@@ -71,7 +71,7 @@ TEST_F(JobMemoryTest, ProcessThatUsesTheGpuIsIncludedInTheMemory) {
   keeper.state_bytes = 5;
   const auto job = find_job();
   driver_grows(3);
-  look();
+  sample();
   EXPECT_EQ(job->gpu_process(), static_cast<pid_t>(kCountedProcess));
   EXPECT_EQ(counted(*job), 30U) << "the process has 25 bytes that are in no sum of its own";
   EXPECT_EQ(known(*job), 30U);
@@ -83,7 +83,7 @@ TEST_F(JobMemoryTest, JobUnknownToTheDriverKeepsItsLastQueriedMemory) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
   keeper.state_bytes = 50;
   const auto job = find_job();
-  look();
+  sample();
   EXPECT_EQ(counted(*job), 50U);
   keeper.state_bytes = 70;
   const auto refresh = [](std::shared_ptr<Job> of) -> Task<bool> {
@@ -104,10 +104,10 @@ TEST_F(JobMemoryTest, MigratingJobIsNotQueried) {
   run_until(io_, [&] { return job->instance().movable; });
   const int before = queries;
   held_ = true;
-  look();
+  sample();
   EXPECT_EQ(queries, before);
   held_ = false;
-  look();
+  sample();
   EXPECT_GT(queries, before);
   stop(job);
 }

@@ -45,7 +45,7 @@ class PlayedKeeper {
   void report(const local::Status& status) { room_->status = status; }
   // Returns the agent's next order, which must have type M.
   template <class M>
-  Order<M> take(const std::string& what) {
+  Order<M> receive(const std::string& what) {
     await_event(io_, what, [this] { return !room_->heard.empty(); });
     Heard heard = std::move(room_->heard.front());
     room_->heard.pop_front();
@@ -64,8 +64,8 @@ class PlayedKeeper {
   void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {}) {
     room_->send(request, std::move(body), std::move(descriptors));
   }
-  void refuse(std::uint64_t request, local::MessageType type, const Error& why) {
-    answer(request, local::to_failed(type, why));
+  void refuse(std::uint64_t request, local::MessageType type, const Error& reason) {
+    answer(request, local::to_failed(type, reason));
   }
   void tell(local::Body event) { answer(0, std::move(event)); }
   // Sends bytes that a correct keeper never sends.

@@ -78,9 +78,9 @@ TEST_F(ArrivingTest, ProgramIsKilledIfTheLazyPageServerFails) {
   Agent agent(folder);
   begin_to_wait(agent);
   end_server();
-  const std::string why(agent.next_failure().text.view());
-  EXPECT_NE(why.find("was lost"), std::string::npos) << why;
-  EXPECT_NE(why.find("exit code 1"), std::string::npos) << why;
+  const std::string reason(agent.next_failure().text.view());
+  EXPECT_NE(reason.find("was lost"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("exit code 1"), std::string::npos) << reason;
   EXPECT_TRUE(program.ended());
   agent.next<local::RankExited>();
   const Json report = Json::parse(text_of(folder + "/status.json"));

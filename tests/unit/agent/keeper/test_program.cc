@@ -17,14 +17,14 @@
 
 namespace {
 
-void say(const std::string& text) {
+void print_line(const std::string& text) {
   const std::string line = text + "\n";
   if (::write(1, line.data(), line.size()) < 0) std::exit(99);
 }
 
 void must(ckpt_status status, const char* what) {
   if (status == CKPT_OK) return;
-  say(std::string(what) + ": " + ckpt_last_error());
+  print_line(std::string(what) + ": " + ckpt_last_error());
   std::exit(3);
 }
 
@@ -36,20 +36,20 @@ int list_descriptors() {
     char target[256] = {};
     const std::string path = std::string("/proc/self/fd/") + entry->d_name;
     if (::readlink(path.c_str(), target, sizeof target - 1) < 0) return 1;
-    say("fd " + std::to_string(fd) + " " + target);
+    print_line("fd " + std::to_string(fd) + " " + target);
   }
   ::closedir(folder);
   const char* socket = std::getenv("CKPT_SOCKET");
-  say(std::string("socket ") + (socket != nullptr ? socket : "none"));
-  say(std::string("home ") + (std::getenv("HOME") != nullptr ? "inherited" : "clean"));
-  say(std::string("given ") + (std::getenv("GIVEN") != nullptr ? std::getenv("GIVEN") : "missing"));
+  print_line(std::string("socket ") + (socket != nullptr ? socket : "none"));
+  print_line(std::string("home ") + (std::getenv("HOME") != nullptr ? "inherited" : "clean"));
+  print_line(std::string("given ") + (std::getenv("GIVEN") != nullptr ? std::getenv("GIVEN") : "missing"));
   char folder_now[512] = {};
-  say(std::string("cwd ") + ::getcwd(folder_now, sizeof folder_now));
+  print_line(std::string("cwd ") + ::getcwd(folder_now, sizeof folder_now));
   return 0;
 }
 
 int wait_for_ever() {
-  say("waiting");
+  print_line("waiting");
   for (;;) ::pause();
 }
 
@@ -67,7 +67,7 @@ int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   must(ckpt_host_state(session, "state", state, bytes), "ckpt_host_state");
   if (keeps_on && ckpt_ready(session, &start) != CKPT_OK) return wait_for_ever();
   if (!keeps_on) must(ckpt_ready(session, &start), "ckpt_ready");
-  say(std::string(start == CKPT_RESUMED ? "resumed" : "fresh") + " at " + std::to_string(step));
+  print_line(std::string(start == CKPT_RESUMED ? "resumed" : "fresh") + " at " + std::to_string(step));
   if (!with_barrier) return wait_for_ever();
   for (;;) {
     const timespec work{0, 200'000};
@@ -96,7 +96,7 @@ int wait_with_children() {
   }
   char ready = 0;
   (void)!::read(ends[0], &ready, 1);
-  say("children " + std::to_string(stopped) + " " + std::to_string(apart));
+  print_line("children " + std::to_string(stopped) + " " + std::to_string(apart));
   return wait_for_ever();
 }
 

@@ -169,7 +169,7 @@ class FakeMessages : public PeerMessages {
   using MaySend = std::function<bool(const PeerNode&, const wire::CommitMessage&)>;
   FakeMessages(Receive receive, MaySend may_send)
       : receive_(std::move(receive)), may_send_(std::move(may_send)) {}
-  bool take(const PeerNode& node, const wire::CommitMessage& message) override {
+  bool handle(const PeerNode& node, const wire::CommitMessage& message) override {
     if (!may_send_(node, message)) return false;
     receive_(message);
     return true;
@@ -212,7 +212,7 @@ TEST_F(PeerLinksTest, LinkCarriesMessagesInBothDirections) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   b->on_token("secret");
-  a->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
   EXPECT_TRUE(b->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 2)));
@@ -226,8 +226,8 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   auto b = make("b", heard_b_);
   auto c = make("c", heard_a_);
   b->on_token("secret");
-  a->keep(5, "b", b->address(), "guessed");
-  c->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "guessed");
+  c->add(5, "b", b->address(), "secret");
   // Node c dialed later. When c is connected, node b has decided about a.
   run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   EXPECT_FALSE(a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)));
@@ -299,9 +299,9 @@ TEST_F(CertifiedPeerLinksTest, MessageForARankOfAnotherNodeIsDropped) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
-  a->keep(9, "b", b->address(), "secret");
-  a->keep(9, "c", c->address(), "secret");
-  c->keep(9, "b", b->address(), "secret");
+  a->add(9, "b", b->address(), "secret");
+  a->add(9, "c", c->address(), "secret");
+  c->add(9, "b", b->address(), "secret");
   run_until(io_, [&] { return c->send("b", of_rank(0, gang::Held(2))); });
   run_until(io_, [&] { return a->send("b", of_rank(2, gang::Held(2))); });
   EXPECT_TRUE(a->send("b", of_rank(0, gang::Gone(2))));
@@ -319,7 +319,7 @@ TEST_F(CertifiedPeerLinksTest, CoordinatorMessageFromAPeerEndsTheConnection) {
   for (const auto& sent : {wire::CommitMessage(9, 4, 1, gang::Party(), rank, gang::Withdraw{}), with_info}) {
     auto a = make("a", "a", heard_a_);
     auto b = make("b", "b", heard_b_);
-    a->keep(9, "b", b->address(), "secret");
+    a->add(9, "b", b->address(), "secret");
     run_until(io_, [&] { return a->send("b", sent); });
     run_until(io_, [&] { return !a->send("b", of_rank(0, gang::Held(2))); });
   }
@@ -343,8 +343,8 @@ TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedPermanently) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
-  a->keep(5, "b", b->address(), "secret");
-  c->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
+  c->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   run_until(io_, [&] { return c->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   ASSERT_TRUE(denied_->replace({serials_.at("a")}));
@@ -356,8 +356,8 @@ TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedPermanently) {
   auto lost = make("lost", "lost", heard_a_);
   auto d = make("d", "d", heard_a_);
   ASSERT_TRUE(denied_->replace({serials_.at("lost")}));
-  lost->keep(5, "b", b->address(), "secret");
-  d->keep(5, "b", b->address(), "secret");
+  lost->add(5, "b", b->address(), "secret");
+  d->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return d->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   EXPECT_FALSE(b->send("lost", runs(Role::kTarget, Role::kSource, 2)));
 }
@@ -366,7 +366,7 @@ TEST_F(CertifiedPeerLinksTest, MessagesOfAPeerForAnotherSideOrMigrationAreDroppe
   using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
-  a->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
   const auto good = runs(Role::kSource, Role::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
   // Sends each kind of message from and to each party, of this migration and of another, all before one more
@@ -407,7 +407,7 @@ TEST_F(CertifiedPeerLinksTest, FloodForUnknownMigrationsIsIgnoredAndAKnownMigrat
     driver->on_message(std::move(heard));
     most_waiting = std::max(most_waiting, driver->waiting());
   });
-  a->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
   driver->on_message(message(5, Role::kCoordinator, Role::kTarget, wire::Prepare({}, wire::Bytes(4))));
   run_until(io_, [&] { return effects.performed > 0; });
   const auto query = [](wire::MigrationId id) {
@@ -445,7 +445,7 @@ TEST_F(CertifiedPeerLinksTest, AMessageTooLargeForAgentsEndsTheConnection) {
   using wire::Role;
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
-  a->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(Role::kSource, Role::kTarget, 3)); });
   const wire::Reason large(ErrorCode::kAborted, std::string(100'000, 'x'));
   EXPECT_TRUE(a->send("b", message(5, Role::kSource, Role::kTarget, wire::Query(large))));
@@ -459,10 +459,10 @@ TEST_F(CertifiedPeerLinksTest, MessagesOfAnUninvolvedNodeAreRefused) {
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
   auto as_a = make("a", "c", heard_a_);  // claims to be node a, with the certificate of node c
-  c->keep(5, "b", b->address(), "secret");
-  as_a->keep(5, "b", b->address(), "secret");
+  c->add(5, "b", b->address(), "secret");
+  as_a->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return c->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
-  a->keep(5, "b", b->address(), "secret");
+  a->add(5, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 5)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
   EXPECT_FALSE(as_a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 7)));
@@ -474,8 +474,8 @@ TEST_F(CertifiedPeerLinksTest, HelloIsSentOnlyToTheExpectedNode) {
   auto a = make("a", "a", heard_a_);
   auto impostor = make("b", "c", heard_b_);  // listens at the former address of node b
   auto b = make("b", "b", heard_b_);
-  a->keep(5, "b", impostor->address(), "secret");
-  a->keep(7, "b", b->address(), "secret");
+  a->add(5, "b", impostor->address(), "secret");
+  a->add(7, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(wire::Role::kSource, wire::Role::kTarget, 3)); });
   EXPECT_FALSE(impostor->send("a", runs(wire::Role::kTarget, wire::Role::kSource, 3)));
 }

@@ -59,7 +59,7 @@ class BystanderSessionTest : public WithContext<PlayedJob> {
   // Pauses the rank at its barrier.
   void hold() {
     session_->pause_at(5);
-    const auto order = keeper_->take<local::Pause>("the order to pause");
+    const auto order = keeper_->receive<local::Pause>("the order to pause");
     EXPECT_EQ(order.body.at_barrier, 5U);
     local::Paused paused;
     paused.barrier_entry_ns = paused.quiesced_ns = 700;
@@ -73,8 +73,8 @@ class BystanderSessionTest : public WithContext<PlayedJob> {
     running.resumed_ns = 900;
     keeper_->answer(request, running);
   }
-  Order<local::Resume> take_resume(std::uint64_t epoch) {
-    auto order = keeper_->take<local::Resume>("the order to go on");
+  Order<local::Resume> receive_resume(std::uint64_t epoch) {
+    auto order = keeper_->receive<local::Resume>("the order to go on");
     EXPECT_EQ(order.body.epoch, epoch);
     EXPECT_EQ(order.body.incarnation, 1U);
     return order;
@@ -93,7 +93,7 @@ TEST_F(BystanderSessionTest, RankIsReadyOnceNoOtherOperationUsesItsJob) {
   settle();
   EXPECT_THAT(holder_.asked, ElementsAre(1U));
   EXPECT_TRUE(seen_.empty());
-  holder_.let_go();
+  holder_.release();
   await_events(1);
   EXPECT_EQ(count<gang::RankReady>(), 1);
   session_->admit();
@@ -118,7 +118,7 @@ TEST_F(BystanderSessionTest, RankThatRunsAsAnotherIncarnationIsNotAdmitted) {
 
 TEST_F(BystanderSessionTest, CommunicatorsAreReadyOnceTheRankHasCreatedThem) {
   session_->join(tickets(), Milliseconds(60000));
-  const auto order = keeper_->take<local::JoinGroups>("the order to make communicators");
+  const auto order = keeper_->receive<local::JoinGroups>("the order to make communicators");
   EXPECT_EQ(order.body.sequence, kNewEpoch);
   ASSERT_EQ(order.body.records.size(), 1U);
   EXPECT_EQ(order.body.records.front().name.str(), "world");
@@ -138,7 +138,7 @@ TEST_F(BystanderSessionTest, RankThatSharesNoGroupWithAMovedRankIsReadyWithoutAn
 
 TEST_F(BystanderSessionTest, RefusalToCreateCommunicatorsNamesTheRank) {
   session_->join(tickets(), Milliseconds(60000));
-  keeper_->refuse(keeper_->take<local::JoinGroups>("the order to make communicators").request,
+  keeper_->refuse(keeper_->receive<local::JoinGroups>("the order to make communicators").request,
                   local::MessageType::kJoinGroups, Error(ErrorCode::kRefused, "no callback"));
   await_events(1);
   ASSERT_EQ(count<gang::CommunicatorsFailed>(), 1);
@@ -147,7 +147,7 @@ TEST_F(BystanderSessionTest, RefusalToCreateCommunicatorsNamesTheRank) {
 
 TEST_F(BystanderSessionTest, CreationOfCommunicatorsTimesOutAfterTheLimitOfThePlan) {
   session_->join(tickets(), Milliseconds(1));
-  keeper_->take<local::JoinGroups>("the order to make communicators");
+  keeper_->receive<local::JoinGroups>("the order to make communicators");
   await_events(1);
   ASSERT_EQ(count<gang::CommunicatorsFailed>(), 1);
   EXPECT_THAT(std::get<gang::CommunicatorsFailed>(seen_.front()).reason.text, HasSubstr("within 1 ms"));
@@ -166,13 +166,13 @@ TEST_F(BystanderSessionTest, TicketTooLargeForTheRanksMessageIsNotSent) {
 
 TEST_F(BystanderSessionTest, DiscardedCommunicatorsAreNamedByTheirEpoch) {
   session_->discard();
-  EXPECT_EQ(keeper_->take<local::DiscardGroups>("the order to discard").body.epoch, kNewEpoch);
+  EXPECT_EQ(keeper_->receive<local::DiscardGroups>("the order to discard").body.epoch, kNewEpoch);
 }
 
 TEST_F(BystanderSessionTest, RankThatContinuesWithNewCommunicatorsIsMeasured) {
   hold();
   session_->go_on(true);
-  answer_running(take_resume(kNewEpoch).request);
+  answer_running(receive_resume(kNewEpoch).request);
   await_event(io_, "the pause is measured", [this] { return !stood_.empty(); });
   EXPECT_THAT(stood_, ElementsAre(700));
   EXPECT_THAT(went_on_, ElementsAre(900));
@@ -181,14 +181,14 @@ TEST_F(BystanderSessionTest, RankThatContinuesWithNewCommunicatorsIsMeasured) {
 TEST_F(BystanderSessionTest, RankThatContinuesWithOldCommunicatorsIsNotMeasured) {
   hold();
   session_->go_on(false);
-  answer_running(take_resume(0).request);
+  answer_running(receive_resume(0).request);
   settle();
   EXPECT_TRUE(stood_.empty());
 }
 
 TEST_F(BystanderSessionTest, FailedPauseIsReported) {
   session_->pause_at(5);
-  keeper_->refuse(keeper_->take<local::Pause>("the order to pause").request, local::MessageType::kPause,
+  keeper_->refuse(keeper_->receive<local::Pause>("the order to pause").request, local::MessageType::kPause,
                   Error(ErrorCode::kRefused, "it is past that barrier"));
   await_events(1);
   EXPECT_EQ(count<gang::CommunicatorsFailed>(), 1);
@@ -197,9 +197,9 @@ TEST_F(BystanderSessionTest, FailedPauseIsReported) {
 
 TEST_F(BystanderSessionTest, OrderToContinueWithdrawsThePauseWithoutAFailure) {
   session_->pause_at(5);
-  const auto pause = keeper_->take<local::Pause>("the order to pause");
+  const auto pause = keeper_->receive<local::Pause>("the order to pause");
   session_->go_on(false);
-  answer_running(take_resume(0).request);
+  answer_running(receive_resume(0).request);
   keeper_->answer(pause.request, local::Paused{});  // the answer arrives too late
   settle();
   EXPECT_TRUE(seen_.empty());
@@ -208,19 +208,19 @@ TEST_F(BystanderSessionTest, OrderToContinueWithdrawsThePauseWithoutAFailure) {
 TEST_F(BystanderSessionTest, OrderToContinueIsRepeatedUntilTheRankContinues) {
   hold();
   session_->go_on(true);
-  keeper_->refuse(take_resume(kNewEpoch).request, local::MessageType::kResume,
+  keeper_->refuse(receive_resume(kNewEpoch).request, local::MessageType::kResume,
                   Error(ErrorCode::kUnavailable, "the rank does not answer"));
-  answer_running(take_resume(kNewEpoch).request);
+  answer_running(receive_resume(kNewEpoch).request);
   await_event(io_, "the pause is measured", [this] { return !stood_.empty(); });
 }
 
-TEST_F(BystanderSessionTest, LastOrderToContinueApplies) {
+TEST_F(BystanderSessionTest, NewestOrderToContinueApplies) {
   hold();
   session_->go_on(true);
-  const auto first = take_resume(kNewEpoch);
+  const auto first = receive_resume(kNewEpoch);
   session_->go_on(false);
   keeper_->refuse(first.request, local::MessageType::kResume, Error(ErrorCode::kUnavailable, "not now"));
-  answer_running(take_resume(0).request);  // this is the second order; the first order is not repeated
+  answer_running(receive_resume(0).request);  // this is the second order; the first order is not repeated
   settle();
   EXPECT_FALSE(keeper_->is_asked());
 }
@@ -234,7 +234,7 @@ TEST_F(BystanderSessionTest, EndOfTheProcessIsReported) {
 TEST_F(BystanderSessionTest, ExitOfAContinuedRankIsNotReportedAsADeath) {
   hold();
   session_->go_on(true);
-  answer_running(take_resume(kNewEpoch).request);
+  answer_running(receive_resume(kNewEpoch).request);
   settle();
   keeper_->exit(0);
   await_event(io_, "the job ends", [this] { return job_->ended(); });
@@ -244,7 +244,7 @@ TEST_F(BystanderSessionTest, ExitOfAContinuedRankIsNotReportedAsADeath) {
 TEST_F(BystanderSessionTest, CrashOfAContinuedRankIsReported) {
   hold();
   session_->go_on(true);
-  answer_running(take_resume(kNewEpoch).request);
+  answer_running(receive_resume(kNewEpoch).request);
   settle();
   keeper_->exit(3 << 8);
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
@@ -252,7 +252,7 @@ TEST_F(BystanderSessionTest, CrashOfAContinuedRankIsReported) {
 
 TEST_F(BystanderSessionTest, LossOfTheKeeperDuringThePauseEndsTheRank) {
   session_->pause_at(5);
-  keeper_->take<local::Pause>("the order to pause");
+  keeper_->receive<local::Pause>("the order to pause");
   keeper_->go_away();
   await_event(io_, "the end is reported", [this] { return count<gang::InstanceDied>() == 1; });
   EXPECT_EQ(count<gang::RankHeld>(), 0);
@@ -261,7 +261,7 @@ TEST_F(BystanderSessionTest, LossOfTheKeeperDuringThePauseEndsTheRank) {
 TEST_F(BystanderSessionTest, EndedRankIsKilledAndDoesNotContinue) {
   hold();
   session_->go_on(true);
-  const auto resume = take_resume(kNewEpoch);
+  const auto resume = receive_resume(kNewEpoch);
   session_->end();
   keeper_->refuse(resume.request, local::MessageType::kResume, Error(ErrorCode::kUnavailable, "not now"));
   await_event(io_, "the job ends", [this] { return job_->ended(); });

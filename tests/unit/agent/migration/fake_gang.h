@@ -14,19 +14,19 @@ namespace ckpt::agent {
 // Stores the messages to the coordinator in their order.
 class FakeGangPort : public GangPort {
  public:
-  bool tell(const wire::CommitMessage& message) override {
+  bool send(const wire::CommitMessage& message) override {
     told.push_back(message);
     return true;
   }
-  bool tell(const wire::RankGathered& answer) override {
+  bool send(const wire::RankGathered& answer) override {
     gathered.push_back(answer);
     return true;
   }
-  bool tell(const gang::RankGroups& answer) override {
+  bool send(const gang::RankGroups& answer) override {
     groups.push_back(answer);
     return true;
   }
-  void reply(std::uint64_t request, const Error& why) override { refused.emplace_back(request, why); }
+  void reply(std::uint64_t request, const Error& reason) override { refused.emplace_back(request, reason); }
   std::vector<wire::CommitMessage> told;
   std::vector<wire::RankGathered> gathered;
   std::vector<gang::RankGroups> groups;
@@ -50,7 +50,7 @@ class FakeGangNode {
  private:
   // Refuses all messages of other agents.
   class Nobody : public PeerMessages {
-    bool take(const PeerNode& /*node*/, const wire::CommitMessage& /*message*/) override { return false; }
+    bool handle(const PeerNode& /*node*/, const wire::CommitMessage& /*message*/) override { return false; }
   };
   static PeerLinks::Settings settings_in(const std::string& folder) {
     PeerLinks::Settings settings;

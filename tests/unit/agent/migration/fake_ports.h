@@ -49,7 +49,7 @@ class FakeHolder : public HolderPort {
     asked.push_back(job);
     while (holds) co_await go_on_.wait(std::chrono::steady_clock::time_point::max());
   }
-  void let_go() {
+  void release() {
     holds = false;
     go_on_.notify();
   }

@@ -25,7 +25,7 @@ class FakeProtocol : public MoveProtocol {
     return limits_answer;
   }
   void forget(wire::JobId /*job*/) override {}
-  void tidy() override {}
+  void release_closed() override {}
   [[nodiscard]] bool sends(wire::MigrationId migration) const override { return sent.contains(migration); }
   [[nodiscard]] bool is_open(wire::JobId job) const override { return open.contains(job); }
   [[nodiscard]] bool may_run_freely(const Job& job) const override { return !held.contains(job.id()); }

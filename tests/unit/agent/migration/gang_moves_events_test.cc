@@ -27,7 +27,7 @@ class GangMoveEventsTest : public WithContext<PlayedJob> {
     node_.emplace(io_, disk_, home_.path(), *context_, link_);
   }
   void TearDown() override {
-    holder_.let_go();
+    holder_.release();
     PlayedJob::TearDown();
     disk_.join();
   }

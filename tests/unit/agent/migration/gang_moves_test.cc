@@ -33,7 +33,7 @@ class GangMovesTest : public WithContext<PlayedJob> {
     control::spawn(io_.get_executor(), "groups of a rank", node_->moves.answer_groups(std::move(request)));
   }
   // Waits for the refusal, which must be the only one, and returns its error.
-  Error take_refusal() {
+  Error receive_refusal() {
     await_event(io_, "the refusal", [this] { return !link_.refused.empty(); });
     EXPECT_EQ(link_.refused.size(), 1U);
     EXPECT_EQ(link_.refused.front().first, 5U);
@@ -55,7 +55,7 @@ class GangMovesTest : public WithContext<PlayedJob> {
 
 TEST_F(GangMovesTest, RankIsQueriedForItsGroupsAndAnswersWithItsTickets) {
   ask(question());
-  const auto asked = keeper_->take<local::AskGroups>("the question");
+  const auto asked = keeper_->receive<local::AskGroups>("the question");
   EXPECT_EQ(asked.body.epoch, 8U);
   EXPECT_EQ(asked.body.moved[0], 1U);
   EXPECT_EQ(asked.body.moved[1], 2U);
@@ -76,7 +76,7 @@ TEST_F(GangMovesTest, RankThatRunsAsAnotherIncarnationIsNotQueried) {
   auto request = question();
   request.incarnation = 2;
   ask(request);
-  EXPECT_EQ(take_refusal().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(receive_refusal().code(), ErrorCode::kNotFound);
   EXPECT_FALSE(keeper_->is_asked());
 }
 
@@ -84,7 +84,7 @@ TEST_F(GangMovesTest, QueryForARankNumberOutOfRangeIsRefused) {
   auto request = question();
   request.moved = {local::kMaxRanks};
   ask(request);
-  EXPECT_EQ(take_refusal().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(receive_refusal().code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(keeper_->is_asked());
 }
 
@@ -92,26 +92,26 @@ TEST_F(GangMovesTest, HungProgramIsReportedAsHung) {
   auto request = question();
   request.timeout_ms = 1;
   ask(request);
-  keeper_->take<local::AskGroups>("the question");
-  const Error why = take_refusal();
-  EXPECT_EQ(why.code(), ErrorCode::kTimedOut);
-  EXPECT_THAT(why.to_string(), HasSubstr("within 1 ms")) << "the limit of the question";
-  EXPECT_THAT(why.to_string(), HasSubstr("hangs"));
+  keeper_->receive<local::AskGroups>("the question");
+  const Error reason = receive_refusal();
+  EXPECT_EQ(reason.code(), ErrorCode::kTimedOut);
+  EXPECT_THAT(reason.to_string(), HasSubstr("within 1 ms")) << "the limit of the question";
+  EXPECT_THAT(reason.to_string(), HasSubstr("hangs"));
 }
 
 TEST_F(GangMovesTest, RankThatReportsItsGroupsTwiceIsRefused) {
   ask(question());
-  const auto asked = keeper_->take<local::AskGroups>("the question");
+  const auto asked = keeper_->receive<local::AskGroups>("the question");
   keeper_->answer(asked.request, one_group());
   keeper_->answer(asked.request, one_group());
-  EXPECT_EQ(take_refusal().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(receive_refusal().code(), ErrorCode::kProtocol);
 }
 
 TEST_F(GangMovesTest, LossOfTheKeeperIsReportedAsTheResult) {
   ask(question());
-  keeper_->take<local::AskGroups>("the question");
+  keeper_->receive<local::AskGroups>("the question");
   keeper_->go_away();
-  EXPECT_EQ(take_refusal().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(receive_refusal().code(), ErrorCode::kUnavailable);
 }
 
 TEST_F(GangMovesTest, OrderForARankOutsideAnyMoveIsRefused) {
@@ -120,7 +120,7 @@ TEST_F(GangMovesTest, OrderForARankOutsideAnyMoveIsRefused) {
   order.job = order.incarnation = 1;
   order.migration = 9;
   RunningVoid(io_, "gather()", node_->moves.gather(order)).finish();
-  EXPECT_EQ(take_refusal().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(receive_refusal().code(), ErrorCode::kNotFound);
   wire::SetLimits limits;
   limits.migration = 9;
   EXPECT_EQ(node_->moves.set_limits(limits).error().code(), ErrorCode::kNotFound);

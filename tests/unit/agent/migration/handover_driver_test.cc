@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the driver of the switch machines, with a real journal and effects that are only recorded.
+// Tests of the driver of the handover machines, with a real journal and effects that are only recorded.
 #include "agent/migration/handover_driver.h"
 
 #include <gmock/gmock.h>

@@ -52,7 +52,7 @@ class RankStopTest : public PlayedJob {
   }
   // Answers the order to stop, which the keeper must have received, with the rank's barrier count.
   void count(const char* what, std::uint64_t attempt, std::uint64_t barrier) {
-    const auto order = keeper_->take<local::StopAt>(what);
+    const auto order = keeper_->receive<local::StopAt>(what);
     EXPECT_EQ(order.body.attempt, attempt);
     EXPECT_EQ(order.body.barrier, barrier);
     local::Counted counted;
@@ -94,7 +94,7 @@ TEST_F(RankStopTest, StopOrderIsSentToTheKeeperAndAnsweredWithItsCount) {
 TEST_F(RankStopTest, RefusalOfTheKeeperIsReturned) {
   stop_->want();
   auto stops = gather(GatherAct::kStopAt, 9);
-  keeper_->refuse(keeper_->take<local::StopAt>("the order to stop").request, local::MessageType::kStopAt,
+  keeper_->refuse(keeper_->receive<local::StopAt>("the order to stop").request, local::MessageType::kStopAt,
                   Error(ErrorCode::kRefused, "it is past that barrier"));
   ASSERT_FALSE(stops.result());
   EXPECT_EQ(stops.result().error().code(), ErrorCode::kRefused);
@@ -103,7 +103,7 @@ TEST_F(RankStopTest, RefusalOfTheKeeperIsReturned) {
 TEST_F(RankStopTest, LossOfTheKeeperDuringAQueryIsAnError) {
   stop_->want();
   auto stops = gather(GatherAct::kStopAt, 9);
-  keeper_->take<local::StopAt>("the order to stop");
+  keeper_->receive<local::StopAt>("the order to stop");
   keeper_->go_away();
   ASSERT_FALSE(stops.result());
   EXPECT_EQ(stops.result().error().code(), ErrorCode::kUnavailable);
@@ -176,20 +176,20 @@ TEST_F(RankStopTest, OrderToContinueIsRefusedForAMovingRank) {
 
 TEST_F(RankStopTest, TimeOfTheFirstOrderOfAnAttemptIsRecorded) {
   stop_->want();
-  EXPECT_EQ(stop_->told_at(), 0);
+  EXPECT_EQ(stop_->stop_requested_at(), 0);
   auto first = gather(GatherAct::kStopAt, 9, 4);
   count("the first order", 4, 9);
   ASSERT_TRUE(first.result());
-  const Nanos told = stop_->told_at();
+  const Nanos told = stop_->stop_requested_at();
   EXPECT_GT(told, 0);
   auto raised = gather(GatherAct::kStopAt, 11, 4);
   count("the raised barrier", 4, 11);
   ASSERT_TRUE(raised.result());
-  EXPECT_EQ(stop_->told_at(), told);
+  EXPECT_EQ(stop_->stop_requested_at(), told);
   auto again = gather(GatherAct::kStopAt, 9, 5);
   count("the next attempt", 5, 9);
   ASSERT_TRUE(again.result());
-  EXPECT_GT(stop_->told_at(), told);
+  EXPECT_GT(stop_->stop_requested_at(), told);
 }
 
 }  // namespace

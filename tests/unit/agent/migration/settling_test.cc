@@ -43,7 +43,7 @@ class SettlingTest : public WithContext<NodeOfJobs> {
   }
   RunningVoid settle() { return {io_, "the settling", settling_->after_restart()}; }
   void answer_resume() {
-    const auto order = keeper_->take<local::Resume>("the order to go on");
+    const auto order = keeper_->receive<local::Resume>("the order to go on");
     EXPECT_EQ(order.body.incarnation, 1U);
     local::Running running;
     running.incarnation = 1;
@@ -85,7 +85,8 @@ TEST_F(SettlingTest, CooperativeStandbyAtItsGateIsNoPausedJob) {
   EXPECT_FALSE(keeper_->is_asked());
 }
 
-// The context cannot be placed again, because the node has no such GPU. The process still waits for its keeper.
+// The context cannot be placed again, because the node has no such GPU. The process still waits for its
+// keeper.
 TEST_F(SettlingTest, TransparentJobIsResumedEvenIfItsContextCannotBePlaced) {
   JobRecord record = new_record();
   record.spec.mode = MigrationMode::kTransparent;
@@ -138,7 +139,7 @@ TEST_F(SettlingTest, MemoryThatArrivedForAnEarlierMoveIsWithdrawn) {
   keeper_->report(status);
   find_left();
   auto settled = settle();
-  const auto order = keeper_->take<local::Withdraw>("the withdrawal");
+  const auto order = keeper_->receive<local::Withdraw>("the withdrawal");
   EXPECT_EQ(order.body.migration, kMove);
   keeper_->answer(order.request, local::Done{});
   settled.finish();

@@ -61,7 +61,7 @@ class ScriptedSource : public SourceMode {
     }
     co_return ok();
   }
-  Task<> let_go() override {
+  Task<> release() override {
     script_.calls.emplace_back("let go");
     co_return;
   }
@@ -121,8 +121,8 @@ class SourceSessionTest : public WithContext<PlayedJob> {
   // Receives the order to export without answering it.
   void begin_preparation() {
     session_->perform(migration::PrepareSource{});
-    mover_->take<mover::OpenSession>("the mover's session is opened");
-    export_ = keeper_->take<local::Export>("the export is asked for").request;
+    mover_->receive<mover::OpenSession>("the mover's session is opened");
+    export_ = keeper_->receive<local::Export>("the export is asked for").request;
   }
   void prepare() {
     begin_preparation();
@@ -134,7 +134,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     session_->perform(migration::PauseJob{});
     local::Paused paused;
     paused.barrier_entry_ns = paused.quiesced_ns = 700;
-    keeper_->answer(keeper_->take<local::Pause>("the order to pause").request, paused);
+    keeper_->answer(keeper_->receive<local::Pause>("the order to pause").request, paused);
     await_one<migration::JobPaused>("the job is paused");
   }
   void prepare_and_pause() {
@@ -143,8 +143,8 @@ class SourceSessionTest : public WithContext<PlayedJob> {
   }
   // Answers the orders that end the copy: first the rank's export, then the mover's session.
   void end_copy() {
-    keeper_->answer(keeper_->take<local::StopExport>("the export is ended").request, local::Done{});
-    mover_->take<mover::EndSession>("the mover's session is ended");
+    keeper_->answer(keeper_->receive<local::StopExport>("the export is ended").request, local::Done{});
+    mover_->receive<mover::EndSession>("the mover's session is ended");
     mover::SessionEnded ended;
     ended.session = mover::SessionKey(info_.migration, 0);
     mover_->send(ended);
@@ -156,7 +156,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
     mover_->send(message);
   }
   void answer_running() {
-    const auto order = keeper_->take<local::Resume>("the order to go on");
+    const auto order = keeper_->receive<local::Resume>("the order to go on");
     local::Running running;
     running.incarnation = order.body.incarnation;
     keeper_->answer(order.request, running);
@@ -165,7 +165,7 @@ class SourceSessionTest : public WithContext<PlayedJob> {
   void expect_nothing_for_mover() {
     settle();
     ASSERT_TRUE(movers_.process->send(mover::JobLeft()));
-    mover_->take<mover::JobLeft>("nothing but the message behind");
+    mover_->receive<mover::JobLeft>("nothing but the message behind");
   }
 
   FakeMovers movers_{io_, home_.path()};
@@ -186,10 +186,10 @@ TEST_F(SourceSessionTest, NothingIsChangedBeforeOtherOperationsReleaseTheJob) {
   EXPECT_THAT(holder_.asked, ElementsAre(1U));
   EXPECT_THAT(script_.calls, IsEmpty());
   expect_nothing_for_mover();
-  holder_.let_go();
-  mover_->take<mover::OpenSession>("the mover's session is opened");
+  holder_.release();
+  mover_->receive<mover::OpenSession>("the mover's session is opened");
   EXPECT_THAT(script_.calls, ElementsAre("check"));
-  keeper_->answer(keeper_->take<local::Export>("the export is asked for").request, local::ExportEnd{});
+  keeper_->answer(keeper_->receive<local::Export>("the export is asked for").request, local::ExportEnd{});
   await_one<migration::SourceReady>("the source is ready");
 }
 
@@ -224,7 +224,7 @@ TEST_F(SourceSessionTest, DeathOfTheMoverDuringPreparationIsReportedAsARefusal) 
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(make_memory_file("region", 4096).value());
   keeper_->answer(export_, batch, std::move(descriptors));
-  mover_->take<mover::AttachRegions>("the memory");
+  mover_->receive<mover::AttachRegions>("the memory");
   mover_->exit(3);
   await_one<migration::SourceRefused>("the refusal");
   settle();
@@ -258,7 +258,7 @@ TEST_F(SourceSessionTest, CopyConnectsToTheAddressesOfTheTarget) {
   EndpointPayload payload;
   payload.addresses = {"10.0.0.2:7001"};
   session_->perform(migration::StartPrecopy(wire::encode(payload)));
-  EXPECT_THAT(mover_->take<mover::StartSource>("the copy is started").addresses,
+  EXPECT_THAT(mover_->receive<mover::StartSource>("the copy is started").addresses,
               ElementsAre("10.0.0.2:7001"));
 }
 
@@ -280,7 +280,7 @@ TEST_F(SourceSessionTest, DeathOfTheMoverAfterAStoppedCopyIsNoFailure) {
   prepare();
   session_->perform(migration::StopCopy{});
   mover_->exit(3);
-  keeper_->answer(keeper_->take<local::StopExport>("the export is ended").request, local::Done{});
+  keeper_->answer(keeper_->receive<local::StopExport>("the export is ended").request, local::Done{});
   await_event(io_, "the mode lets go", [this] { return has_called("let go"); });
   EXPECT_EQ(count<migration::EngineFailed>(), 0);
 }
@@ -316,13 +316,13 @@ TEST_F(SourceSessionTest, FinalRoundRunsDuringTheSaveAndTheManifestWaitsForBoth)
   script_.holds_save = true;
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
-  EXPECT_EQ(mover_->take<mover::FinalRound>("the final round").barrier_entered_ns, 700);
+  EXPECT_EQ(mover_->receive<mover::FinalRound>("the final round").barrier_entered_ns, 700);
   await_event(io_, "the save begins", [this] { return has_called("save"); });
   session_->perform(migration::ReleaseManifest{});
   expect_nothing_for_mover();  // the target must not commit a job whose state is not saved
   script_.holds_save = false;
   script_.save_goes_on.notify();
-  mover_->take<mover::ReleaseManifest>("the manifest is released");
+  mover_->receive<mover::ReleaseManifest>("the manifest is released");
   session_->perform(migration::ReleaseManifest{});
   expect_nothing_for_mover();  // the manifest is released only once
 }
@@ -330,11 +330,11 @@ TEST_F(SourceSessionTest, FinalRoundRunsDuringTheSaveAndTheManifestWaitsForBoth)
 TEST_F(SourceSessionTest, ManifestWaitsForTheRecordOfTheBarrier) {
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
-  mover_->take<mover::FinalRound>("the final round");
+  mover_->receive<mover::FinalRound>("the final round");
   await_event(io_, "the save is over", [this] { return has_called("saved"); });
   expect_nothing_for_mover();  // BARRIER is not durable yet
   session_->perform(migration::ReleaseManifest{});
-  mover_->take<mover::ReleaseManifest>("the manifest is released");
+  mover_->receive<mover::ReleaseManifest>("the manifest is released");
 }
 
 TEST_F(SourceSessionTest, FinalRoundThatCarriesTheHostStateWaitsForTheSave) {
@@ -348,7 +348,7 @@ TEST_F(SourceSessionTest, FinalRoundThatCarriesTheHostStateWaitsForTheSave) {
   script_.holds_save = false;
   script_.save_goes_on.notify();
   std::vector<UniqueFd> descriptors;
-  EXPECT_EQ(mover_->take<mover::FinalRound>("the final round", &descriptors).host_state_bytes, 512U);
+  EXPECT_EQ(mover_->receive<mover::FinalRound>("the final round", &descriptors).host_state_bytes, 512U);
   EXPECT_EQ(descriptors.size(), 1U);
 }
 
@@ -356,7 +356,7 @@ TEST_F(SourceSessionTest, FailedSaveIsReportedAndReleasesNoManifest) {
   script_.saved = Error(ErrorCode::kRefused, "the disk is full");
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
-  mover_->take<mover::FinalRound>("the final round");
+  mover_->receive<mover::FinalRound>("the final round");
   await_one<migration::EngineFailed>("the failure");
   session_->perform(migration::ReleaseManifest{});
   expect_nothing_for_mover();
@@ -366,7 +366,7 @@ TEST_F(SourceSessionTest, SaveThatEndsAfterAStoppedCopyReleasesNoManifest) {
   script_.holds_save = true;
   prepare_and_pause();
   session_->perform(migration::RunFinalRound{});
-  mover_->take<mover::FinalRound>("the final round");
+  mover_->receive<mover::FinalRound>("the final round");
   session_->perform(migration::ReleaseManifest{});
   await_event(io_, "the save begins", [this] { return has_called("save"); });
   session_->perform(migration::StopCopy{});
@@ -389,9 +389,9 @@ TEST_F(SourceSessionTest, AcknowledgedDataIsReportedToTheMachine) {
 TEST_F(SourceSessionTest, UnreachedPauseIsWithdrawnWithoutAFailure) {
   prepare();
   session_->perform(migration::PauseJob{});
-  const auto pause = keeper_->take<local::Pause>("the order to pause");
+  const auto pause = keeper_->receive<local::Pause>("the order to pause");
   session_->perform(migration::StopCopy{});
-  const auto resume = keeper_->take<local::Resume>("the pause is taken back");
+  const auto resume = keeper_->receive<local::Resume>("the pause is taken back");
   EXPECT_EQ(resume.body.incarnation, info_.base);
   keeper_->answer(resume.request, local::Running{});
   end_copy();
@@ -404,7 +404,7 @@ TEST_F(SourceSessionTest, UnreachedPauseIsWithdrawnWithoutAFailure) {
 TEST_F(SourceSessionTest, PauseThatTheKeeperRefusesFailsTheCopy) {
   prepare();
   session_->perform(migration::PauseJob{});
-  keeper_->refuse(keeper_->take<local::Pause>("the order to pause").request, local::MessageType::kPause,
+  keeper_->refuse(keeper_->receive<local::Pause>("the order to pause").request, local::MessageType::kPause,
                   Error(ErrorCode::kRefused, "another pause is under way"));
   await_one<migration::EngineFailed>("the failure");
 }
@@ -412,7 +412,7 @@ TEST_F(SourceSessionTest, PauseThatTheKeeperRefusesFailsTheCopy) {
 TEST_F(SourceSessionTest, LossOfTheKeeperDuringThePauseEndsTheInstance) {
   prepare();
   session_->perform(migration::PauseJob{});
-  keeper_->take<local::Pause>("the order to pause");
+  keeper_->receive<local::Pause>("the order to pause");
   keeper_->go_away();
   await_one<migration::InstanceDied>("the end");
   EXPECT_EQ(count<migration::JobPaused>(), 0);
@@ -422,7 +422,7 @@ TEST_F(SourceSessionTest, LossOfTheKeeperDuringThePauseEndsTheInstance) {
 
 TEST_F(SourceSessionTest, JobIsRestoredInPlaceBeforeItContinues) {
   session_->perform(migration::RunInstance(1, 5000));
-  const auto order = keeper_->take<local::Resume>("the order to go on");
+  const auto order = keeper_->receive<local::Resume>("the order to go on");
   EXPECT_THAT(script_.calls, ElementsAre("go back"));
   EXPECT_EQ(order.body.incarnation, 1U);
   EXPECT_EQ(order.body.deadline_ns, 5000);
@@ -480,8 +480,8 @@ TEST_F(SourceSessionTest, ReasonForTheEndIsSentToTheTarget) {
   prepare();
   session_->set_failure_reason("the limit cannot be met");
   session_->perform(migration::StopCopy{});
-  keeper_->answer(keeper_->take<local::StopExport>("the export is ended").request, local::Done{});
-  EXPECT_THAT(mover_->take<mover::EndSession>("the mover's session is ended").reason,
+  keeper_->answer(keeper_->receive<local::StopExport>("the export is ended").request, local::Done{});
+  EXPECT_THAT(mover_->receive<mover::EndSession>("the mover's session is ended").reason,
               HasSubstr("the limit cannot be met"));
   say<mover::SessionEnded>();
 }
@@ -489,7 +489,7 @@ TEST_F(SourceSessionTest, ReasonForTheEndIsSentToTheTarget) {
 TEST_F(SourceSessionTest, LimitsApplyToARunningCopyButNotToAStoppedCopy) {
   prepare();
   session_->set_limits(5, 7);
-  const auto limits = mover_->take<mover::MoverLimits>("the limits");
+  const auto limits = mover_->receive<mover::MoverLimits>("the limits");
   EXPECT_EQ(limits.max_downtime_ns, 5);
   EXPECT_EQ(limits.bandwidth_bytes_per_second, 7);
   session_->perform(migration::StopCopy{});

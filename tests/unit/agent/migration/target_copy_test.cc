@@ -52,8 +52,8 @@ class ScriptedTarget : public TargetMode {
     return run_step(script_.compare, "compare");
   }
   [[nodiscard]] bool has_memory() const override { return false; }
-  Task<Result<void>> take_memory(std::shared_ptr<Job> /*job*/, std::vector<mover::RegionInfo> /*regions*/,
-                                 std::vector<UniqueFd> /*descriptors*/) override {
+  Task<Result<void>> import_memory(std::shared_ptr<Job> /*job*/, std::vector<mover::RegionInfo> /*regions*/,
+                                   std::vector<UniqueFd> /*descriptors*/) override {
     return run_step(script_.take, "take");
   }
   Task<Result<void>> drop_memory(std::shared_ptr<Job> /*job*/,
@@ -61,7 +61,7 @@ class ScriptedTarget : public TargetMode {
     script_.calls.emplace_back("drop");
     co_return ok();
   }
-  Result<void> keep(std::shared_ptr<Job> /*job*/, HostState /*state*/) override {
+  Result<void> store_host_state(std::shared_ptr<Job> /*job*/, HostState /*state*/) override {
     script_.calls.emplace_back("keep");
     return script_.kept;
   }
@@ -139,10 +139,10 @@ class TargetCopyTest : public WithContext<NodeOfJobs> {
   }
   void prepare() {
     session_->perform(migration::PrepareStandby{});
-    const auto opened = mover_->take<mover::OpenSession>("the mover's session is opened");
+    const auto opened = mover_->receive<mover::OpenSession>("the mover's session is opened");
     EXPECT_EQ(opened.side, wire::Side::kTarget);
     EXPECT_TRUE(opened.makes_memory);
-    mover_->take<mover::StartTarget>("the order to listen");
+    mover_->receive<mover::StartTarget>("the order to listen");
     auto listening = of_copy<mover::Listening>();
     listening.addresses = {"10.0.0.1:7001"};
     mover_->send(listening);
@@ -196,8 +196,8 @@ TEST_F(TargetCopyTest, PlanOfAnotherJobIsRefused) {
 
 TEST_F(TargetCopyTest, DeathOfTheMoverBeforeItListensIsReportedAsARefusal) {
   session_->perform(migration::PrepareStandby{});
-  mover_->take<mover::OpenSession>("the mover's session is opened");
-  mover_->take<mover::StartTarget>("the order to listen");
+  mover_->receive<mover::OpenSession>("the mover's session is opened");
+  mover_->receive<mover::StartTarget>("the order to listen");
   mover_->exit(3);
   await_one<migration::StandbyRefused>("the refusal");
   settle();
@@ -214,10 +214,10 @@ TEST_F(TargetCopyTest, AbandonedPreparationIsFreedAtItsEndWithoutAnEvent) {
   settle();
   EXPECT_EQ(calls("free"), 0) << "the preparation is under way";
   script_.ready.release();
-  mover_->take<mover::OpenSession>("the mover's session is opened");
-  mover_->take<mover::StartTarget>("the order to listen");
+  mover_->receive<mover::OpenSession>("the mover's session is opened");
+  mover_->receive<mover::StartTarget>("the order to listen");
   mover_->send(of_copy<mover::Listening>());
-  mover_->take<mover::EndSession>("the mover's session is ended");
+  mover_->receive<mover::EndSession>("the mover's session is ended");
   mover_->send(of_copy<mover::SessionEnded>());
   await_call("free");
   EXPECT_THAT(events_.of_target, IsEmpty());
@@ -269,11 +269,11 @@ TEST_F(TargetCopyTest, FreedRegionsAreReleasedBeforeTheMoverIsNotified) {
   auto gone = of_copy<mover::DroppedRegions>();
   gone.regions = {11, 12};
   mover_->send(gone);
-  EXPECT_EQ(mover_->take<mover::RegionsLetGo>("the first are let go").regions, 2U);
+  EXPECT_EQ(mover_->receive<mover::RegionsLetGo>("the first are let go").regions, 2U);
   EXPECT_EQ(calls("drop"), 1);
   gone.regions = {13};
   mover_->send(gone);
-  EXPECT_EQ(mover_->take<mover::RegionsLetGo>("another is let go").regions, 3U);
+  EXPECT_EQ(mover_->receive<mover::RegionsLetGo>("another is let go").regions, 3U);
 }
 
 TEST_F(TargetCopyTest, FailureIsReportedInsteadOfVerifiedIfTheHostStateCannotBeStored) {
@@ -315,7 +315,7 @@ TEST_F(TargetCopyTest, MessagesOfTheMoverAreIgnoredOnceTheTargetIsFreed) {
   prepare();
   receive();
   session_->perform(migration::FreeTarget{});
-  mover_->take<mover::EndSession>("the mover's session is ended");
+  mover_->receive<mover::EndSession>("the mover's session is ended");
   mover_->send(of_copy<mover::Verified>());
   mover_->send(of_copy<mover::SessionEnded>());
   await_call("free");

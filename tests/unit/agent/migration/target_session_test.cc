@@ -43,11 +43,11 @@ class SlowMode : public TargetMode {
     co_return Error(ErrorCode::kRefused, "The job does not fit this node");
   }
   [[nodiscard]] bool has_memory() const override { return true; }
-  Task<Result<void>> take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
-                                 std::vector<UniqueFd>) override {
+  Task<Result<void>> import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                   std::vector<UniqueFd>) override {
     co_return ok();
   }
-  Result<void> keep(std::shared_ptr<Job>, HostState) override { return ok(); }
+  Result<void> store_host_state(std::shared_ptr<Job>, HostState) override { return ok(); }
   Task<Result<void>> run(std::shared_ptr<Job>, RunOrder order, wire::TargetReport*) override {
     deadlines_.push_back(order.deadline);
     co_return ok();

@@ -31,7 +31,7 @@ TEST_F(LastSnapshotsTest, ManyStoredSnapshotsDoNotExhaustTheStreams) {
     (*last)->version = 1;
     shelf.put({"vault", name_of(job)}, *std::move(last));
   }
-  const auto first = shelf.take({"vault", name_of(0)});
+  const auto first = shelf.extract({"vault", name_of(0)});
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->version, 1u);
 }
@@ -39,9 +39,9 @@ TEST_F(LastSnapshotsTest, ManyStoredSnapshotsDoNotExhaustTheStreams) {
 TEST(LastSnapshots, TheOldestSnapshotIsEvictedWhenTooManyJobsAreKept) {
   LastSnapshots shelf;
   for (int job = 999; job > 900; --job) shelf.put({"vault", name_of(job)}, std::make_unique<LastSnapshot>());
-  EXPECT_EQ(shelf.take({"vault", name_of(999)}), nullptr);
-  EXPECT_NE(shelf.take({"vault", name_of(901)}), nullptr);
-  EXPECT_NE(shelf.take({"vault", name_of(920)}), nullptr);
+  EXPECT_EQ(shelf.extract({"vault", name_of(999)}), nullptr);
+  EXPECT_NE(shelf.extract({"vault", name_of(901)}), nullptr);
+  EXPECT_NE(shelf.extract({"vault", name_of(920)}), nullptr);
 }
 
 TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsANewScanWithTheSameKey) {
@@ -53,8 +53,8 @@ TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsANewScanWithTheSameKey) {
     if (job == 0) params = (*last)->params.get();
     shelf.put({"vault", name_of(job)}, *std::move(last));
   }
-  EXPECT_NE(shelf.take({"vault", name_of(5)})->scan, nullptr);
-  const auto first = shelf.take({"vault", name_of(0)});
+  EXPECT_NE(shelf.extract({"vault", name_of(5)})->scan, nullptr);
+  const auto first = shelf.extract({"vault", name_of(0)});
   ASSERT_EQ(first->scan, nullptr);
   ASSERT_TRUE(first->prepare_scan(*device_).has_value());
   EXPECT_NE(first->scan, nullptr);
@@ -71,8 +71,8 @@ TEST(LastSnapshots, RemovedJobIsForgottenInEveryCheckpointStore) {
     }
   EXPECT_EQ(shelf.forget(1), 2u);
   EXPECT_EQ(shelf.forget(1), 0u);
-  EXPECT_EQ(shelf.take({"a", name_of(1)}), nullptr);
-  EXPECT_NE(shelf.take({"b", name_of(2)}), nullptr);
+  EXPECT_EQ(shelf.extract({"a", name_of(1)}), nullptr);
+  EXPECT_NE(shelf.extract({"b", name_of(2)}), nullptr);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ class FakeMover {
   }
   // Returns the agent's next message with its descriptors. The message must be an M.
   template <class M>
-  M take(const std::string& what, std::vector<UniqueFd>* descriptors = nullptr) {
+  M receive(const std::string& what, std::vector<UniqueFd>* descriptors = nullptr) {
     await_event(io_, what, [this] { return !state_->heard.empty(); });
     mover::Packet packet = std::move(state_->heard.front());
     state_->heard.pop_front();
@@ -136,7 +136,7 @@ class FakeMovers {
     listener_->programs.pop_front();
     auto mover =
         std::make_unique<FakeMover>(io_, program.pid, std::move(program.link), std::move(program.end));
-    EXPECT_EQ(mover->take<mover::Configure>("the mover's settings").gpu, 2U);
+    EXPECT_EQ(mover->receive<mover::Configure>("the mover's settings").gpu, 2U);
     return mover;
   }
   // Returns a mover that serves.
@@ -175,8 +175,8 @@ class FakeMovers {
   static void take(const std::shared_ptr<Listening>& listener) {
     UniqueFd socket(::accept4(listener->socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) return;
-    constexpr std::size_t kMost = 64;
-    auto link = PacketLink::create(listener->socket.get_executor(), std::move(socket), kMost).value();
+    constexpr std::size_t kMax = 64;
+    auto link = PacketLink::create(listener->socket.get_executor(), std::move(socket), kMax).value();
     PacketLink::Handlers handlers;
     handlers.packet = [listener, weak = std::weak_ptr(link)](Packet packet) {
       Program program;

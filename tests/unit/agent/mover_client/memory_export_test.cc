@@ -39,7 +39,7 @@ class MemoryExportTest : public AgentWithMovers {
     auto request = of_export<mover::OpenSession>();
     request.side = wire::Side::kSource;
     session_ = MoverSession::open(io_.get_executor(), process_, request, Milliseconds(60000), {}).value();
-    mover_->take<mover::OpenSession>("the session is opened");
+    mover_->receive<mover::OpenSession>("the session is opened");
   }
   void TearDown() override {
     link_->close();
@@ -49,12 +49,12 @@ class MemoryExportTest : public AgentWithMovers {
   Run run(Milliseconds timeout = Milliseconds(60000)) {
     MemoryExport::Settings settings;
     settings.timeout = timeout;
-    settings.keep_descriptors = true;
+    settings.retain_descriptors = true;
     settings.failed = [this](const Error& error) { failures_.push_back(error.to_string()); };
     export_ = MemoryExport::create(link_, session_, std::move(settings));
     exported_ = export_;
     Run runs(io_, "run()", export_->run(io_.get_executor()));
-    stream_ = keeper_->take<local::Export>("the export is asked for").request;
+    stream_ = keeper_->receive<local::Export>("the export is asked for").request;
     return runs;
   }
   // Exports no memory, so that the export proceeds to observing the rank.
@@ -85,7 +85,7 @@ class MemoryExportTest : public AgentWithMovers {
     }
     keeper_->answer(stream_, tensors);
   }
-  void say_attached(std::uint64_t batch) {
+  void report_attached(std::uint64_t batch) {
     auto attached = of_export<mover::Attached>();
     attached.batch = batch;
     mover_->send(attached);
@@ -109,13 +109,13 @@ TEST_F(MemoryExportTest, BatchIsAcknowledgedOnceTheMoverHasReceivedIt) {
   auto runs = run();
   send_batch(3, 11);
   std::vector<UniqueFd> descriptors;
-  const auto attached = mover_->take<mover::AttachRegions>("the batch", &descriptors);
+  const auto attached = mover_->receive<mover::AttachRegions>("the batch", &descriptors);
   ASSERT_EQ(attached.regions.size(), 1U);
   EXPECT_EQ(attached.regions.front().id, 11U);
   EXPECT_EQ(descriptors.size(), 1U);
   EXPECT_FALSE(keeper_->is_asked()) << "the mover has not mapped it yet";
-  say_attached(1);
-  EXPECT_EQ(keeper_->take<local::ExportAck>("the acknowledgement").body.sequence, 3U);
+  report_attached(1);
+  EXPECT_EQ(keeper_->receive<local::ExportAck>("the acknowledgement").body.sequence, 3U);
   EXPECT_FALSE(runs.done());
   local::ExportEnd end;
   end.summary.regions = 1;
@@ -128,12 +128,12 @@ TEST_F(MemoryExportTest, TensorsAreSentToTheMoverAfterTheirRegions) {
   auto runs = run();
   send_tensors(2, 11);
   send_batch(1, 11);
-  mover_->take<mover::AttachRegions>("the region, ahead of its tensors");
-  say_attached(1);
-  keeper_->take<local::ExportAck>("the acknowledgement");
+  mover_->receive<mover::AttachRegions>("the region, ahead of its tensors");
+  report_attached(1);
+  keeper_->receive<local::ExportAck>("the acknowledgement");
   keeper_->answer(stream_, local::ExportEnd{});
   EXPECT_TRUE(runs.result());
-  EXPECT_EQ(mover_->take<mover::AttachTensors>("the tensors").tensors.size(), 2U);
+  EXPECT_EQ(mover_->receive<mover::AttachTensors>("the tensors").tensors.size(), 2U);
 }
 
 TEST_F(MemoryExportTest, TooManyTensorsAreRefused) {
@@ -179,7 +179,7 @@ TEST_F(MemoryExportTest, LossOfTheKeeperDuringTheExportIsAnError) {
 TEST_F(MemoryExportTest, BatchIsNotAcknowledgedIfTheMoverDies) {
   auto runs = run();
   send_batch(1, 11);
-  mover_->take<mover::AttachRegions>("the batch");
+  mover_->receive<mover::AttachRegions>("the batch");
   mover_->exit(5);
   ASSERT_FALSE(runs.result());
   EXPECT_THAT(runs.result().error().to_string(), HasSubstr("exit status 5"));
@@ -190,12 +190,12 @@ TEST_F(MemoryExportTest, BatchIsNotAcknowledgedIfTheMoverDies) {
 TEST_F(MemoryExportTest, FreedRegionIsAcknowledgedOnceTheMoverHasReleasedIt) {
   follow();
   keeper_->answer(stream_, local::RegionFreed{11, 4});
-  EXPECT_THAT(mover_->take<mover::DropRegions>("the freed region").regions, ElementsAre(11U));
+  EXPECT_THAT(mover_->receive<mover::DropRegions>("the freed region").regions, ElementsAre(11U));
   EXPECT_FALSE(keeper_->is_asked()) << "the mover still has it";
   auto dropped = of_export<mover::Dropped>();
   dropped.regions = {11};
   mover_->send(dropped);
-  const auto ack = keeper_->take<local::RegionFreedAck>("the acknowledgement").body;
+  const auto ack = keeper_->receive<local::RegionFreedAck>("the acknowledgement").body;
   EXPECT_EQ(ack.id, 11U);
   EXPECT_EQ(ack.generation, 4U);
 }
@@ -203,11 +203,11 @@ TEST_F(MemoryExportTest, FreedRegionIsAcknowledgedOnceTheMoverHasReleasedIt) {
 TEST_F(MemoryExportTest, TensorNamedLaterIsSentImmediatelyAndCanBeDropped) {
   follow();
   send_tensors(1, 11);
-  EXPECT_EQ(mover_->take<mover::AttachTensors>("the new tensor").tensors.front().name, "tensor-0");
+  EXPECT_EQ(mover_->receive<mover::AttachTensors>("the new tensor").tensors.front().name, "tensor-0");
   local::TensorDropped dropped;
   dropped.name.assign("tensor-0");
   keeper_->answer(stream_, dropped);
-  EXPECT_THAT(mover_->take<mover::DropTensors>("the dropped tensor").names, ElementsAre("tensor-0"));
+  EXPECT_THAT(mover_->receive<mover::DropTensors>("the dropped tensor").names, ElementsAre("tensor-0"));
 }
 
 TEST_F(MemoryExportTest, FailureDuringTheExportOfLaterChangesIsReportedOnce) {
@@ -229,7 +229,7 @@ TEST_F(MemoryExportTest, LossOfTheKeeperDuringTheExportOfLaterChangesIsReported)
 TEST_F(MemoryExportTest, StopIsSentToTheRankOnceWithoutAFailure) {
   follow();
   RunningVoid stops(io_, "stop()", export_->stop());
-  keeper_->answer(keeper_->take<local::StopExport>("the order to stop").request, local::Done{});
+  keeper_->answer(keeper_->receive<local::StopExport>("the order to stop").request, local::Done{});
   stops.finish();
   RunningVoid(io_, "stop()", export_->stop()).finish();
   EXPECT_FALSE(keeper_->is_asked());
@@ -239,9 +239,9 @@ TEST_F(MemoryExportTest, StopIsSentToTheRankOnceWithoutAFailure) {
 TEST_F(MemoryExportTest, DeathOfTheMoverReleasesARegionBeingFreed) {
   follow();
   keeper_->answer(stream_, local::RegionFreed{11, 4});
-  mover_->take<mover::DropRegions>("the freed region");
+  mover_->receive<mover::DropRegions>("the freed region");
   mover_->exit(5);
-  EXPECT_EQ(keeper_->take<local::RegionFreedAck>("the acknowledgement").body.id, 11U);
+  EXPECT_EQ(keeper_->receive<local::RegionFreedAck>("the acknowledgement").body.id, 11U);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class MemoryFillTest : public AgentWithMovers {
   }
   // Answers the next query for a part of the set with one region.
   void hold(std::uint64_t from, std::uint64_t region) {
-    const auto fetch = keeper_->take<local::Fetch>("the question for a part of the set");
+    const auto fetch = keeper_->receive<local::Fetch>("the question for a part of the set");
     EXPECT_EQ(fetch.body.from, from);
     EXPECT_EQ(fetch.body.migration, kFillMigration);
     local::Held held;
@@ -56,12 +56,12 @@ class MemoryFillTest : public AgentWithMovers {
     keeper_->answer(fetch.request, held, std::move(memory));
   }
   void hold_no_more() {
-    keeper_->answer(keeper_->take<local::Fetch>("the question for the rest of the set").request,
+    keeper_->answer(keeper_->receive<local::Fetch>("the question for the rest of the set").request,
                     local::Done{});
   }
   // Answers the order to create memory with the requested region, or with `region`.
   void make(std::uint64_t region) {
-    const auto order = keeper_->take<local::Make>("the order to make memory");
+    const auto order = keeper_->receive<local::Make>("the order to make memory");
     local::Made made;
     made.sequence = order.body.sequence;
     made.records.push_back({region, 1, kFilledBytes, {}});
@@ -69,24 +69,24 @@ class MemoryFillTest : public AgentWithMovers {
     new_ = file_number(memory.front());
     keeper_->answer(order.request, made, std::move(memory));
   }
-  mover::FillRegions take_fill() {
+  mover::FillRegions receive_fill() {
     std::vector<UniqueFd> descriptors;
-    auto order = mover_->take<mover::FillRegions>("the order to fill", &descriptors);
+    auto order = mover_->receive<mover::FillRegions>("the order to fill", &descriptors);
     EXPECT_EQ(descriptors.size(), 2U);
     if (descriptors.size() != 2) return order;
     EXPECT_EQ(file_number(descriptors[0]), old_) << "the content comes first";
     EXPECT_EQ(file_number(descriptors[1]), new_);
     return order;
   }
-  void say_filled(const mover::FillRegions& order, std::uint64_t batch) {
+  void report_filled(const mover::FillRegions& order, std::uint64_t batch) {
     mover::Filled filled;
     filled.session = order.session;
     filled.batch = batch;
     filled.bytes = kFilledBytes;
     mover_->send(filled);
   }
-  Order<local::Replace> take_replace() {
-    return keeper_->take<local::Replace>("the set gets the new memory");
+  Order<local::Replace> receive_replace() {
+    return keeper_->receive<local::Replace>("the set gets the new memory");
   }
 
   std::unique_ptr<FakeMover> mover_;
@@ -101,11 +101,11 @@ TEST_F(MemoryFillTest, SetReceivesTheNewMemoryOnceTheMoverHasFilledIt) {
   auto fills = fill();
   hold(0, 11);
   make(11);
-  const auto order = take_fill();
+  const auto order = receive_fill();
   EXPECT_EQ(order.regions.front().id, 11U);
   EXPECT_FALSE(keeper_->is_asked()) << "the mover has not filled it yet";
-  say_filled(order, order.batch);
-  auto replace = take_replace();
+  report_filled(order, order.batch);
+  auto replace = receive_replace();
   EXPECT_EQ(replace.body.migration, kFillMigration);
   ASSERT_EQ(replace.descriptors.size(), 1U);
   EXPECT_EQ(file_number(replace.descriptors.front()), new_);
@@ -118,17 +118,17 @@ TEST_F(MemoryFillTest, BatchesRunInOrderAndEachAnswerAppliesOnlyToItsBatch) {
   auto fills = fill();
   hold(0, 11);
   make(11);
-  const auto first = take_fill();
-  say_filled(first, first.batch);
-  keeper_->answer(take_replace().request, local::Done{});
+  const auto first = receive_fill();
+  report_filled(first, first.batch);
+  keeper_->answer(receive_replace().request, local::Done{});
   hold(1, 12);
   make(12);
-  const auto second = take_fill();
+  const auto second = receive_fill();
   EXPECT_EQ(second.session, first.session);
-  say_filled(second, first.batch);
+  report_filled(second, first.batch);
   EXPECT_FALSE(keeper_->is_asked());
-  say_filled(second, second.batch);
-  keeper_->answer(take_replace().request, local::Done{});
+  report_filled(second, second.batch);
+  keeper_->answer(receive_replace().request, local::Done{});
   hold_no_more();
   EXPECT_TRUE(fills.result());
 }
@@ -144,7 +144,7 @@ TEST_F(MemoryFillTest, RefusedFillLeavesTheSetUnchanged) {
   auto fills = fill();
   hold(0, 11);
   make(11);
-  const auto order = take_fill();
+  const auto order = receive_fill();
   mover::FillFailed failed;
   failed.session = order.session;
   failed.batch = order.batch;
@@ -159,7 +159,7 @@ TEST_F(MemoryFillTest, DeathOfTheMoverDuringAFillLeavesTheSetUnchanged) {
   auto fills = fill();
   hold(0, 11);
   make(11);
-  take_fill();
+  receive_fill();
   mover_->exit(6);
   ASSERT_FALSE(fills.result());
   EXPECT_THAT(fills.result().error().to_string(), HasSubstr("exit status 6"));
@@ -170,7 +170,7 @@ TEST_F(MemoryFillTest, SilentMoverTimesOutAfterTheStepLimit) {
   auto fills = fill(Milliseconds(2000));  // also limits make(), which must not fail on a slow machine
   hold(0, 11);
   make(11);
-  take_fill();
+  receive_fill();
   ASSERT_FALSE(fills.result());
   EXPECT_EQ(fills.result().error().code(), ErrorCode::kTimedOut);
 }
@@ -185,7 +185,7 @@ TEST_F(MemoryFillTest, MemoryThatDiffersFromTheRequestIsNotFilled) {
 
 TEST_F(MemoryFillTest, SetThatMakesNoProgressIsAnError) {
   auto fills = fill();
-  const auto fetch = keeper_->take<local::Fetch>("the question for a part of the set");
+  const auto fetch = keeper_->receive<local::Fetch>("the question for a part of the set");
   local::Held held;
   held.sequence = fetch.body.from;  // otherwise the loop would never end
   held.records.push_back({11, 1, kFilledBytes, {}});
@@ -198,9 +198,9 @@ TEST_F(MemoryFillTest, LossOfTheKeeperDuringAFillIsAnError) {
   auto fills = fill();
   hold(0, 11);
   make(11);
-  const auto order = take_fill();
+  const auto order = receive_fill();
   keeper_->go_away();
-  say_filled(order, order.batch);
+  report_filled(order, order.batch);
   ASSERT_FALSE(fills.result());
   EXPECT_EQ(fills.result().error().code(), ErrorCode::kUnavailable);
 }

@@ -40,7 +40,7 @@ class MoverSessionTest : public AgentWithMovers {
     handlers.failed = [this](const Error& error) { failures_.push_back(error.code()); };
     session_ =
         MoverSession::open(io_.get_executor(), process_, request, timeout, std::move(handlers)).value();
-    EXPECT_EQ(mover_->take<mover::OpenSession>("the session is opened").session, kKey);
+    EXPECT_EQ(mover_->receive<mover::OpenSession>("the session is opened").session, kKey);
     return *session_;
   }
   Call attach() {
@@ -51,17 +51,17 @@ class MoverSessionTest : public AgentWithMovers {
     return {io_, "drop_regions()", session_->drop_regions(std::move(regions))};
   }
   Running<Result<std::vector<std::string>>> listen() { return {io_, "listen()", session_->listen()}; }
-  void say_attached(std::uint64_t batch) {
+  void report_attached(std::uint64_t batch) {
     auto attached = of_session<mover::Attached>();
     attached.batch = batch;
     mover_->send(attached);
   }
-  void say_dropped(std::vector<std::uint64_t> regions) {
+  void log_dropped(std::vector<std::uint64_t> regions) {
     auto dropped = of_session<mover::Dropped>();
     dropped.regions = std::move(regions);
     mover_->send(dropped);
   }
-  void say_failed() {
+  void report_failed() {
     auto failed = of_session<mover::SessionFailed>();
     failed.failure = mover::Failure(Error(ErrorCode::kRefused, "the tensors do not fit"));
     mover_->send(failed);
@@ -83,16 +83,16 @@ TEST_F(MoverSessionTest, RegionIsAttachedAfterTheMoverAcknowledgesItsBatch) {
   open();
   auto first = attach();
   std::vector<UniqueFd> descriptors;
-  EXPECT_EQ(mover_->take<mover::AttachRegions>("the first batch", &descriptors).batch, 1U);
+  EXPECT_EQ(mover_->receive<mover::AttachRegions>("the first batch", &descriptors).batch, 1U);
   EXPECT_EQ(descriptors.size(), 1U);
-  say_attached(1);
+  report_attached(1);
   EXPECT_TRUE(first.result());
   auto second = attach();
-  EXPECT_EQ(mover_->take<mover::AttachRegions>("the second batch").batch, 2U);
-  say_attached(1);  // a repeated answer that does not belong to this batch
+  EXPECT_EQ(mover_->receive<mover::AttachRegions>("the second batch").batch, 2U);
+  report_attached(1);  // a repeated answer that does not belong to this batch
   await_all_heard();
   EXPECT_FALSE(second.done());
-  say_attached(2);
+  report_attached(2);
   EXPECT_TRUE(second.result());
 }
 
@@ -113,8 +113,8 @@ TEST_F(MoverSessionTest, MoverExitFailsPendingCallsAndIsReportedOnce) {
 TEST_F(MoverSessionTest, FailureEndsPendingCallsAndIsReportedOnce) {
   open();
   auto attaches = attach();
-  say_failed();
-  say_failed();
+  report_failed();
+  report_failed();
   await_all_heard();
   ASSERT_FALSE(attaches.result());
   EXPECT_EQ(attaches.result().error().code(), ErrorCode::kRefused);
@@ -125,14 +125,14 @@ TEST_F(MoverSessionTest, FailureEndsPendingCallsAndIsReportedOnce) {
 TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions) {
   open();
   auto drops = drop({1});
-  say_failed();
+  report_failed();
   await_all_heard();
   EXPECT_FALSE(drops.done());
-  say_dropped({1});
+  log_dropped({1});
   EXPECT_TRUE(drops.result());
   RunningVoid ends(io_, "end()", session_->end("given up"));
-  mover_->take<mover::DropRegions>("the regions to drop");
-  EXPECT_EQ(mover_->take<mover::EndSession>("the end of a failed session").reason, "given up");
+  mover_->receive<mover::DropRegions>("the regions to drop");
+  EXPECT_EQ(mover_->receive<mover::EndSession>("the end of a failed session").reason, "given up");
   EXPECT_FALSE(ends.done());
   mover_->send(of_session<mover::SessionEnded>());
   ends.finish();
@@ -141,10 +141,10 @@ TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions)
 TEST_F(MoverSessionTest, DropRequestCompletesOnceAllItsRegionsAreDropped) {
   open();
   auto drops = drop({1, 2});
-  say_dropped({2});
+  log_dropped({2});
   await_all_heard();
   EXPECT_FALSE(drops.done());
-  say_dropped({1});
+  log_dropped({1});
   EXPECT_TRUE(drops.result());
 }
 
@@ -163,7 +163,7 @@ TEST_F(MoverSessionTest, SilentMoverCausesATimeoutThatNamesTheMissingStep) {
 TEST_F(MoverSessionTest, TargetReturnsTheListenAddressesOfTheMover) {
   open();
   auto listens = listen();
-  mover_->take<mover::StartTarget>("the order to listen");
+  mover_->receive<mover::StartTarget>("the order to listen");
   auto listening = of_session<mover::Listening>();
   listening.addresses = {"a", "b"};
   mover_->send(listening);
@@ -174,23 +174,23 @@ TEST_F(MoverSessionTest, TargetReturnsTheListenAddressesOfTheMover) {
 TEST_F(MoverSessionTest, EndOfTheSessionCancelsPendingCallsAndIsOrderedOnce) {
   open();
   auto listens = listen();
-  mover_->take<mover::StartTarget>("the order to listen");
+  mover_->receive<mover::StartTarget>("the order to listen");
   RunningVoid ends(io_, "end()", session_->end());
-  mover_->take<mover::EndSession>("the order to end");
+  mover_->receive<mover::EndSession>("the order to end");
   mover_->send(of_session<mover::SessionEnded>());
   ends.finish();
   ASSERT_FALSE(listens.result());
   EXPECT_EQ(listens.result().error().code(), ErrorCode::kAborted);
   RunningVoid(io_, "end()", session_->end()).finish();
   ASSERT_TRUE(process_->send(mover::JobLeft()));
-  mover_->take<mover::JobLeft>("the message behind a second end(), which sends none");
+  mover_->receive<mover::JobLeft>("the message behind a second end(), which sends none");
 }
 
 TEST_F(MoverSessionTest, TensorsBeyondTheMessageLimitAreSentInSeveralMessages) {
   open();
   ASSERT_TRUE(session_->attach_tensors(std::vector<wire::TensorInfo>(mover::kMaxTensors + 1)));
-  EXPECT_EQ(mover_->take<mover::AttachTensors>("the first tensors").tensors.size(), mover::kMaxTensors);
-  EXPECT_EQ(mover_->take<mover::AttachTensors>("the last tensor").tensors.size(), 1U);
+  EXPECT_EQ(mover_->receive<mover::AttachTensors>("the first tensors").tensors.size(), mover::kMaxTensors);
+  EXPECT_EQ(mover_->receive<mover::AttachTensors>("the last tensor").tensors.size(), 1U);
 }
 
 TEST_F(MoverSessionTest, OversizedMessageIsRefusedAndTheSessionContinues) {
@@ -199,7 +199,7 @@ TEST_F(MoverSessionTest, OversizedMessageIsRefusedAndTheSessionContinues) {
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code(), ErrorCode::kInvalidArgument);
   ASSERT_TRUE(session_->drop_tensors({"weight"}));
-  EXPECT_THAT(mover_->take<mover::DropTensors>("the next message").names, ElementsAre("weight"));
+  EXPECT_THAT(mover_->receive<mover::DropTensors>("the next message").names, ElementsAre("weight"));
 }
 
 TEST_F(MoverSessionTest, OversizedPacketEndsTheMoverAndFailsTheSession) {

@@ -121,7 +121,7 @@ RehearsalFacts rehearsal() {
 
 TEST(PauseCosts, RehearsedCostsApplyUntilMovesProvideMoreMeasurements) {
   PauseCosts costs;
-  keep_rehearsal(costs, rehearsal());
+  record_rehearsal(costs, rehearsal());
   const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
   EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs);
   const auto restore = costs.line(PauseKind::kProcess, PauseTerm::kHostRestore);
@@ -143,7 +143,7 @@ TEST(PauseCosts, RehearsedThreadsDetermineTheRateOfTheNode) {
   many.restore_ns = 75 * kMs + 400 * kMs;
   facts.processes.push_back(many);
   PauseCosts costs;
-  keep_rehearsal(costs, facts);
+  record_rehearsal(costs, facts);
   const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
   EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs)
       << "bytes are bytes";
@@ -153,7 +153,7 @@ TEST(PauseCosts, RehearsedThreadsDetermineTheRateOfTheNode) {
 
 TEST(PauseCosts, RehearsalIsDecodedAsEncoded) {
   PauseCosts costs;
-  keep_rehearsal(costs, rehearsal());
+  record_rehearsal(costs, rehearsal());
   costs.learn_rehearsal("1.0, CRIU 4", "none");
   const auto again = PauseCosts::decode(costs.encode());
   ASSERT_TRUE(again);
@@ -183,7 +183,7 @@ TEST(Rehearsal, ProcessesOfEqualSizeDetermineNoRate) {
   RehearsalFacts facts = rehearsal();
   facts.processes.back() = facts.processes.front();
   PauseCosts costs;
-  keep_rehearsal(costs, facts);
+  record_rehearsal(costs, facts);
   EXPECT_EQ(costs.line(PauseKind::kProcess, PauseTerm::kDump).base_ns,
             PauseCosts().line(PauseKind::kProcess, PauseTerm::kDump).base_ns);
 }
@@ -265,15 +265,15 @@ TEST(PauseEstimate, ExcessOfTheCopyOverTheConcurrentSaveBelongsToTheFinalTerm) {
 TEST(PauseEstimate, CopyIsAddedToAnEstimateNewerThanTheMoverEstimate) {
   PauseCosts costs;
   const PauseLines lines = costs.lines(PauseKind::kProcess);
-  const auto told = estimate_pause(process(512 * kMiB), lines, lines, std::nullopt);
+  const auto reported = estimate_pause(process(512 * kMiB), lines, lines, std::nullopt);
   const auto revised = estimate_pause(process(kMiB), lines, lines, std::nullopt);
-  ASSERT_LT(revised.total(), told.total());
+  ASSERT_LT(revised.total(), reported.total());
 
-  const auto hidden = revised.with_copy(told.total(), told);
+  const auto hidden = revised.with_copy(reported.total(), reported);
   EXPECT_EQ(hidden.ns.total(), revised.total());
 
-  const Nanos copy = told.beside + 9 * kMs;
-  const auto longer = revised.with_copy(told.fixed() + copy, told);
+  const Nanos copy = reported.beside + 9 * kMs;
+  const auto longer = revised.with_copy(reported.fixed() + copy, reported);
   EXPECT_EQ(longer.ns.total(), revised.fixed() + copy);
   EXPECT_EQ(longer.ns[PauseTerm::kDump], revised.facts.ns[PauseTerm::kDump]);
 }

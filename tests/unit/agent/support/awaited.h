@@ -46,7 +46,7 @@ inline void await_rest(asio::io_context& io, const std::string& what) {
   if (!io.stopped()) throw std::runtime_error("A minute has passed, and something still goes on: " + what);
 }
 
-// A coroutine that runs while the test plays the other side.
+// A coroutine that runs while the test acts as its peer.
 template <class T>
 class Running {
  public:

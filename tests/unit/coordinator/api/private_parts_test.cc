@@ -45,7 +45,7 @@ class PrivatePartsTest : public ApiTest {
     b_->instead = [this](const wire::CommitMessage& m) {
       if (!std::holds_alternative<wire::Prepare>(m.body)) return false;
       const std::string said = mark_private(PrivatePart::kOutput, kOutputSecret);
-      b_->say(
+      b_->send_commit(
           m, wire::Role::kTarget, wire::Role::kCoordinator,
           wire::Refused(wire::Reason(ErrorCode::kRefused, "The standby ended; its last output: " + said)));
       return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of a coordinator whose store was lost, or is an older copy, with agents that know more. Running jobs
-// are taken in, and the records of both sides decide switches.
+// are adopted, and the records of both sides decide the handovers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -94,7 +94,7 @@ class RecoveryTest : public ::testing::Test {
   }
   json job(const std::string& name) { return cluster_.get("/v1/jobs/" + name).json(); }
   json found() { return cluster_.get("/v1/recovery").json()["found"]; }
-  // Opens a switch at both nodes. According to their records, the source has reached its barrier and the
+  // Opens a handover at both nodes. According to their records, the source has reached its barrier and the
   // target has committed.
   void open_handover_at_both() {
     a_->introduction.handovers.emplace_back(kOldMigration, kOldJob, wire::Side::kSource);
@@ -331,15 +331,15 @@ TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByItsRecordsAfterALeaseTerm
   std::atomic<bool> granted{false};
   a_->instead = [this](const wire::CommitMessage& m) {
     if (std::holds_alternative<wire::GiveUp>(m.body) || std::holds_alternative<wire::Query>(m.body))
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
     if (std::holds_alternative<wire::Ran>(m.body) || std::holds_alternative<wire::Closed>(m.body))
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Released());
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Released());
     return true;
   };
   b_->instead = [this, &granted](const wire::CommitMessage& m) {
     granted = granted || std::holds_alternative<wire::Commit>(m.body);
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(2));
-    if (granted) b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(2));
+    if (granted) b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
     return true;
   };
   a_->start();
@@ -356,7 +356,7 @@ TEST_F(RecoveryTest, HandoverOpenOnBothSidesIsDecidedByItsRecordsAfterALeaseTerm
   EXPECT_EQ(job("train")["incarnation"], 2);
 }
 
-// One record that ends the switch is enough, but only after the lease term.
+// One record that ends the handover is enough, but only after the lease term.
 TEST_F(RecoveryTest, HandoverAbandonedByItsTargetEndsAtTheSource) {
   start();
   open_handover_at_both();
@@ -364,15 +364,15 @@ TEST_F(RecoveryTest, HandoverAbandonedByItsTargetEndsAtTheSource) {
   a_->instead = [this](const wire::CommitMessage& m) {
     const auto* end = std::get_if<wire::Closed>(&m.body);
     if (end != nullptr && end->side == wire::Side::kSource) {
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
       a_->change(kOldJob, 1, wire::JobPhase::kRunning);
     } else {
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
     }
     return true;
   };
   b_->instead = [this](const wire::CommitMessage& m) {
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Relinquished());
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Relinquished());
     return true;
   };
   a_->start();
@@ -389,10 +389,10 @@ TEST_F(RecoveryTest, HandoverKnownToOnlyOneSideStaysOpenUntilResolved) {
   open_handover_at_both();
   a_->instead = [this](const wire::CommitMessage& m) {
     if (std::holds_alternative<wire::Closed>(m.body)) {
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(1, true, false));
       a_->change(kOldJob, 1, wire::JobPhase::kRunning);
     } else {
-      a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
+      a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Query());
     }
     return true;
   };

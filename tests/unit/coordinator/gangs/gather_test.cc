@@ -50,7 +50,7 @@ class World {
 
  private:
   void order(std::size_t at) {
-    if (gather_.is_agreed() || !gather_.is_to_be_told(at)) return;
+    if (gather_.is_agreed() || !gather_.needs_order(at)) return;
     ++orders_;
     Rank& rank = ranks_[at];
     rank.stop_at = std::max(rank.stop_at, gather_.barrier());
@@ -90,7 +90,7 @@ TEST(Gather, RanksWithEqualCountsNeedTwoRounds) {
   gather.counted(0, 1, 40);
   EXPECT_EQ(gather.barrier(), 41u);
   gather.counted(1, 1, 40);  // the answer to the previous order
-  EXPECT_TRUE(gather.is_to_be_told(1));
+  EXPECT_TRUE(gather.needs_order(1));
   gather.counted(0, 41, 40);
   gather.counted(1, 41, 40);
   EXPECT_TRUE(gather.is_agreed());
@@ -101,10 +101,10 @@ TEST(Gather, RankBeyondTheBarrierRaisesTheBarrierForAllRanks) {
   Gather gather(2);
   gather.counted(0, 1, 40);
   gather.counted(0, 41, 40);
-  EXPECT_FALSE(gather.is_to_be_told(0));
+  EXPECT_FALSE(gather.needs_order(0));
   gather.counted(1, 41, 41);  // the rank may have passed its 41st barrier before it read the order
   EXPECT_EQ(gather.barrier(), 42u);
-  EXPECT_TRUE(gather.is_to_be_told(0));
+  EXPECT_TRUE(gather.needs_order(0));
   gather.counted(1, 42, 41);
   gather.counted(0, 42, 41);
   EXPECT_TRUE(gather.is_agreed());

@@ -197,8 +197,8 @@ TEST_F(EvacuationsTest, AJobMovedToAFailingGpuIsMovedAgain) {
       return false;
     held = message;
     const wire::Incarnation k = std::get<wire::Lease>(message.body).k;
-    b.say(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
-    b.say(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
+    b.send_commit(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b.send_commit(message, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
     committed.set_value();
     return true;
   };
@@ -213,7 +213,7 @@ TEST_F(EvacuationsTest, AJobMovedToAFailingGpuIsMovedAgain) {
     const wire::Incarnation k = std::get<wire::Lease>(held.body).k;
     b.instead = nullptr;
     b.change(held.job, held.base + 1, wire::JobPhase::kRunning);
-    b.say(held, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
+    b.send_commit(held, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
   });
   const json e = wait_for_evacuation("job-a", "moved");
   EXPECT_EQ(e["from"], "node-b:0") << e;

@@ -64,7 +64,7 @@ TEST_F(CatalogTest, AnUnreadableVersionBelongsToTheJobInItsName) {
   unreadable.damaged = true;
   wire::ImageRow of_others = unreadable;
   of_others.image_job = "train.j3.another-cluster";
-  const auto damaged = catalog_->take("a", contents("", {row(1, 100), unreadable, of_others}));
+  const auto damaged = catalog_->apply("a", contents("", {row(1, 100), unreadable, of_others}));
   ASSERT_EQ(damaged.size(), 1U);
   EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
   ASSERT_EQ(catalog_->list().size(), 2U);
@@ -73,14 +73,14 @@ TEST_F(CatalogTest, AnUnreadableVersionBelongsToTheJobInItsName) {
 }
 
 TEST_F(CatalogTest, NewestImageIsChosenByBarrierTimeAcrossCheckpointStores) {
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
-  catalog_->take("b", contents("", {row(1, 300)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->apply("b", contents("", {row(1, 300)}));
   EXPECT_EQ(newest(), "j3.v1@b");
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
 }
 
 TEST_F(CatalogTest, LaterVersionOfACheckpointStoreIsNewerDespiteAnEarlierTime) {
-  catalog_->take("a", contents("", {row(2, 1000), row(1, 2000)}));
+  catalog_->apply("a", contents("", {row(2, 1000), row(1, 2000)}));
   EXPECT_EQ(newest(), "j3.v2@a");
 }
 
@@ -89,9 +89,9 @@ TEST_F(CatalogTest, HigherSequenceIsNewerInAnyCheckpointStoreAtAnyTime) {
   first.sequence = 4;
   auto second = row(1, 100);
   second.sequence = 5;
-  catalog_->take("a", contents("", {first}));
-  catalog_->take("b", contents("", {second}));
-  catalog_->take("c", contents("", {row(1, 99'999)}));
+  catalog_->apply("a", contents("", {first}));
+  catalog_->apply("b", contents("", {second}));
+  catalog_->apply("c", contents("", {row(1, 99'999)}));
   EXPECT_EQ(newest(), "j3.v1@b");
   reopen();
   EXPECT_EQ(newest(), "j3.v1@b");
@@ -101,8 +101,8 @@ TEST_F(CatalogTest, HigherSequenceIsNewerInAnyCheckpointStoreAtAnyTime) {
 TEST_F(CatalogTest, InvalidSequenceIsIgnored) {
   auto wrong = row(1, 100);
   wrong.sequence = ~std::uint64_t{0};
-  catalog_->take("a", contents("", {wrong}));
-  catalog_->take("b", contents("", {row(1, 200)}));
+  catalog_->apply("a", contents("", {wrong}));
+  catalog_->apply("b", contents("", {row(1, 200)}));
   EXPECT_EQ(newest(), "j3.v1@b");
 }
 
@@ -135,10 +135,10 @@ TEST_F(CatalogTest, ListOfAJobDoesNotAffectOtherJobs) {
   auto its = row(1, 100);
   its.image_job = catalog_->image_job_of(other);
   its.job = 4;
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200), its}));
   auto list = contents("", {row(2, 200), row(3, 300)});
   list.image_job = catalog_->image_job_of(job_);
-  catalog_->take("a", list);
+  catalog_->apply("a", list);
   ASSERT_EQ(catalog_->list().size(), 3U);
   EXPECT_EQ(newest(), "j3.v3@a");
   EXPECT_EQ(catalog_->list(4).size(), 1U);
@@ -152,48 +152,48 @@ TEST_F(CatalogTest, ListOfAJobDoesNotUpdateTheListsOfOtherJobs) {
   auto its = row(1, 100);
   its.image_job = catalog_->image_job_of(other);
   its.job = 4;
-  catalog_->take("a", contents("/vault", {row(1, 100), its}));
-  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200), its}));
+  catalog_->apply("a", contents("/vault", {row(1, 100), its}));
+  catalog_->apply("b", contents("/vault", {row(1, 100), row(2, 200), its}));
   auto list = contents("/vault", {its});
   list.image_job = its.image_job;
-  catalog_->take("a", list);
+  catalog_->apply("a", list);
   EXPECT_EQ(newest(), "j3.v2@/vault");
 }
 
 TEST_F(CatalogTest, UnchangedListIsNotStored) {
   const auto commits = [this] { return store_->database().commits(); };
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
   auto of_job = contents("", {row(2, 200), row(1, 100)});
   of_job.image_job = catalog_->image_job_of(job_);
   const auto before = commits();
   for (int i = 0; i < 5; ++i) {
-    catalog_->take("a", contents("", {row(2, 200), row(1, 100)}));
-    catalog_->take("a", contents("/vault", {row(1, 100)}));
-    catalog_->take("a", of_job);
+    catalog_->apply("a", contents("", {row(2, 200), row(1, 100)}));
+    catalog_->apply("a", contents("/vault", {row(1, 100)}));
+    catalog_->apply("a", of_job);
   }
   EXPECT_EQ(commits(), before);
   auto grown = row(2, 200);
   grown.disk_bytes = 4096;
-  catalog_->take("a", contents("", {row(1, 100), grown}));
+  catalog_->apply("a", contents("", {row(1, 100), grown}));
   EXPECT_EQ(commits(), before + 1);
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   EXPECT_EQ(commits(), before + 2);
   reopen();
   EXPECT_EQ(catalog_->list().size(), 2U);
   const auto again = commits();
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   EXPECT_EQ(commits(), again) << "it is as it was stored";
 }
 
 TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainAfterAnotherNodeReportedADifferentList) {
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
-  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("b", contents("/vault", {row(1, 100)}));
   const auto before = store_->database().commits();
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
   EXPECT_EQ(store_->database().commits(), before) << "both say the same";
-  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
   EXPECT_EQ(newest(), "j3.v1@/vault");
   reopen();
   EXPECT_EQ(newest(), "j3.v1@/vault");
@@ -201,9 +201,9 @@ TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainAfterAnotherNodeReportedADif
 
 TEST_F(CatalogTest, ListWithAFailedWriteIsStoredWithTheNextList) {
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only=ON"));
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only=OFF"));
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   reopen();
   EXPECT_EQ(newest(), "j3.v1@a");
 }
@@ -217,9 +217,9 @@ TEST_F(CatalogTest, PagesContainEveryImageOnceInListOrder) {
   its.job = 4;
   auto numbered = row(1, 10);
   numbered.sequence = 9;
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
-  catalog_->take("b", contents("", {numbered, its}));
-  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200), its}));
+  catalog_->apply("b", contents("", {numbered, its}));
+  catalog_->apply("b", contents("/vault", {row(1, 100)}));
   std::vector<std::string> whole;
   for (const ListedImage& listed : catalog_->list()) whole.push_back(image_text(listed.image));
   ASSERT_EQ(whole.size(), 6U);
@@ -241,9 +241,9 @@ TEST_F(CatalogTest, PagesContainEveryImageOnceInListOrder) {
 }
 
 TEST_F(CatalogTest, PageContinuesAfterARemovedImage) {
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200), row(3, 300)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200), row(3, 300)}));
   const auto first = catalog_->page(std::nullopt, 2);
-  catalog_->take("a", contents("", {row(1, 100), row(3, 300)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(3, 300)}));
   const auto rest = catalog_->page(parse_image_cursor(cursor_text(first.images.back())), 2);
   ASSERT_EQ(rest.images.size(), 1U);
   EXPECT_EQ(image_text(rest.images[0].image), "j3.v3@a");
@@ -311,22 +311,22 @@ TEST_F(RetentionTest, SurplusImagesOfTheEarliestEndedJobsAreRemoved) {
 }
 
 TEST_F(CatalogTest, EndTimeOfAForgottenJobIsKept) {
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   catalog_->note_ends([](JobId) { return 500; });
   reopen();
   catalog_->note_ends([](JobId) { return std::nullopt; });
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 500);
   catalog_->note_ends([](JobId) { return 0; });
   EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 0);
 }
 
 TEST_F(CatalogTest, DamagedImagesAreSkippedAndReportedOnce) {
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
-  const auto damaged = catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200)}));
+  const auto damaged = catalog_->apply("a", contents("", {row(1, 100), row(2, 200, true)}));
   ASSERT_EQ(damaged.size(), 1U);
   EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
-  EXPECT_TRUE(catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)})).empty());
+  EXPECT_TRUE(catalog_->apply("a", contents("", {row(1, 100), row(2, 200, true)})).empty());
   EXPECT_EQ(newest(), "j3.v1@a");
 }
 
@@ -336,7 +336,7 @@ TEST_F(CatalogTest, CatalogSurvivesARestartWithItsPauses) {
   report.version = 1;
   report.pause_ns = 77;
   catalog_->measured("a", report);  // before the list that contains the version
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   reopen();
   ASSERT_EQ(catalog_->list().size(), 1U);
   EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
@@ -348,9 +348,9 @@ TEST_F(CatalogTest, NextListKeepsTheMeasuredPauseOfAnImage) {
   report.image_job = catalog_->image_job_of(job_);
   report.version = 1;
   report.pause_ns = 77;
-  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
   catalog_->measured("a", report);  // after the list that contains the version
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->apply("a", contents("", {row(1, 100), row(2, 200)}));
   EXPECT_EQ(catalog_->list().at(0).pause_ns, 77);
   EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
 }
@@ -361,9 +361,9 @@ TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInTheListOfEachNode) {
   report.version = 1;
   report.folder = "/vault";
   report.pause_ns = 77;
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
   catalog_->measured("a", report);
-  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  catalog_->apply("b", contents("/vault", {row(1, 100), row(2, 200)}));
   ASSERT_EQ(catalog_->list().size(), 2U);
   EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
   EXPECT_LT(catalog_->list()[1].pause_ns, 0);
@@ -372,7 +372,7 @@ TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInTheListOfEachNode) {
 TEST_F(CatalogTest, DamageAndGpuModelSurviveARestart) {
   auto of_model = row(1, 100);
   of_model.gpu_model = "H200";
-  catalog_->take("a", contents("", {of_model, row(2, 200, true)}));
+  catalog_->apply("a", contents("", {of_model, row(2, 200, true)}));
   reopen();
   EXPECT_EQ(newest(), "j3.v1@a");
   EXPECT_EQ(catalog_->list().at(0).image.gpu_model, "H200");
@@ -381,7 +381,7 @@ TEST_F(CatalogTest, DamageAndGpuModelSurviveARestart) {
 }
 
 TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
-  catalog_->take("a", contents("", {row(7, 700), row(2, 200)}));
+  catalog_->apply("a", contents("", {row(7, 700), row(2, 200)}));
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->image_job_of(job_)), 7U);
   EXPECT_EQ(catalog_->last_version("a", "", "another"), 0U);
   EXPECT_EQ(catalog_->last_version("b", "", catalog_->image_job_of(job_)), 0U);
@@ -390,9 +390,9 @@ TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
 // A removal also changes the list where the newer list is of the node whose name sorts first.
 TEST_F(CatalogTest, RemovalFromASharedFolderChangesTheListsOfAllNodes) {
   const std::string name = catalog_->image_job_of(job_);
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
-  catalog_->take("b", contents("/vault", {row(1, 100)}));
-  catalog_->take("b", contents("/vault", {}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("b", contents("/vault", {row(1, 100)}));
+  catalog_->apply("b", contents("/vault", {}));
   catalog_->removed("b", "/vault", name);
   EXPECT_TRUE(catalog_->list().empty());
   reopen();
@@ -400,35 +400,35 @@ TEST_F(CatalogTest, RemovalFromASharedFolderChangesTheListsOfAllNodes) {
 }
 
 TEST_F(CatalogTest, RemovalFromANodeCheckpointStoreDoesNotAffectOtherCheckpointStores) {
-  catalog_->take("a", contents("", {row(1, 100)}));
-  catalog_->take("b", contents("", {row(1, 200)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
+  catalog_->apply("b", contents("", {row(1, 200)}));
   catalog_->removed("b", "", catalog_->image_job_of(job_));
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
 }
 
 TEST_F(CatalogTest, RowWithoutAVersionIsIgnored) {
-  catalog_->take("a", contents("", {row(0, 100)}));
+  catalog_->apply("a", contents("", {row(0, 100)}));
   EXPECT_TRUE(catalog_->list().empty());
 }
 
 TEST_F(CatalogTest, JobsOfOtherClustersInASharedFolderAreIgnored) {
   wire::ImageRow foreign = row(9, 900);
   foreign.image_job = "train.j3.00000000";
-  catalog_->take("a", contents("/vault", {foreign, row(1, 100)}));
+  catalog_->apply("a", contents("/vault", {foreign, row(1, 100)}));
   EXPECT_EQ(newest(), "j3.v1@/vault");
 }
 
 TEST_F(CatalogTest, NewestListOfASharedFolderIsUsed) {
-  catalog_->take("a", contents("/vault", {row(1, 100)}));
-  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  catalog_->apply("a", contents("/vault", {row(1, 100)}));
+  catalog_->apply("b", contents("/vault", {row(1, 100), row(2, 200)}));
   ASSERT_EQ(catalog_->list().size(), 2U);
   EXPECT_TRUE(catalog_->is_whole_at("b", catalog_->list()[1].image));
   EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list()[1].image));
 }
 
 TEST_F(CatalogTest, AmbiguousImageIdIsRefused) {
-  catalog_->take("a", contents("", {row(1, 100)}));
-  catalog_->take("b", contents("", {row(1, 200), row(2, 300)}));
+  catalog_->apply("a", contents("", {row(1, 100)}));
+  catalog_->apply("b", contents("", {row(1, 200), row(2, 300)}));
   const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };
   EXPECT_EQ(find("j3.v1@b").value().image.node, "b");
   EXPECT_EQ(find("j3.v2").value().image.node, "b");

@@ -246,7 +246,7 @@ TEST_F(SuspendedFarAway, MigrateCancelsTheSuspend) {
   wait_until([this] { return job()["node"] == "node-b" && job()["state"] == "running"; });
 }
 
-TEST_F(SuspendedFarAway, DrainCancelsTheSuspend) {
+TEST_F(SuspendedFarAway, DrainCancelsASuspendThatIsInProgress) {
   const auto begun = cluster_.post("/v1/drains", R"({"place":"node-a"})");
   EXPECT_EQ(begun.status / 100, 2U) << begun.body;
   cluster_.wait_for_event("drain-ended");

@@ -173,7 +173,7 @@ TEST_F(DrainsTest, ADryRunQueriesTheNodes) {
       << plan;
 }
 
-TEST_F(DrainsTest, ADryRunQueriesAllTargetsConcurrentlyAndTakesTheBestAcceptingTarget) {
+TEST_F(DrainsTest, ADryRunQueriesAllTargetsConcurrentlyAndChoosesTheBestAcceptingTarget) {
   for (const char* name : {"node-a", "node-b", "node-c"}) node(name).inventory.moves_processes = true;
   node("node-b").refuse_arrivals = true;
   start();

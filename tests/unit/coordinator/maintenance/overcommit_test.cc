@@ -43,7 +43,7 @@ class OvercommitTest : public ::testing::Test {
     return cluster_.post("/v1/jobs", body.dump()).json()["possible"];
   }
   // Sends the node's next inventory, and waits until it has replaced the last one.
-  void say_free(std::uint64_t bytes) {
+  void report_free(std::uint64_t bytes) {
     agent_->set_free(bytes);
     while (cluster_.get("/v1/gpus").json()[0]["free_bytes"] != bytes) std::this_thread::yield();
   }
@@ -129,10 +129,10 @@ TEST_F(OvercommitTest, ParkedJobThatExitsReleasesItsReservation) {
 TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsTheMemory) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   agent_->hold(1, 6 * kGiB);
-  say_free(2 * kGiB);
+  report_free(2 * kGiB);
   cluster_.post("/v1/jobs/low/suspend");
   cluster_.wait_for_event("job-parked");
-  say_free(8 * kGiB);
+  report_free(8 * kGiB);
   EXPECT_TRUE(fits(8 * kGiB));
   cluster_.post("/v1/jobs/low/resume");
   cluster_.wait_for_event("job-resumed");
@@ -146,9 +146,9 @@ TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsTheMemory) 
   while (cluster_.get("/v1/jobs/low").json()["memory"]["now_bytes"] != 6 * kGiB) std::this_thread::yield();
   EXPECT_FALSE(fits(3 * kGiB));
   agent_->hold(1, 6 * kGiB);
-  say_free(3 * kGiB);
+  report_free(3 * kGiB);
   EXPECT_TRUE(fits(3 * kGiB));
-  say_free(8 * kGiB);
+  report_free(8 * kGiB);
   agent_->end_job(1, 0);
   cluster_.wait_for_event("job-ended");
   EXPECT_TRUE(fits(8 * kGiB));
@@ -192,7 +192,7 @@ TEST_F(OvercommitTest, ParkedJobsResumeOneAfterAnother) {
   agent_->end_job(2, 0);
   while (checkpoint_store_->lists == 0) std::this_thread::yield();
   // Each of these inventories makes the coordinator check the job again.
-  for (int i = 1; i <= 20; ++i) say_free(8 * kGiB - static_cast<std::uint64_t>(i));
+  for (int i = 1; i <= 20; ++i) report_free(8 * kGiB - static_cast<std::uint64_t>(i));
   EXPECT_EQ(checkpoint_store_->lists, 1U);
   checkpoint_store_->release_lists();
   cluster_.wait_for_event("job-resumed");

@@ -56,9 +56,9 @@ TEST_F(RelayTest, ForgedMessagesForTheCoordinatorOrTheOtherSideAreDropped) {
   constexpr wire::Incarnation kForged = 78;  // an incarnation that a target may have
   a_->instead = [this](const wire::CommitMessage& m) {
     if (!is_prepare(m)) return false;
-    a_->say(m, wire::Role::kCoordinator, wire::Role::kTarget, wire::Commit(kForged));
-    a_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
-            wire::Refused(wire::Reason(ErrorCode::kRefused, "forged")));
+    a_->send_commit(m, wire::Role::kCoordinator, wire::Role::kTarget, wire::Commit(kForged));
+    a_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator,
+                    wire::Refused(wire::Reason(ErrorCode::kRefused, "forged")));
     return false;
   };
   b_->instead = [&forged_heard](const wire::CommitMessage& m) {
@@ -73,7 +73,7 @@ TEST_F(RelayTest, ForgedMessagesForTheCoordinatorOrTheOtherSideAreDropped) {
 TEST_F(RelayTest, MessagesThatANodeSendsForItselfAreRelayed) {
   std::atomic<int> heard{0};
   a_->instead = [this](const wire::CommitMessage& m) {
-    if (is_prepare(m)) a_->say(m, wire::Role::kSource, wire::Role::kTarget, wire::Query());
+    if (is_prepare(m)) a_->send_commit(m, wire::Role::kSource, wire::Role::kTarget, wire::Query());
     return false;
   };
   b_->instead = [&heard](const wire::CommitMessage& m) {
@@ -94,7 +94,7 @@ TEST_F(RelayTest, MessagesAboutAnotherJobOrIncarnationAreNotRelayed) {
     wire::CommitMessage other_incarnation = m;
     other_incarnation.base += 2;
     for (const auto& about : {other_job, other_incarnation})
-      a_->say(about, wire::Role::kSource, wire::Role::kTarget, wire::Query());
+      a_->send_commit(about, wire::Role::kSource, wire::Role::kTarget, wire::Query());
     return false;
   };
   b_->instead = [&heard](const wire::CommitMessage& m) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the effect of a slow or failing disk on the switch's journal. The coordinator's loop keeps
+// Tests of the effect of a slow or failing disk on the handover's journal. The coordinator's loop keeps
 // running, and no message is sent before its record is durable. slow_disk.h simulates the disk.
 #include <gtest/gtest.h>
 
@@ -21,10 +21,10 @@ namespace {
 
 using nlohmann::json;
 
-// The messages of switches that a node received, in order.
+// The messages of handovers that a node received, in order.
 class Heard {
  public:
-  // Records the agent's messages of switches; the message `swallow` is not answered.
+  // Records the agent's messages of handovers; the message `swallow` is not answered.
   void listen_at(FakeAgent& agent, const std::string& swallow = {}) {
     agent.instead = [this, swallow](const wire::CommitMessage& message) {
       const std::string name(wire::name_of(message.body));

@@ -94,7 +94,7 @@ class StopTest : public ::testing::Test {
       if (std::holds_alternative<wire::Ran>(m.body)) return true;
       const auto* end = std::get_if<wire::Closed>(&m.body);
       if (end != nullptr && end->side == wire::Side::kSource)
-        a_->say(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(m.base, true, false));
+        a_->send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, wire::Resumed(m.base, true, false));
       return end != nullptr;
     };
   }
@@ -112,11 +112,12 @@ TEST_F(StopTest, JobThatContinuesFromItsBarrierKeepsItsIncarnation) {
     if (gave_up || !std::holds_alternative<wire::Lease>(m.body)) return false;
     gave_up = true;
     const auto k = std::get<wire::Lease>(m.body).k;
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
-            wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Committed(k));
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
+    b_->send_commit(
+        m, wire::Role::kTarget, wire::Role::kCoordinator,
+        wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
     return true;
   };
   start_nodes();
@@ -137,8 +138,9 @@ TEST_F(StopTest, RollbackInterruptedByACoordinatorRestartIsReportedAsRestored) {
   std::atomic<bool> gives_up{false};
   b_->instead = [this, &gives_up](const wire::CommitMessage& m) {
     if (gives_up)
-      b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
-              wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+      b_->send_commit(
+          m, wire::Role::kTarget, wire::Role::kCoordinator,
+          wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
     return gives_up.load();
   };
   start_nodes();
@@ -185,9 +187,9 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheJobAtTheTarget) {
     if (!std::holds_alternative<wire::Lease>(m.body)) return false;
     if (lease) return true;
     lease = m;
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
-    b_->say(m, wire::Role::kTarget, wire::Role::kCoordinator,
-            wire::Committed(std::get<wire::Lease>(m.body).k));
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Verified());
+    b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator,
+                    wire::Committed(std::get<wire::Lease>(m.body).k));
     return true;
   };
   told_a_.listen_at(*a_);
@@ -199,7 +201,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheJobAtTheTarget) {
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   b_->post([this, &lease] {
     b_->change(1, 2, wire::JobPhase::kRunning);
-    b_->say(*lease, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
+    b_->send_commit(*lease, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(2));
   });
   EXPECT_TRUE(told_b_.comes());
   EXPECT_EQ(closed(id)["runs_at"], "node-b:0");

@@ -135,7 +135,7 @@ TEST_F(OutputCopiesTest, CopiesAreRemovedWithTheirJob) {
   append(1, 1, 0, "one\n");
   append(2, 1, 0, "two\n");
   const auto keep = [this]() -> control::Task<bool> {
-    co_await copies_->keep_only([](JobId job) { return job == 2; });
+    co_await copies_->retain_only([](JobId job) { return job == 2; });
     co_return true;
   };
   run(keep());

@@ -141,7 +141,7 @@ void FakeAgent::check_move(const wire::CheckMove& check) {
   reply.request_id = check.request_id;
   const bool refuses = refuse_moves || (refuse_leaving && check.leaves_node);
   if (refuses) reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
-  if (refuses || !check.tells_needs) return send(reply);
+  if (refuses || !check.requests_needs) return send(reply);
   wire::MoveNeeds needs;
   needs.request_id = check.request_id;
   needs.files = wire::Bytes(3, std::byte{7});
@@ -243,7 +243,7 @@ void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPh
   (void)dialer_->send(message);
 }
 
-void FakeAgent::say(const wire::CommitMessage& m, wire::Role from, wire::Role to, wire::Body body) {
+void FakeAgent::send_commit(const wire::CommitMessage& m, wire::Role from, wire::Role to, wire::Body body) {
   const wire::CommitMessage answer(m.migration, m.job, m.base, from, to, std::move(body));
   (void)dialer_->send(answer);
 }
@@ -260,7 +260,7 @@ void FakeAgent::on_handover(const wire::CommitMessage& message) {
 
 void FakeAgent::as_source(const wire::CommitMessage& m) {
   const auto answer = [&](wire::Body body) {
-    say(m, wire::Role::kSource, wire::Role::kCoordinator, std::move(body));
+    send_commit(m, wire::Role::kSource, wire::Role::kCoordinator, std::move(body));
   };
   const auto* prepare = std::get_if<wire::Prepare>(&m.body);
   if (prepare != nullptr && !has_plan_) {
@@ -308,7 +308,7 @@ void FakeAgent::as_source(const wire::CommitMessage& m) {
 
 void FakeAgent::as_target(const wire::CommitMessage& m) {
   const auto answer = [&](wire::Body body) {
-    say(m, wire::Role::kTarget, wire::Role::kCoordinator, std::move(body));
+    send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, std::move(body));
   };
   if (std::holds_alternative<wire::Prepare>(m.body) && !silent_prepare) {
     if (refuse_prepare)

@@ -43,18 +43,19 @@ class FakeAgent {
                                             // program cannot be started
   bool slow_start = false;                  // true if a started job stays kStarting until run_jobs()
   bool refuse_prepare = false;              // true if this agent refuses Prepare as a target
-  bool silent_prepare = false;              // true if this agent never answers Prepare, at either side
+  bool silent_prepare = false;              // true if this agent never answers Prepare, neither as the source
+                                            // nor as the target
   bool pauses = false;  // true if this agent, as a source, waits at its barrier from the start of the copy
                         // until run_jobs()
   unsigned reads_until_freed = 0;  // for a source: the instance ends after this many reads at the end of its
                                    // log
-  wire::Reason leaves;             // for a source: the reason in Resumed, which this agent sends instead of
-                                   // copying; empty: it copies
-  wire::Reason relinquishes;  // for a target: the reason in Relinquished, which this agent sends instead of
-                              // committing; empty: it commits
+  wire::Reason leaves;             // for a source: if not empty, this agent sends Resumed with this reason
+                                   // instead of copying
+  wire::Reason relinquishes;  // for a target: if not empty, this agent sends Relinquished with this reason
+                              // instead of committing
   std::string log = "one\ntwo\n";
   std::atomic<bool> has_lost_logs{false};  // true if the logs are lost, as on a node with a new disk
-  // The expected pauses that an instance reports from its next change on.
+  // The expected pauses, in nanoseconds, that an instance reports with its next change and all later changes.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // true if this agent answers stops without stopping an instance
@@ -97,7 +98,7 @@ class FakeAgent {
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase, std::int32_t exit_code = -1,
               std::uint32_t gpu_of_a_new_one = 0);
   // Sends the answer of the side `from` to that message. Call this on the agent's thread.
-  void say(const wire::CommitMessage& to_answer, wire::Role from, wire::Role to, wire::Body body);
+  void send_commit(const wire::CommitMessage& to_answer, wire::Role from, wire::Role to, wire::Body body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   void report_health(wire::HealthReport report);
   // Waits until the coordinator's newest settings have these values.

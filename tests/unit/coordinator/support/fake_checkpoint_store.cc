@@ -29,7 +29,7 @@ wire::SnapshotReport report_on(const wire::TakeSnapshot& order) {
 FakeCheckpointStore::FakeCheckpointStore(FakeAgent& agent, std::string node,
                                          std::shared_ptr<SharedFolders> shared)
     : agent_(agent), node_(std::move(node)), shared_(std::move(shared)) {
-  agent_.on_hello = [this] { say_contents(""); };
+  agent_.on_hello = [this] { report_contents(""); };
   agent_.on_other = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
     on_frame(header, body);
   };
@@ -89,7 +89,7 @@ void FakeCheckpointStore::reply(std::uint64_t request, ErrorCode code, const std
   agent_.send(answer);
 }
 
-void FakeCheckpointStore::say_contents(const std::string& folder, const std::string& image_job) {
+void FakeCheckpointStore::report_contents(const std::string& folder, const std::string& image_job) {
   wire::CheckpointStoreContents contents;
   contents.folder = folder;
   contents.image_job = image_job;
@@ -179,7 +179,7 @@ void FakeCheckpointStore::write(const wire::TakeSnapshot& order) {
   if (ended_before) return reply(order.request_id, ErrorCode::kNotFound, "The job does not run on this node");
   if (lose_answers) return;
   agent_.send(report);
-  say_contents(order.folder, order.image_job);
+  report_contents(order.folder, order.image_job);
   reply(order.request_id);
 }
 
@@ -258,7 +258,7 @@ void FakeCheckpointStore::perform(const wire::CheckpointStoreOrder& order) {
     std::erase_if(rows_of(order.folder),
                   [&](const wire::ImageRow& row) { return row.image_job == order.image_job; });
   }
-  say_contents(order.folder, order.of_job ? order.image_job : "");
+  report_contents(order.folder, order.of_job ? order.image_job : "");
   reply(order.request_id);
 }
 

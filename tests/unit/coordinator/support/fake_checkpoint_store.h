@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checkpoint store of a fake agent. Snapshots are entries of a list; a job that continues from a snapshot
-// "runs" at once. An image of a set is taken once its rank is ordered to pause. Folders are shared between the
-// checkpoint stores of a test. Set the checkpoint store up before the agent starts.
+// "runs" at once. An image of a set is taken once its rank is ordered to pause. Folders are shared between
+// the checkpoint stores of a test. Set the checkpoint store up before the agent starts.
 #pragma once
 
 #include <atomic>
@@ -67,7 +67,7 @@ class FakeCheckpointStore {
   void perform(const wire::CheckpointStoreOrder& order);
   void grant(const wire::GrantCheckpointStore& request);
   void read(const wire::ReadImage& request);
-  void say_contents(const std::string& folder, const std::string& image_job = {});
+  void report_contents(const std::string& folder, const std::string& image_job = {});
   void reply(std::uint64_t request, ErrorCode code = ErrorCode::kInternal, const std::string& error = {});
   [[nodiscard]] std::vector<wire::ImageRow>& rows_of(const std::string& folder,
                                                      const wire::CheckpointStorePeer& peer = {});

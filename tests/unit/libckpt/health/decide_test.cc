@@ -256,7 +256,7 @@ TEST(Probe, GpuXidOverridesTheProbe) {
   EXPECT_EQ(restored.outcome, Outcome::kRestore);
 }
 
-TEST(Probe, HungProbeOfASilentGpuCausesARestore) {
+TEST(Probe, HungProbeOfAGpuThatDoesNotAnswerCausesARestore) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), probed(evidence, GpuProbe::kHung)).outcome, Outcome::kRestore);

@@ -72,40 +72,40 @@ TEST(KernelLog, NvLinkEventIsParsed) {
 
 TEST(KernelLog, LostGpuIsParsedFromOneLineOrFromThreeLines) {
   KernelLogParser parser;
-  auto events = parser.take("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.");
+  auto events = parser.parse("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<LostLine>(events[0]).gpu, pci(0, 0x18));
-  EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
-  EXPECT_TRUE(parser.take("NVRM: (PCI ID: 10de:20b0) installed in this system has").empty());
-  events = parser.take("NVRM: fallen off the bus and is not responding to commands.");
+  EXPECT_TRUE(parser.parse("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
+  EXPECT_TRUE(parser.parse("NVRM: (PCI ID: 10de:20b0) installed in this system has").empty());
+  events = parser.parse("NVRM: fallen off the bus and is not responding to commands.");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<LostLine>(events[0]).gpu, pci(0, 0x19));
-  events = parser.take(
+  events = parser.parse(
       "NVRM: The NVIDIA GPU 0000:1a:00.0\nNVRM: (PCI ID: 10de:20b0) installed in this system has\n"
       "NVRM: fallen off the bus and is not responding to commands.");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<LostLine>(events[0]).gpu, pci(0, 0x1a));
   // Up to two other lines may come between the two lines.
   for (const int between : {2, 3}) {
-    EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:1b:00.0").empty());
-    for (int i = 0; i < between; ++i) EXPECT_TRUE(parser.take("something else").empty());
-    EXPECT_EQ(parser.take("NVRM: fallen off the bus and is not responding to commands.").size(),
+    EXPECT_TRUE(parser.parse("NVRM: The NVIDIA GPU 0000:1b:00.0").empty());
+    for (int i = 0; i < between; ++i) EXPECT_TRUE(parser.parse("something else").empty());
+    EXPECT_EQ(parser.parse("NVRM: fallen off the bus and is not responding to commands.").size(),
               between == 2 ? 1U : 0U);
   }
   // Without its first line the message names no GPU. A first line much earlier does not count.
-  EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
-  EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(parser.take("something else").empty());
-  EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
+  EXPECT_TRUE(parser.parse("NVRM: fallen off the bus and is not responding to commands.").empty());
+  EXPECT_TRUE(parser.parse("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(parser.parse("something else").empty());
+  EXPECT_TRUE(parser.parse("NVRM: fallen off the bus and is not responding to commands.").empty());
 }
 
 TEST(KernelLog, GpuIdentityIsParsed) {
   KernelLogParser parser;
-  const auto events = parser.take("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
+  const auto events = parser.parse("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<IdentityLine>(events[0]).uuid, "GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
-  EXPECT_TRUE(parser.take("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02").empty());
-  EXPECT_TRUE(parser.take("NVRM: GPU at PCI:0000:01:00: GPU-<script>02-4f2c-a1d3-112233445566abc").empty());
+  EXPECT_TRUE(parser.parse("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02").empty());
+  EXPECT_TRUE(parser.parse("NVRM: GPU at PCI:0000:01:00: GPU-<script>02-4f2c-a1d3-112233445566abc").empty());
 }
 
 TEST(KernelLog, DmesgTimestampIsIgnored) {

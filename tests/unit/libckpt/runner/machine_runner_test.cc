@@ -106,7 +106,7 @@ class TestProtocol : public Protocol<TestTypes> {
     const std::lock_guard lock(mutex_);
     held_.insert(record);
   }
-  void let_go(const std::string& record) {
+  void release(const std::string& record) {
     const std::lock_guard lock(mutex_);
     held_.erase(record);
     changed_.notify_all();
@@ -168,7 +168,7 @@ TEST_F(MachineRunnerTest, ActionsAfterARecordWaitUntilTheRecordIsDurable) {
               ElementsAre("take first", "do before", "take other", "do beside", "handled other"));
   EXPECT_EQ(runner_.waiting(1), 1U);
   protocol_.lines.clear();
-  protocol_.let_go("record");
+  protocol_.release("record");
   run_until_idle(1);
   EXPECT_THAT(protocol_.lines, ElementsAre("wrote record", "do after", "handled first", "take second",
                                            "do later", "handled second"));
@@ -216,7 +216,7 @@ TEST_F(MachineRunnerTest, CaughtUpReturnsOnceAllEarlierEventsAreHandled) {
   control::spawn(io_.get_executor(), "waiting", wait());
   io_.poll();
   EXPECT_FALSE(is_caught_up);
-  protocol_.let_go("record");
+  protocol_.release("record");
   run_until([&] { return is_caught_up; }, "the end of what came before");
 }
 
@@ -225,7 +225,7 @@ TEST_F(MachineRunnerTest, LaterEventsWaitForTheDiskWorkOfAnEarlierEvent) {
   runner_.enqueue(1, {"first", {Do{"a"}}, true, true});
   runner_.enqueue(1, {"second", {Do{"b"}}});
   EXPECT_THAT(protocol_.lines, ElementsAre("take first"));
-  protocol_.let_go("first");
+  protocol_.release("first");
   run_until_idle(1);
   EXPECT_THAT(protocol_.lines, ElementsAre("take first", "disk done", "do a", "handled first", "take second",
                                            "do b", "handled second"));
@@ -266,7 +266,7 @@ TEST_F(MachineRunnerTest, WaitingMessagesAreBoundedAndOwnEventsAreKept) {
   runner_.enqueue_remote(3, {"from 3", {}});
   EXPECT_EQ(runner_.waiting(1), 3U);  // "flood 0", "flood 1" and the event "own"
   EXPECT_EQ(runner_.waiting(3), 1U);
-  protocol_.let_go("record");
+  protocol_.release("record");
   for (const wire::MigrationId id : {1, 2, 3}) run_until_idle(id);
   EXPECT_TRUE(protocol_.has("handled own"));
   EXPECT_TRUE(protocol_.has("handled flood 1"));

@@ -114,10 +114,10 @@ TEST(Plan, AllDifferencesAreReportedTogether) {
   const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("w", 1, 4000, 1000)});
   auto other = tensor("w", 1, 0, 1000);
   other.dtype = CKPT_I32;
-  const std::string why = refusal(match_plan(plan, std::vector{other, tensor("more", 1, 4000, 10)}, true));
+  const std::string reason = refusal(match_plan(plan, std::vector{other, tensor("more", 1, 4000, 10)}, true));
   for (const char* part : {"\"gone\" f32[1000] does not exist at the target",
                            "\"w\" is f32[1000] at the source", "\"more\" f32[10] exists only at the target"})
-    EXPECT_NE(why.find(part), std::string::npos) << why;
+    EXPECT_NE(reason.find(part), std::string::npos) << reason;
 }
 
 TEST(Plan, ANewProgramMayLackTensorsAndHaveOtherTensors) {

@@ -33,8 +33,8 @@ Report some_report() {
 TEST(ReportTest, SpreadContainsTheMedianAndBothExtremes) {
   const double odd[] = {5, 1, 3};
   EXPECT_EQ(spread_of(odd).median, 3);
-  EXPECT_EQ(spread_of(odd).least, 1);
-  EXPECT_EQ(spread_of(odd).most, 5);
+  EXPECT_EQ(spread_of(odd).min, 1);
+  EXPECT_EQ(spread_of(odd).max, 5);
   const double even[] = {4, 1, 3, 2};
   EXPECT_EQ(spread_of(even).median, 2.5);
   EXPECT_EQ(spread_of(even).count, 4u);

@@ -21,7 +21,7 @@ TEST(Outcome, AFailedPartFailsTheItem) {
   outcome.add("c", Status::kFailed, "bytes differ");
   outcome.sum_up();
   EXPECT_EQ(Status::kFailed, outcome.status);
-  EXPECT_EQ("c failed: bytes differ; b not possible here: none", outcome.why);
+  EXPECT_EQ("c failed: bytes differ; b not possible here: none", outcome.reason);
 }
 
 TEST(Outcome, ItemWithoutPossiblePartsIsNotReportedAsPassed) {
@@ -39,13 +39,13 @@ TEST(Outcome, OutcomeSurvivesJsonConversion) {
   const Outcome again = outcome_of(to_json(outcome));
   EXPECT_EQ(outcome.status, again.status);
   EXPECT_EQ(outcome.figures, again.figures);
-  EXPECT_EQ("why", again.parts.at(0).why);
+  EXPECT_EQ("why", again.parts.at(0).reason);
 }
 
 TEST(Report, TheTableNamesEveryItemAndEscapesBars) {
   Outcome outcome;
   outcome.figures = {{"tests", 10}, {"passed", 9}, {"skipped", 1}, {"failed", 0}};
-  outcome.why = "one\nskipped";
+  outcome.reason = "one\nskipped";
   Report report;
   report.driver = "1 x GPU";
   report.lines.push_back(line_with(outcome));
@@ -59,7 +59,7 @@ TEST(Report, TheTableNamesEveryItemAndEscapesBars) {
 TEST(Report, AnItemThatStoppedEarlyHasAReasonInsteadOfASummary) {
   Outcome outcome;
   outcome.status = Status::kFailed;
-  outcome.why = "killed";
+  outcome.reason = "killed";
   Report report;
   report.lines.push_back(line_with(outcome));
   EXPECT_TRUE(any_failed(report));

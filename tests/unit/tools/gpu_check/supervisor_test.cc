@@ -73,7 +73,7 @@ TEST_F(SupervisorTest, ResultsOfAnItemAreReturned) {
   const Item item{"fine", "?", 60, &succeed};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kPassed, ended.outcome.status);
-  EXPECT_EQ("two not possible here: no such thing", ended.outcome.why);
+  EXPECT_EQ("two not possible here: no such thing", ended.outcome.reason);
   EXPECT_EQ(42, ended.outcome.figures.at("answer").get<int>());
   ASSERT_EQ(2u, ended.outcome.parts.size());
   EXPECT_EQ(Status::kImpossible, ended.outcome.parts[1].status);
@@ -83,14 +83,14 @@ TEST_F(SupervisorTest, AnErrorIsReportedAsAFailure) {
   const Item item{"error", "?", 60, &err};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
-  EXPECT_NE(std::string::npos, ended.outcome.why.find("the device is gone"));
+  EXPECT_NE(std::string::npos, ended.outcome.reason.find("the device is gone"));
 }
 
 TEST_F(SupervisorTest, ACrashIsReportedAsAFailureWithTheLastOutput) {
   const Item item{"death", "?", 60, &die};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
-  EXPECT_NE(std::string::npos, ended.outcome.why.find("signal 9"));
+  EXPECT_NE(std::string::npos, ended.outcome.reason.find("signal 9"));
   EXPECT_NE(std::string::npos, ended.output.find("last words"));
   EXPECT_NE(std::string::npos, ended.output.find("of a job"));
 }
@@ -99,7 +99,7 @@ TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndLeavesNoProcess) {
   const Item item{"hang", "?", 1, &leave_daemon_and_hang};
   const Ended ended = supervisor_->run(item, setting_, kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
-  EXPECT_NE(std::string::npos, ended.outcome.why.find("killed"));
+  EXPECT_NE(std::string::npos, ended.outcome.reason.find("killed"));
   std::ifstream file(setting_.work + "/hang/daemon");
   pid_t daemon = 0;
   ASSERT_TRUE(file >> daemon);

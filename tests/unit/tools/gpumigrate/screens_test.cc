@@ -163,7 +163,7 @@ TEST(Screens, ColorsChangeNoText) {
 }
 
 TEST(Tables, HighestRankColumnIsOmittedFirstAndNoCellIsWrapped) {
-  Table table({{"NAME", {.least = 6}}, {"A", {.rank = 1}}, {"B", {.rank = 2}}});
+  Table table({{"NAME", {.min_width = 6}}, {"A", {.rank = 1}}, {"B", {.rank = 2}}});
   table.add({"a-long-name", "12345", "67890"});
   EXPECT_EQ(table.text({.width = 25}), "NAME         A      B\na-long-name  12345  67890\n");
   EXPECT_EQ(table.text({.width = 24}), "NAME        A      B\na-long-na…  12345  67890\n");

@@ -37,7 +37,7 @@ Nanos Convergence::whole(Nanos copy) const noexcept {
   return std::max(copy, options_.beside) + options_.fixed_cost;
 }
 
-Advice Convergence::judge_stop_copy(std::uint64_t bytes) {
+Advice Convergence::evaluate_stop_copy(std::uint64_t bytes) {
   remaining_ = bytes;
   estimate_ = best_ = whole(send_time(bytes));
   if (*estimate_ <= options_.max_downtime) return Advice::kSwitch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decision when to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch
+// The decision when to switch (docs/design.md §5 "Convergence"). After each round the downtime of a handover
 // now is estimated as
 //   max(scan, remaining / throughput, beside) + fixed
 // where `throughput` is the drain rate while only sending, and `remaining` the dirty bytes that the barrier's
@@ -55,19 +55,19 @@ class Convergence {
 
   Advice observe(const RoundObservation& round);
   // Updates the estimate by a round after the decision, which it does not change: the estimate is that of a
-  // switch now. Such rounds keep the target up to date until the barrier. Earlier rounds may have shared the
-  // link with host memory.
+  // handover now. Such rounds keep the target up to date until the barrier. Earlier rounds may have shared
+  // the link with host memory.
   void refresh(const RoundObservation& round);
-  // Judges a move without rounds: all of `bytes` is copied during the pause.
-  Advice judge_stop_copy(std::uint64_t bytes);
+  // Evaluates a move without rounds: all of `bytes` is copied during the pause.
+  Advice evaluate_stop_copy(std::uint64_t bytes);
   // Returns the downtime if the switch came now. Returns nullopt before the second round, or before a sample
   // that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
   [[nodiscard]] double throughput() const noexcept { return throughput_; }
   [[nodiscard]] double dirty_bytes_per_second() const noexcept { return dirty_rate_; }
-  // Returns the time until the switch if rounds continue to shrink at the same rate. Returns nullopt if they
-  // do not.
+  // Returns the time until the handover if rounds continue to shrink at the same rate. Returns nullopt if
+  // they do not.
   [[nodiscard]] std::optional<Nanos> eta() const noexcept;
 
   // Returns whether the limit leaves time for a copy. At another rate the pause may then be within the limit.

@@ -32,9 +32,9 @@ class RateLimiter {
   [[nodiscard]] std::uint64_t rate() const noexcept { return rate_.load(std::memory_order_relaxed); }
 
   // Returns the greatest useful length of a message: the link's bytes per millisecond, within these bounds.
-  [[nodiscard]] std::uint64_t message_bytes(std::uint64_t least, std::uint64_t most) const noexcept {
+  [[nodiscard]] std::uint64_t message_bytes(std::uint64_t min_bytes, std::uint64_t max_bytes) const noexcept {
     const std::uint64_t rate = this->rate();
-    return rate == 0 ? most : std::clamp(rate / 1000, least, most);
+    return rate == 0 ? max_bytes : std::clamp(rate / 1000, min_bytes, max_bytes);
   }
 
   // Returns `now` if the message may be sent, and books it. Otherwise returns a later time at which to call

@@ -251,7 +251,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribu
     facts = {};
     facts.ordinal = -2;
     for (unsigned i = 0; i < count; i++) {
-      // Pageable memory is no error for these attributes: the memory type is 0.
+      // Pageable memory is not an error for these attributes: the memory type is 0.
       if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned*>(out[i]) = 0;
       if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *static_cast<int*>(out[i]) = facts.ordinal;
     }

@@ -183,8 +183,8 @@ CUresult Pool::allocate(Context* context, Stream* stream, std::uint64_t bytes, s
   forget_dead();
   bytes = (bytes + kUnit - 1) / kUnit * kUnit;
   if (reuse(context, stream->slot, bytes, address)) return CUDA_SUCCESS;
-  if (most_ != 0 && reserved_ + bytes > most_) trim(0);
-  CUDASIM_CHECK(most_ == 0 || reserved_ + bytes <= most_, CUDA_ERROR_OUT_OF_MEMORY);
+  if (limit_ != 0 && reserved_ + bytes > limit_) trim(0);
+  CUDASIM_CHECK(limit_ == 0 || reserved_ + bytes <= limit_, CUDA_ERROR_OUT_OF_MEMORY);
   CUDASIM_TRY(allocate_in(context, bytes, address));
   live_[*address] = {bytes, context};
   count(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(bytes));

@@ -177,7 +177,7 @@ TEST_P(EarlyPagesTest, PagemapMatchesAFullCriuDump) {
   }
 }
 
-TEST_P(EarlyPagesTest, EarlyPagesOfTheWrongProcessAreDiscardedAndReadAgain) {
+TEST_P(EarlyPagesTest, EarlyCopiesOfTheWrongProcessAreDiscardedAndReadAgain) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);

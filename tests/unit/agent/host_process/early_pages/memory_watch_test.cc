@@ -66,7 +66,7 @@ class Program {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  void tell(char order) const {
+  void order_program(char order) const {
     EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
     wait();
   }
@@ -111,7 +111,7 @@ class MemoryWatchTest : public ::testing::Test {
   static std::vector<MemoryRange> take_all(MemoryWatch& watch, const MemoryRange& range) {
     std::vector<MemoryRange> written;
     for (std::uint64_t at = range.begin; at < range.end;) {
-      auto next = watch.take_written(range, at, written);
+      auto next = watch.collect_written(range, at, written);
       EXPECT_TRUE(next.has_value()) << next.error().to_string();
       if (!next) break;
       at = *next;
@@ -137,11 +137,11 @@ TEST_F(MemoryWatchTest, WrittenPagesAreReportedOnce) {
   EXPECT_TRUE(watch.follow(whole)->fresh.empty());
   EXPECT_EQ(take_all(watch, whole), std::vector{whole}) << "nothing of it is known yet";
   EXPECT_TRUE(take_all(watch, whole).empty());
-  program.tell('w');
+  program.order_program('w');
   EXPECT_EQ(written_of(watch, whole), std::vector{range_of(7, 1)});
   EXPECT_EQ(take_all(watch, whole), std::vector{range_of(7, 1)});
   EXPECT_TRUE(written_of(watch, whole).empty());
-  program.tell('d');
+  program.order_program('d');
   EXPECT_TRUE(written_of(watch, whole).empty()) << "a page that is not there is none";
 }
 
@@ -160,7 +160,7 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldAddressIsNotWatched) {
   for (const char order : {'n', 'm'}) {
     follow_all(watch, whole);
     (void)take_all(watch, whole);
-    program.tell(order);
+    program.order_program(order);
     EXPECT_FALSE(*watch.is_watched(whole)) << order;
     EXPECT_TRUE(watch.own(whole)->empty());
     EXPECT_TRUE(take_all(watch, whole).empty()) << "nobody watches it, so nothing can be taken";
@@ -181,7 +181,7 @@ TEST_F(MemoryWatchTest, RemappedPartDoesNotAffectItsNeighbors) {
   const MemoryRange whole = range_of(0, kPages);
   follow_all(watch, whole);
   (void)take_all(watch, whole);
-  program.tell('n');
+  program.order_program('n');
   EXPECT_EQ(take_all(watch, whole), (std::vector{range_of(7, 1), range_of(1010, 1)}));
   EXPECT_EQ(*watch.own(whole), (std::vector{range_of(0, 900), range_of(1000, 24)}));
   EXPECT_EQ(watch.follow(whole)->fresh, std::vector{range_of(900, 100)});
@@ -215,7 +215,7 @@ TEST_F(MemoryWatchTest, GrownMappingIsNewOnlyAtItsEnd) {
   ASSERT_TRUE(watch.mappings().has_value());
   follow_all(watch, range_of(0, 600));
   (void)take_all(watch, range_of(0, 600));
-  program.tell('g');
+  program.order_program('g');
   ASSERT_TRUE(watch.mappings().has_value());
   const auto follow = *watch.follow(range_of(0, 1000));
   EXPECT_TRUE(follow.is_watched);
@@ -247,7 +247,7 @@ TEST_F(MemoryWatchTest, EndOfTheWatchReleasesTheMappings) {
     follow_all(watch, range_of(0, kPages));
     (void)take_all(watch, range_of(0, kPages));
   }
-  program.tell('w');
+  program.order_program('w');
   auto second = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(second.mappings().has_value());
   EXPECT_TRUE(second.follow(range_of(0, kPages))->is_watched) << "the first one still holds it";
@@ -261,7 +261,7 @@ TEST_F(MemoryWatchTest, MemoryReadsMatchTheContentOfTheProgram) {
   std::vector<std::byte> read(2 * kMemoryPage);
   ASSERT_TRUE(read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), false).has_value());
   EXPECT_EQ(read[kMemoryPage], std::byte{1});
-  program.tell('p');
+  program.order_program('p');
   const auto refused = read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), false);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
@@ -313,7 +313,7 @@ TEST_F(MemoryWatchTest, WatchIsInvisibleToTheProgram) {
   for (const char order : {'t', 'c', 's'}) {
     std::atomic<bool> answered{false};
     std::thread asker([&] {
-      program.tell(order);
+      program.order_program(order);
       answered = true;
     });
     for (int i = 0; i < 20; ++i) {
@@ -338,7 +338,7 @@ TEST_F(MemoryWatchTest, StoppedProgramIsRefusedAndStaysStopped) {
   ASSERT_EQ(::waitpid(program.pid(), &status, WUNTRACED), program.pid());
   EXPECT_FALSE(userfaultfd_of(program.pid()).has_value());
   ::kill(program.pid(), SIGCONT);
-  program.tell('x');
+  program.order_program('x');
   EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
 }
 
@@ -351,7 +351,7 @@ TEST_F(MemoryWatchTest, StopSignalDuringTheCallTakesEffect) {
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(program.pid()), &stopped, WSTOPPED | WNOWAIT), 0);
   EXPECT_EQ(stopped.si_status, SIGSTOP);
   ::kill(program.pid(), SIGCONT);
-  program.tell('x');
+  program.order_program('x');
 }
 
 TEST_F(MemoryWatchTest, ContinueSignalDuringTheCallTakesEffect) {
@@ -362,16 +362,16 @@ TEST_F(MemoryWatchTest, ContinueSignalDuringTheCallTakesEffect) {
     ::kill(program.pid(), SIGCONT);
   };
   EXPECT_TRUE(userfaultfd_of(program.pid(), options).has_value());
-  program.tell('x');
+  program.order_program('x');
 }
 
 TEST_F(MemoryWatchTest, CallThatTimesOutLeavesTheProgramRunning) {
   const Program program([](char) {});
   TraceOptions options;
-  options.most_inside = std::chrono::milliseconds(0);
+  options.limit_inside = std::chrono::milliseconds(0);
   for (int i = 0; i < 20; ++i) {
     (void)userfaultfd_of(program.pid(), options);
-    program.tell('x');
+    program.order_program('x');
   }
 }
 
@@ -387,11 +387,11 @@ TEST(PageIndexTest, NewestLocationOfAPageIsUsed) {
                                 {0x1000, 0x1000, 0}, {0x4000, 0x1000, 0x9000}, {0x5000, 0x4000, 0x4000}}));
   EXPECT_EQ(index.missing({{0x0, 0x3000}, {0x4000, 0xa000}}),
             (std::vector<MemoryRange>{{0x0, 0x1000}, {0x2000, 0x3000}, {0x9000, 0xa000}}));
-  index.keep_only({{0x4000, 0x6000}, {0x8000, 0x20000}});
+  index.retain_only({{0x4000, 0x6000}, {0x8000, 0x20000}});
   EXPECT_EQ(index.ranges(),
             (std::vector<IndexedRange>{
                 {0x4000, 0x1000, 0x9000}, {0x5000, 0x1000, 0x4000}, {0x8000, 0x1000, 0x7000}}));
-  index.keep_only({});
+  index.retain_only({});
   EXPECT_EQ(index.bytes(), 0u);
 }
 
@@ -407,12 +407,13 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsReported) {
   std::mt19937_64 random(7);
   EXPECT_TRUE(compare_pages(program.pid(), held, *log).has_value());
   EXPECT_TRUE(compare_some_pages(program.pid(), held, *log, 64, random).has_value());
-  program.tell('w');
+  program.order_program('w');
   const auto differs = compare_pages(program.pid(), held, *log);
   ASSERT_FALSE(differs.has_value());
   EXPECT_EQ(differs.error().code(), ErrorCode::kCorrupt);
-  const std::string why = differs.error().to_string();
-  EXPECT_NE(why.find("0x7000001f4000 of process " + std::to_string(program.pid())), std::string::npos) << why;
+  const std::string reason = differs.error().to_string();
+  EXPECT_NE(reason.find("0x7000001f4000 of process " + std::to_string(program.pid())), std::string::npos)
+      << reason;
   int found = 0;
   for (int i = 0; i < 100; ++i)
     if (!compare_some_pages(program.pid(), held, *log, 64, random)) ++found;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPages = 4096;
-constexpr std::size_t kMostPages = 600;  // the most pages of one change: a huge page and some more
+constexpr std::size_t kMaxPages = 600;  // the most pages of one change: a huge page and some more
 char* const kMemory = reinterpret_cast<char*>(0x7000'0000'0000);
 // Memory that changes rarely: small pieces are mapped again, as an allocator does; the rest is written
 // slowly.
@@ -146,7 +146,7 @@ void replace_piece(Random& random) {
 }
 
 void change(Random& random) {
-  const std::size_t bytes = (1 + random.below(kMostPages)) * kPage;
+  const std::size_t bytes = (1 + random.below(kMaxPages)) * kPage;
   char* const at = kMemory + random.below(kPages - bytes / kPage) * kPage;
   char* const to = kMemory + random.below(kPages - bytes / kPage) * kPage;
   constexpr std::array<int, 4> kRights{PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE, PROT_READ, PROT_NONE};

@@ -110,9 +110,9 @@ TEST_F(FileLocks, LockHeldByAnotherProgramAtTheTargetIsRefused) {
 }
 
 TEST_F(FileLocks, LeaseIsRefusedAtTheSourceAndKept) {
-  const std::string why = answer([](int file) { (void)!::fcntl(file, F_SETLEASE, F_WRLCK); });
-  EXPECT_THAT(why, HasSubstr("(F_SETLEASE)"));
-  EXPECT_THAT(why, HasSubstr("let the program release it"));
+  const std::string reason = answer([](int file) { (void)!::fcntl(file, F_SETLEASE, F_WRLCK); });
+  EXPECT_THAT(reason, HasSubstr("(F_SETLEASE)"));
+  EXPECT_THAT(reason, HasSubstr("let the program release it"));
 }
 
 TEST(LockLines, LockKindsAndRangesAreParsed) {

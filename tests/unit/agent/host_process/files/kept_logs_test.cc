@@ -28,7 +28,7 @@ class KeptLogs : public ::testing::Test {
 
 TEST_F(KeptLogs, KeptLogOutlivesItsFolderAndContainsTheEndOfALongLog) {
   write(std::string(2 * kKeptLogBytes, 'x') + "Error (the cause)\n");
-  const auto kept = keep_log(folder_, log_, "j1-m7");
+  const auto kept = save_log(folder_, log_, "j1-m7");
   fs::remove(log_);
   ASSERT_TRUE(kept.has_value());
   EXPECT_EQ(fs::file_size(*kept), kKeptLogBytes);
@@ -39,7 +39,7 @@ TEST_F(KeptLogs, KeptLogOutlivesItsFolderAndContainsTheEndOfALongLog) {
 }
 
 TEST_F(KeptLogs, MissingLogIsNotKept) {
-  EXPECT_FALSE(keep_log(folder_, log_, "j1-m7").has_value());
+  EXPECT_FALSE(save_log(folder_, log_, "j1-m7").has_value());
   EXPECT_FALSE(fs::exists(folder_));
 }
 
@@ -47,7 +47,7 @@ TEST_F(KeptLogs, NewestLogsAreKeptAndOldLogsAreRemoved) {
   write("one line\n");
   std::string newest;
   for (std::size_t number = 0; number < kMaxKeptLogs + 5; ++number) {
-    newest = keep_log(folder_, log_, "j1-m" + std::to_string(number)).value();
+    newest = save_log(folder_, log_, "j1-m" + std::to_string(number)).value();
     fs::last_write_time(newest, fs::file_time_type::clock::now() - std::chrono::hours(number == 20 ? 1 : 0));
   }
   EXPECT_EQ(count(), kMaxKeptLogs);

@@ -33,10 +33,10 @@ TEST(ProcFiles, OwnProcFilesAreAccepted) {
 
 TEST(ProcFiles, ProcFilesOfOtherProcessesAreRefusedByName) {
   const std::string parent = "/proc/" + std::to_string(::getpid());
-  const std::string why = why_not([&parent] { ::open((parent + "/statm").c_str(), O_RDONLY); });
-  EXPECT_THAT(why, HasSubstr("descriptor 4 of process "));
-  EXPECT_THAT(why, HasSubstr(parent + "/statm, which describes process " + std::to_string(::getpid())));
-  EXPECT_THAT(why, HasSubstr("let the program close the file after reading it"));
+  const std::string reason = why_not([&parent] { ::open((parent + "/statm").c_str(), O_RDONLY); });
+  EXPECT_THAT(reason, HasSubstr("descriptor 4 of process "));
+  EXPECT_THAT(reason, HasSubstr(parent + "/statm, which describes process " + std::to_string(::getpid())));
+  EXPECT_THAT(reason, HasSubstr("let the program close the file after reading it"));
   EXPECT_THAT(why_not([] { ::open("/proc/thread-self/stat", O_RDONLY); }), HasSubstr("one of its threads"));
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }

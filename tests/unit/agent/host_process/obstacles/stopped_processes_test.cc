@@ -55,11 +55,11 @@ TEST(StoppedProcesses, JobStoppedFromOutsideHasNoStoppedProcesses) {
 
 TEST(StoppedProcesses, StoredProcessIdsAreReadOnlyOnce) {
   const TemporaryFolder folder;
-  keep_stopped(folder.path(), {});
-  EXPECT_TRUE(take_stopped(folder.path()).empty());
-  keep_stopped(folder.path(), {3, 4});
-  EXPECT_EQ(take_stopped(folder.path()), (std::set<pid_t>{3, 4}));
-  EXPECT_TRUE(take_stopped(folder.path()).empty());
+  store_stopped(folder.path(), {});
+  EXPECT_TRUE(pop_stopped(folder.path()).empty());
+  store_stopped(folder.path(), {3, 4});
+  EXPECT_EQ(pop_stopped(folder.path()), (std::set<pid_t>{3, 4}));
+  EXPECT_TRUE(pop_stopped(folder.path()).empty());
 }
 
 }  // namespace

@@ -203,20 +203,20 @@ TEST_F(DrainPolicy, AMovableJobWaitsForItsTurn) {
   view_.add(1, Place("a", 0));
   (void)look();
   GroupNow now;
-  EXPECT_FALSE(tries_.is_due(group(1), now, news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), now, news_));
   EXPECT_EQ(entry(1).reason, "waits for its turn");
   now.is_movable = false;
-  EXPECT_TRUE(tries_.is_due(group(1), now, news_));
+  EXPECT_TRUE(tries_.prepare_try(group(1), now, news_));
 }
 
 TEST_F(DrainPolicy, RanksWaitForTheirTurnUnlessTheRanksAreBlocked) {
   view_.add(1, Place("a", 0)).spec.gang.id = 1;
   (void)look();
   entry(1).reason = kBeingPrepared;  // by a coordinator that has been restarted
-  EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), GroupNow(), news_));
   EXPECT_EQ(entry(1).reason, "waits for its turn");
   EXPECT_EQ(after(1, no_plan("another model", false)), DrainStep::kMakeWay);
-  EXPECT_FALSE(tries_.is_due(group(1), GroupNow(), news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), GroupNow(), news_));
   EXPECT_EQ(entry(1).state, S::kBlocked);
   EXPECT_EQ(entry(1).reason, "another model");
 }
@@ -226,11 +226,11 @@ TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeButNotDuringItsPreparation) {
   (void)look();
   GroupNow preparing = with_turn();
   preparing.is_preparing = true;
-  EXPECT_FALSE(tries_.is_due(group(1), preparing, news_));
-  EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
-  EXPECT_FALSE(tries_.is_due(group(1), with_turn(), news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), preparing, news_));
+  EXPECT_TRUE(tries_.prepare_try(group(1), with_turn(), news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), with_turn(), news_));
   ++news_.changes;
-  EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
+  EXPECT_TRUE(tries_.prepare_try(group(1), with_turn(), news_));
 }
 
 TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
@@ -238,9 +238,9 @@ TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
   (void)look();
   tries_.note_failures({{1, Place("b", 0), ""}}, news_);
   ++news_.changes;
-  EXPECT_FALSE(tries_.is_due(group(1), with_turn(), news_));
+  EXPECT_FALSE(tries_.prepare_try(group(1), with_turn(), news_));
   ++news_.inventories;
-  EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
+  EXPECT_TRUE(tries_.prepare_try(group(1), with_turn(), news_));
   EXPECT_EQ(tries_.failures_of(group(1)).all.size(), 1U);
   EXPECT_TRUE(tries_.failures_of(group(1)).refused.empty());
   tries_.note_failures({{1, Place("c", 0), ""}}, news_);
@@ -259,7 +259,7 @@ TEST_F(DrainPolicy, AllTargetsOfAFailedMoveOfRanksAreAvoided) {
   tries_.note_failures(look().failed, news_);
   EXPECT_EQ(tries_.failures_of(group(9)).all.size(), 2U);
   ++news_.changes;
-  EXPECT_FALSE(tries_.is_due(group(9), with_turn(), news_)) << "it waits for an inventory";
+  EXPECT_FALSE(tries_.prepare_try(group(9), with_turn(), news_)) << "it waits for an inventory";
 }
 
 TEST_F(DrainPolicy, RefusalsAreRecordedAndTheJobsNodeIsQueriedOnce) {
@@ -278,7 +278,7 @@ TEST_F(DrainPolicy, RefusalsAreRecordedAndTheJobsNodeIsQueriedOnce) {
   EXPECT_EQ(entry(1).state, S::kBlocked);
   EXPECT_EQ(entry(1).reason, "it has a socket");
   for (int i = 0; i < 13; ++i) ++news_.inventories, ++news_.changes;
-  EXPECT_TRUE(tries_.is_due(group(1), with_turn(), news_));
+  EXPECT_TRUE(tries_.prepare_try(group(1), with_turn(), news_));
   EXPECT_TRUE(tries_.failures_of(group(1)).all.empty());
   EXPECT_EQ(after(1, plan), DrainStep::kAskSource) << "its program may have closed it";
 }
@@ -312,7 +312,7 @@ TEST_F(DrainPolicy, MovesThatDoNotBeginAreCountedForAllRanks) {
     const DrainGroup both = group(1);
     ASSERT_EQ(both.entries.size(), 2U);
     tries_.note_not_begun(1, "no groups", news_);
-    EXPECT_FALSE(tries_.is_due(both, with_turn(), news_));
+    EXPECT_FALSE(tries_.prepare_try(both, with_turn(), news_));
     for (const DrainJob& job : drain_.jobs) {
       EXPECT_EQ(job.attempts, i);
       EXPECT_EQ(job.reason, "no groups");

@@ -276,7 +276,7 @@ TEST(PlacementFilter, AnUnknownDriverIsNotAnObstacle) {
 TEST(PlacementFilter, ReasonNamesTheOriginOfTheMemoryNeed) {
   PlacementRequest request;
   request.memory_bytes = 9 * kGiB;
-  request.memory_why = "it held 9.00 GiB at noon";
+  request.memory_reason = "it held 9.00 GiB at noon";
   EXPECT_THAT(objections(gpu("a", 0), request), Contains(HasSubstr("(it held 9.00 GiB at noon)")));
 }
 

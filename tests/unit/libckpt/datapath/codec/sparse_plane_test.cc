@@ -42,7 +42,7 @@ TEST(SparsePlaneTest, PlanesWithFewExceptionsAreUnpackedUnchanged) {
   }
 }
 
-TEST(SparsePlaneTest, OtherPlanesAndShortBuffersAreRefused) {
+TEST(SparsePlaneTest, DensePlanesAndShortBuffersAreRefused) {
   std::mt19937_64 random(4);
   Bytes noise(4096);
   for (std::byte& b : noise) b = static_cast<std::byte>(random());

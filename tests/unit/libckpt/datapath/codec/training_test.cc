@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares compression ratios on generated memory of a training job with those measured on real training (phase A
-// of float_data.h).
+// Compares compression ratios on generated memory of a training job with those measured on real training
+// (phase A of float_data.h).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -92,7 +92,7 @@ std::uint64_t second_round(CodecMode codec, std::uint64_t shadow_memory) {
   return report.wire_bytes;
 }
 
-TEST(CodecSizes, FloatsCompressBetterAsDifferencesThanAsPlanes) {
+TEST(CodecSizes, DifferencesCompressFloatsBetterThanPlanes) {
   const std::uint64_t raw = second_round(CodecMode::kRaw, 4 * kMiB);
   const std::uint64_t planes = second_round(CodecMode::kPlanes, 4 * kMiB);
   const std::uint64_t difference = second_round(CodecMode::kDifference, 4 * kMiB);

@@ -97,11 +97,11 @@ TEST(Convergence, HandoverBeginsAfterOneRoundIfAllowedWhenTheOtherTermsExceedThe
 TEST(Convergence, StopCopyOverTheLimitAbortsIfTheHandoverIsNotAllowed) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = anyway, .fixed_cost = 90 * kMs}, 1e9);
-    EXPECT_EQ(c.judge_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
+    EXPECT_EQ(c.evaluate_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
     EXPECT_EQ(c.estimate(), 2090 * kMs);
   }
   Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = false}, 1e9);
-  EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kSwitch);
+  EXPECT_EQ(c.evaluate_stop_copy(500'000'000), Advice::kSwitch);
 }
 
 TEST(Convergence, ALongerRoundIncreasesTheDirtyBytes) {

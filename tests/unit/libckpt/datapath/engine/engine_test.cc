@@ -206,11 +206,11 @@ TEST(Engine, FirstRoundSamplesChunksThatBecameDirtyAgain) {
 class HoldFirstCopy : public FaultHooks {
  public:
   std::atomic<bool> held{false};
-  std::atomic<bool> let_go{false};
+  std::atomic<bool> release{false};
   void before_copy(const ChunkId&, const TransferRegion&) override {
     if (held.exchange(true)) return;
     held.notify_all();
-    let_go.wait(false);
+    release.wait(false);
   }
 };
 
@@ -230,8 +230,8 @@ TEST(Engine, RegionsDroppedTogetherAreReleasedInOrder) {
   std::thread rounds([&] { round = pair.sender().run_round(); });
   hooks.held.wait(false);
   for (std::uint64_t id = kKept + 1; id <= kKept + kDropped; ++id) pair.drop(id);
-  hooks.let_go.store(true);
-  hooks.let_go.notify_all();
+  hooks.release.store(true);
+  hooks.release.notify_all();
   rounds.join();
   must(std::move(*round));
   for (std::uint64_t id = kKept + 1; id <= kKept + kDropped; ++id) {

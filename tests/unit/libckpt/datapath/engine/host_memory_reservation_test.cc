@@ -49,7 +49,7 @@ TEST(HostMemoryReservation, ReservationHoldsFutureProcessMemoryUntilTheStateIsCo
   reservation->wait_until_filled();
   EXPECT_GE(anonymous_kib(), before + (40 << 10));
   reservation->memory()[0] = std::byte{7};
-  const auto taken = reservation->take(10 * kHostMib + 1);
+  const auto taken = reservation->extract(10 * kHostMib + 1);
   ASSERT_TRUE(taken.has_value());
   const ReceivedHostState& state = *taken;
   EXPECT_EQ(state.bytes, 10 * kHostMib + 1);

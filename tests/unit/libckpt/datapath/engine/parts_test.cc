@@ -49,8 +49,8 @@ TEST(RateLimiter, LanesShareOneRateLimit) {
         if (limiter.admit(100, now) == now) admitted.fetch_add(100);
     });
   for (auto& t : threads) t.join();
-  const std::uint64_t most = 1'000'000 + RateLimiter::kCatchUp + 100;
-  EXPECT_LE(admitted.load(), most);
+  const std::uint64_t limit = 1'000'000 + RateLimiter::kCatchUp + 100;
+  EXPECT_LE(admitted.load(), limit);
 }
 
 // Simulates lanes with messages of any size on a simulated clock. Each lane requests its turn at the given

@@ -72,14 +72,15 @@ TEST(ScanPace, SliceIsNeverEmpty) {
 TEST(ScanPace, IdleTimeMatchesTheDutyCycle) {
   for (const double duty : {0.001, 0.03, 0.1, 1.0 / 3, 0.5, 0.999}) {
     for (const Nanos busy : {Nanos{1}, Nanos{999}, Nanos{1'000'000}, Nanos{12'345'678'901}}) {
-      const auto share = static_cast<double>(busy) / static_cast<double>(busy + ScanPace::rest(busy, duty));
+      const auto share =
+          static_cast<double>(busy) / static_cast<double>(busy + ScanPace::pause_after(busy, duty));
       EXPECT_LE(share, duty * (1 + 1e-12));
       if (busy > 1000) {
         EXPECT_GT(share, duty * 0.99);
       }
     }
   }
-  EXPECT_EQ(ScanPace::rest(1'000'000, 1), 0);
+  EXPECT_EQ(ScanPace::pause_after(1'000'000, 1), 0);
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_F(ScannerTest, FullDutyEndsTheIdleTimeImmediately) {
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(delivered, chunks.size());
   EXPECT_EQ(scanner->times().slices, 1u) << "slices that were followed by a rest";
-  EXPECT_LT(scanner->times().paused, ScanPace::rest(scanner->times().busy, 0.001));
+  EXPECT_LT(scanner->times().paused, ScanPace::pause_after(scanner->times().busy, 0.001));
 }
 
 TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {

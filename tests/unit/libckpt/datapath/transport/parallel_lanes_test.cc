@@ -32,9 +32,9 @@ void be_the_target(Transport& transport, int fd) {
     }
     for (Peer& peer : lanes) {
       const bool well = peer.wait_received(kMessages);
-      const std::string why = peer.read(
+      const std::string reason = peer.read(
           [](const Peer::State& s) { return s.closed ? s.closed->to_string() : std::string("quiet"); });
-      if (!write_line(fd, well ? "well" : why)) return;
+      if (!write_line(fd, well ? "well" : reason)) return;
     }
     if (read_line(fd) != "next") return;
   }

@@ -81,7 +81,7 @@ class TlsLaneTest : public ::testing::Test {
   std::shared_ptr<const tls::PskContext> context_ = *tls::PskContext::create();
 };
 
-void say(int fd, std::string_view bytes) {
+void write_bytes(int fd, std::string_view bytes) {
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
@@ -101,14 +101,14 @@ TEST_F(TlsLaneTest, UnknownConnectionsAreDroppedAndThePeerIsServed) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   const std::function<void(int)> strangers[] = {
-      [](int fd) { say(fd, "GET / HTTP/1.1\r\n\r\n"); },
-      [](int fd) { say(fd, std::string(100'000, '\x5a')); },
-      [](int fd) { say(fd, std::string("\x16\x03\x01\x10\x00", 5).append(4096, '\x02')); },
+      [](int fd) { write_bytes(fd, "GET / HTTP/1.1\r\n\r\n"); },
+      [](int fd) { write_bytes(fd, std::string(100'000, '\x5a')); },
+      [](int fd) { write_bytes(fd, std::string("\x16\x03\x01\x10\x00", 5).append(4096, '\x02')); },
       // a HELLO in clear text, as on a plain socket
       [](int fd) {
         std::array<std::byte, kMaxHelloBytes> hello{};
         const std::size_t bytes = write_hello({kToken, {}}, hello);
-        say(fd, {reinterpret_cast<const char*>(hello.data()), bytes});
+        write_bytes(fd, {reinterpret_cast<const char*>(hello.data()), bytes});
       },
       &speak_tls12};
   for (const auto& speak : strangers) {
@@ -160,11 +160,11 @@ TEST_F(TlsLaneTest, HandshakeHasADeadline) {
   EXPECT_TRUE(wait_end(silent.get())) << "nothing comes";
   const UniqueFd slow = Relay::dial(Relay::port_of(name));
   // Sends the head of a long handshake message, and then single bytes, for a minute at most.
-  say(slow.get(), std::string_view("\x16\x03\x01\x30\x00\x01\x00\x2f\xfc\x03\x03", 11));
+  write_bytes(slow.get(), std::string_view("\x16\x03\x01\x30\x00\x01\x00\x2f\xfc\x03\x03", 11));
   bool ended = false;
   for (int i = 0; i < 6000 && !ended; ++i) {
     ended = wait_end(slow.get(), 10);
-    say(slow.get(), "\x01");
+    write_bytes(slow.get(), "\x01");
   }
   EXPECT_TRUE(ended) << "a byte now and then";
   const auto without_hello = shake_hands(name);
@@ -300,7 +300,7 @@ TEST_F(TlsLaneTest, NetworkCaptureShowsNoPayload) {
   Relay plain(Relay::port_of(format_tls_address(*local_address_of(listener.get()))));
   UniqueFd dialer = Relay::dial(Relay::port_of(format_tls_address(plain.address())));
   const UniqueFd accepted(::accept(listener.get(), nullptr, nullptr));
-  say(dialer.get(), {reinterpret_cast<const char*>(payload.data()), 4096});
+  write_bytes(dialer.get(), {reinterpret_cast<const char*>(payload.data()), 4096});
   dialer.reset();
   EXPECT_TRUE(wait_end(accepted.get()));
   EXPECT_NE(plain.captured().find(kCanary.substr(0, 8)), std::string::npos);

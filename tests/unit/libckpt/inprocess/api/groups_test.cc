@@ -175,9 +175,9 @@ TEST_F(GroupsTest, FailureReportsItsGroupAndCallback) {
   add("all", {0, 1, 2, 3});
   fake_.fails = true;
   groups_->join(1, join_of(7, "all"));
-  const std::string why = next<local::Failed>().text.str();
-  EXPECT_NE(why.find("'all'"), std::string::npos) << why;
-  EXPECT_NE(why.find("poll"), std::string::npos) << why;
+  const std::string reason = next<local::Failed>().text.str();
+  EXPECT_NE(reason.find("'all'"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("poll"), std::string::npos) << reason;
   EXPECT_EQ(fake_.discarded, 1);
 }
 

@@ -21,25 +21,25 @@ TEST(ExportStream, BatchesWaitForTheirAcknowledgement) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->regions.size(), 64u);
   EXPECT_FALSE(stream.next_batch());
-  EXPECT_FALSE(stream.take_initial_end());
+  EXPECT_FALSE(stream.consume_initial_end());
   stream.acknowledged(first->sequence + 1);
   EXPECT_FALSE(stream.next_batch()) << "a foreign acknowledgement";
   stream.acknowledged(first->sequence);
   const auto second = stream.next_batch();
   ASSERT_TRUE(second);
   EXPECT_EQ(second->regions.size(), 36u);
-  EXPECT_FALSE(stream.take_initial_end());
+  EXPECT_FALSE(stream.consume_initial_end());
   stream.acknowledged(second->sequence);
-  EXPECT_TRUE(stream.take_initial_end());
-  EXPECT_FALSE(stream.take_initial_end()) << "once";
+  EXPECT_TRUE(stream.consume_initial_end());
+  EXPECT_FALSE(stream.consume_initial_end()) << "once";
 }
 
 TEST(ExportStream, EmptyExportEndsImmediately) {
   ExportStream stream;
-  EXPECT_FALSE(stream.take_initial_end());
+  EXPECT_FALSE(stream.consume_initial_end());
   stream.start(7, {});
   EXPECT_FALSE(stream.next_batch());
-  EXPECT_TRUE(stream.take_initial_end());
+  EXPECT_TRUE(stream.consume_initial_end());
 }
 
 TEST(ExportStream, FreeingOfAnUnsentRegionIsNotReported) {
@@ -64,10 +64,10 @@ TEST(ExportStream, RegionsAddedLaterAreSentLater) {
   stream.region_added(1);
   EXPECT_FALSE(stream.next_batch()) << "nobody has asked";
   stream.start(7, {});
-  EXPECT_TRUE(stream.take_initial_end());
+  EXPECT_TRUE(stream.consume_initial_end());
   stream.region_added(2);
   EXPECT_EQ(stream.next_batch()->regions, (std::vector<std::uint64_t>{2}));
-  EXPECT_FALSE(stream.take_initial_end());
+  EXPECT_FALSE(stream.consume_initial_end());
 }
 
 TEST(ExportStream, StopDiscardsTheExport) {

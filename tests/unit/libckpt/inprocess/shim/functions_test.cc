@@ -49,7 +49,7 @@ class Held {
     EXPECT_OK(cuLaunchHostFunc(
         stream, [](void* held) { static_cast<Held*>(held)->go_on_.get_future().wait(); }, this));
   }
-  void let_go() { go_on_.set_value(); }
+  void release() { go_on_.set_value(); }
 
  private:
   std::promise<void> go_on_;
@@ -122,7 +122,7 @@ TEST_F(FunctionsTest, QuiesceWaitsForTheWorkOfEveryContext) {
   EXPECT_FALSE(gate().closed());
   EXPECT_FALSE(returned);
 
-  held.let_go();
+  held.release();
   const Result<void> quiet = quiesce(kLong);
   ASSERT_TRUE(quiet) << quiet.error().to_string();
   EXPECT_TRUE(gate().closed());
@@ -216,7 +216,7 @@ TEST_F(FunctionsTest, ForkedChildIsNotTreatedAsTheRank) {
     int count = 0;
     char id[32] = "";
     const CUresult answer =
-        cuDeviceGetPCIBusId(id, sizeof id, 0);  // the driver's own answer, regardless of its value
+        cuDeviceGetPCIBusId(id, sizeof id, 0);  // the driver's own result, whatever its value is
     ::_exit(forgotten() && !gate().closed() && answer == real().cuDeviceGetPCIBusId(id, sizeof id, 0) &&
                     cuDeviceGetCount(&count) == real().cuDeviceGetCount(&count) &&
                     std::string(id).find("B3") == std::string::npos

@@ -45,11 +45,11 @@ class PauseTest : public testing::Test {
   void set_flag() { std::atomic_ref(*flag_).store(1); }
 
   // Checks that a pause fails, and that the message names `why`.
-  static void expect_no_pause(const std::string& why) {
+  static void expect_no_pause(const std::string& reason) {
     const Result<void> paused = quiesce(kShort);
-    ASSERT_FALSE(paused) << why;
+    ASSERT_FALSE(paused) << reason;
     EXPECT_EQ(ErrorCode::kTimedOut, paused.error().code());
-    EXPECT_NE(std::string::npos, paused.error().message().find(why)) << paused.error().message();
+    EXPECT_NE(std::string::npos, paused.error().message().find(reason)) << paused.error().message();
     EXPECT_FALSE(gate().closed());
     CUevent event = nullptr;  // the open gate lets the program's calls pass
     EXPECT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));

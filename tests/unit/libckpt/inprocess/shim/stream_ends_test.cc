@@ -171,7 +171,7 @@ TEST_F(StreamEndsTest, CaptureEndsAfterAFailedEndCaptureCallIfTheDriverEndedTheC
   ASSERT_OK(cuEventDestroy_v2(event));
 }
 
-TEST_F(StreamEndsTest, AFailedBeginStartsNoCapture) {
+TEST_F(StreamEndsTest, AFailedBeginCaptureStartsNoCapture) {
   CUstream begun = captured();
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(begun, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,

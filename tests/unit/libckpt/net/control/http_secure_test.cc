@@ -27,7 +27,9 @@ class SecureHttpTest : public ::testing::Test {
       user_ = request.user;
       co_return HttpResponse(200, "the jobs");
     };
-    const auto refuse = [](unsigned status, const std::string& why) { return HttpResponse(status, why); };
+    const auto refuse = [](unsigned status, const std::string& reason) {
+      return HttpResponse(status, reason);
+    };
     server_ = HttpServer::create(io_.get_executor(), settings, handle, refuse).value();
   }
   ~SecureHttpTest() override {

@@ -12,41 +12,41 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Verdict = StallJudge::Verdict;
+using Verdict = StallDetector::Verdict;
 
 struct Judged {
-  StallJudge::Limits limits{milliseconds(500), seconds(10), seconds(60)};
-  StallJudge::Clock::time_point now{};
-  StallJudge judge{limits, now};
+  StallDetector::Limits limits{milliseconds(500), seconds(10), seconds(60)};
+  StallDetector::Clock::time_point now{};
+  StallDetector detector{limits, now};
 
   // Polls for `time` without a heartbeat, and returns the last verdict.
   Verdict look_for(milliseconds time, std::uint64_t beats) {
     Verdict verdict = Verdict::kRuns;
-    for (milliseconds passed{0}; passed < time; passed += limits.look) {
-      now += limits.look;
-      verdict = judge.look(now, beats);
+    for (milliseconds passed{0}; passed < time; passed += limits.check_interval) {
+      now += limits.check_interval;
+      verdict = detector.check(now, beats);
     }
     return verdict;
   }
 };
 
-TEST(StallJudge, LoopWithHeartbeatsIsReportedAsRunning) {
+TEST(StallDetector, LoopWithHeartbeatsIsReportedAsRunning) {
   Judged judged;
   for (std::uint64_t beats = 1; beats < 1000; ++beats)
     ASSERT_EQ(judged.look_for(milliseconds(500), beats), Verdict::kRuns);
 }
 
-TEST(StallJudge, StallIsReportedOnceAndThenAsTooLong) {
+TEST(StallDetector, StallIsReportedOnceAndThenAsTooLong) {
   Judged judged;
   EXPECT_EQ(judged.look_for(milliseconds(500), 1), Verdict::kRuns);
   EXPECT_EQ(judged.look_for(milliseconds(9500), 1), Verdict::kRuns);
   EXPECT_EQ(judged.look_for(milliseconds(500), 1), Verdict::kStalled);
-  EXPECT_EQ(judged.judge.stood_for(), seconds(10));
+  EXPECT_EQ(judged.detector.stood_for(), seconds(10));
   EXPECT_EQ(judged.look_for(milliseconds(49500), 1), Verdict::kReported);
   EXPECT_EQ(judged.look_for(milliseconds(500), 1), Verdict::kTooLong);
 }
 
-TEST(StallJudge, NextStallIsReportedAgain) {
+TEST(StallDetector, NextStallIsReportedAgain) {
   Judged judged;
   (void)judged.look_for(milliseconds(500), 1);
   EXPECT_EQ(judged.look_for(seconds(10), 1), Verdict::kStalled);
@@ -55,12 +55,12 @@ TEST(StallJudge, NextStallIsReportedAgain) {
 }
 
 // Examples are a closed laptop lid, a debugger, and a hypervisor that withholds the processors.
-TEST(StallJudge, StoppedProcessIsNotReportedAsStalled) {
+TEST(StallDetector, StoppedProcessIsNotReportedAsStalled) {
   Judged judged;
   (void)judged.look_for(milliseconds(500), 1);
   judged.now += std::chrono::hours(8);
-  EXPECT_EQ(judged.judge.look(judged.now, 1), Verdict::kRuns);
-  EXPECT_EQ(judged.judge.stood_for(), seconds(1));
+  EXPECT_EQ(judged.detector.check(judged.now, 1), Verdict::kRuns);
+  EXPECT_EQ(judged.detector.stood_for(), seconds(1));
 }
 
 struct Reports {
@@ -68,7 +68,7 @@ struct Reports {
   std::promise<milliseconds> too_long;
   bool told = false;
 
-  LoopWatch::Settings settings(StallJudge::Limits limits) {
+  LoopWatch::Settings settings(StallDetector::Limits limits) {
     LoopWatch::Settings settings;
     settings.limits = limits;
     settings.stalled = [this](milliseconds, const std::string& where) { stalled.set_value(where); };

@@ -23,7 +23,7 @@ class PageTest : public ::testing::Test {
   Registry registry_;
 };
 
-TEST_F(PageTest, OneOfTheTokensIsRequired) {
+TEST_F(PageTest, RequestWithoutAValidTokenIsRefused) {
   EXPECT_EQ(status("Bearer one"), 200U);
   EXPECT_EQ(status("Bearer two"), 200U);
   EXPECT_EQ(status("Bearer three"), 401U);

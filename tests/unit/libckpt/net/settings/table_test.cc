@@ -19,8 +19,8 @@ struct Values {
     return {{"name", &name, "A name.", {.required = true}},
             {"level", &level, "A level.", {.words = {"info", "warn", "off"}}},
             {"on", &on, "A switch."},
-            {"port", &port, "A port.", {.most = 65535}},
-            {"timeouts.pause_ms", &pause, "A time.", {.least = 1, .most = 100}},
+            {"port", &port, "A port.", {.max = 65535}},
+            {"timeouts.pause_ms", &pause, "A time.", {.min = 1, .max = 100}},
             {"folders", &folders, "Folders."},
             {"tls.key", &key, "A key.", {.required = true}}};
   }

@@ -28,7 +28,7 @@ struct Handshake {
       client_done = SSL_do_handshake(client.get()) == 1;
       server_done = SSL_do_handshake(server.get()) == 1;
     }
-    take_openssl_error();
+    pop_openssl_error();
   }
   [[nodiscard]] bool done() const { return server_done && client_done; }
   UniqueSsl server;

@@ -124,14 +124,14 @@ TEST(GangScenario, LongCopyBeforeThePauseMakesNoRankSilent) {
     world.migrate();
     world.run_for(5 * options.timing.silence_ms);
     EXPECT_EQ(world.last_record(kCoordinator), "BEGUN") << world.summary();
-    world.let_go();
+    world.release();
     world.run_for(8'000);
     EXPECT_TRUE(world.runs_new()) << world.summary();
     EXPECT_EQ(world.first_violation(), "");
   }
 }
 
-// Returns options with a short switch timeout. Sources that are done would give up 10 s before the slow
+// Returns options with a short handover timeout. Sources that are done would give up 10 s before the slow
 // source's last copy ends.
 World::Options with_short_handover() {
   World::Options options = with();
@@ -270,7 +270,7 @@ TEST(GangScenario, CoordinatorWithALostJournalWaitsForAReturnedRank) {
     if (party != other) world.hold("Returned", party);
   run_until(world, other, "OLD");
   world.lose_records();
-  world.let_go();
+  world.release();
   world.cut_off(other, true);
   world.cut_off(kLead, false);
   world.lose(kSources[1]);
@@ -318,7 +318,7 @@ std::string still_is_forgotten(Mutant mutant) {
   return_to_sources(world);
   world.crash(kBystander);
   world.restart(kBystander);
-  world.let_go();  // the lead repeats GO
+  world.release();  // the lead repeats GO
   world.run_for(2'000);
   return world.first_violation();
 }

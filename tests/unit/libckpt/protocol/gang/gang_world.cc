@@ -80,7 +80,7 @@ void World::migrate() {
 }
 
 void World::abort_migration() {
-  if (is_up(kCoordinator)) feed(kCoordinator, CoordinatorEvent(AbortRequested(why("asked for"))));
+  if (is_up(kCoordinator)) feed(kCoordinator, CoordinatorEvent(AbortRequested(reason_of("asked for"))));
 }
 
 void World::crash(const Party& party) {
@@ -229,7 +229,7 @@ void World::kill_instance(const Party& party) {
     ++faults_;
   else
     end_instance(party, true);
-  feed_later(party, TargetEvent(InstanceDied(why("killed"))), 1);
+  feed_later(party, TargetEvent(InstanceDied(reason_of("killed"))), 1);
 }
 
 void World::finish(const Party& party) {
@@ -245,7 +245,7 @@ void World::finish(const Party& party) {
 TargetEvent World::end_of(const Party& party) {
   if (options_.mutant != Mutant::kFinishedIsDead) return InstanceFinished(info_.base + 1);
   end_instance(party, false);
-  return InstanceDied(why("its process has ended"));
+  return InstanceDied(reason_of("its process has ended"));
 }
 
 void World::end_instance(const Party& party, bool by_fault) {
@@ -300,7 +300,7 @@ void World::feed(const Party& party, const Event& event) {
       }
       // The record was refused: the state reverts, and the remaining actions are dropped.
       state = before;
-      return feed_later(party, Event(RecordFailed(why("the disk is full"))), 0);
+      return feed_later(party, Event(RecordFailed(reason_of("the disk is full"))), 0);
     }
   };
   if constexpr (std::is_same_v<Event, CoordinatorEvent>) {
@@ -336,7 +336,7 @@ bool World::execute_one(const Party& party, const Action& action) {
                  },
                  [&](const PrepareSource&) {
                    if (chance(0.02))
-                     feed_later(party, SourceEvent(SourceRefused(why("refused"))), 1);
+                     feed_later(party, SourceEvent(SourceRefused(reason_of("refused"))), 1);
                    else
                      feed_later(party, SourceEvent(SourceReady(Bytes{})), delay_ms(5));
                  },
@@ -351,7 +351,8 @@ bool World::execute_one(const Party& party, const Action& action) {
                  [&](const FreeSource&) { end_instance(party, false); },
                  [&](const EndRank&) { end_as_ordered(party); },
                  [&](const PrepareStandby&) {
-                   if (chance(0.02)) return feed_later(party, TargetEvent(StandbyRefused(why("refused"))), 1);
+                   if (chance(0.02))
+                     return feed_later(party, TargetEvent(StandbyRefused(reason_of("refused"))), 1);
                    instances_.at(party).alive = true;
                    instances_.at(party).has_new_communicators = info_.overlaps;
                    feed_later(party, TargetEvent(StandbyReady(Bytes{})), delay_ms(5));

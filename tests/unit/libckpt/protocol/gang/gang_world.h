@@ -46,7 +46,7 @@ enum class Mutant {
 };
 
 // Returns the reason of a failure that the world causes.
-[[nodiscard]] inline Reason why(const char* text) {
+[[nodiscard]] inline Reason reason_of(const char* text) {
   return {ErrorCode::kAborted, text};
 }
 
@@ -85,7 +85,7 @@ class World {
   // drops all messages with this name
   void hold(std::string_view body_name) { held_names_.emplace(body_name); }
   void hold(std::string_view body_name, const Party& to) { held_names_.emplace(name_to(body_name, to)); }
-  void let_go() { held_names_.clear(); }
+  void release() { held_names_.clear(); }
   bool step();  // runs one event; false when no event is left
   void run_for(std::int64_t ms);
   void faults_end();  // repairs all links, starts all processes, stops random faults, and proves all losses
@@ -215,7 +215,7 @@ class World {
   bool old_passed_ = false;                      // a rank has passed n in the old epoch
   bool restored_ = false;
   int faults_ = 0;          // number of lost nodes and failed instances
-  int failed_resumes_ = 0;  // failed resumes into a gate; they are no fault and must never lose work
+  int failed_resumes_ = 0;  // failed resumes into a gate; they are not faults and must never lose work
   bool was_settled_ = false;
   bool lost_later_ = false;  // a rank was lost after the migration was over; another recovery handles this
                              // loss

@@ -88,8 +88,10 @@ void World::release_manifest(const Party& source) {
 void World::break_session(std::uint32_t rank) {
   if (sessions_[rank] == 0) return;
   sessions_[rank] = 0;
-  feed_later({Role::kSource, rank}, SourceEvent(EngineFailed(why("the other side is gone"))), delay_ms(5));
-  feed_later({Role::kTarget, rank}, TargetEvent(EngineFailed(why("the other side is gone"))), delay_ms(5));
+  feed_later({Role::kSource, rank}, SourceEvent(EngineFailed(reason_of("the other side is gone"))),
+             delay_ms(5));
+  feed_later({Role::kTarget, rank}, TargetEvent(EngineFailed(reason_of("the other side is gone"))),
+             delay_ms(5));
 }
 
 template <class Event>
@@ -101,14 +103,14 @@ void World::feed_of_communicators(const Party& party, Event event, std::int64_t 
 }
 
 void World::join(const Party& party) {
-  if (chance(0.02)) return feed_of_communicators(party, CommunicatorsFailed(why("refused")), 1);
+  if (chance(0.02)) return feed_of_communicators(party, CommunicatorsFailed(reason_of("refused")), 1);
   Instance& instance = instances_.at(party);
-  if (!instance.alive) return feed_of_communicators(party, CommunicatorsFailed(why("it is gone")), 1);
+  if (!instance.alive) return feed_of_communicators(party, CommunicatorsFailed(reason_of("it is gone")), 1);
   instance.joins = true;
   if (options_.mutant == Mutant::kNotMadeYet) feed_of_communicators(party, CommunicatorsReady{}, 0);
   after_ms(options_.communicators_ms, [this, party, life = hosts_.at(party).life] {
     if (hosts_.at(party).life == life && !instances_.at(party).has_new_communicators)
-      feed_of_communicators(party, CommunicatorsFailed(why("not in time")), 0);
+      feed_of_communicators(party, CommunicatorsFailed(reason_of("not in time")), 0);
   });
   make_communicators();
 }
@@ -147,7 +149,7 @@ void World::enter_gate(const Party& party, Incarnation k) {
       ++failed_resumes_;
       end_instance(party, false);
     }
-    if (!instance.image) return feed(party, TargetEvent(InstanceDied(why("it is gone"))));
+    if (!instance.image) return feed(party, TargetEvent(InstanceDied(reason_of("it is gone"))));
     if (instance.finished) return feed(party, end_of(party));
     instance.in_gate = true;
     feed(party, TargetEvent(RankInGate(k)));

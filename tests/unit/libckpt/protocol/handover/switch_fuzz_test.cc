@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the switch with random faults: losses, repeats, reordering, delays, crashes, a lost node, failing
+// Runs the handover with random faults: losses, repeats, reordering, delays, crashes, a lost node, failing
 // instances, aborts, full disks, and several migrations in a row. After the faults end, two instances never
 // run, the last image is never freed, and in the end the job runs. Each deliberate mistake (Mutant) must be
 // found. CKPT_FUZZ_SEED=n replays one seed with its trace; CKPT_FUZZ_RUNS=n sets the number of runs.

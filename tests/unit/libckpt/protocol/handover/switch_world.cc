@@ -125,7 +125,7 @@ void World::lose_store(std::size_t records) {
   note(kCoordinatorNode, "store lost, " + std::to_string(journal.size()) + " records left");
 }
 
-// Reports the open switches of an agent that connects.
+// Reports the open handovers of an agent that connects.
 void World::report_handovers(int node) {
   if (!store_lost_ || !up(node) || !up(kCoordinatorNode) || cut_[node][kCoordinatorNode]) return;
   for (const auto& [id, place] : places_) {

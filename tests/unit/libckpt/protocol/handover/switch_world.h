@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small world for the switch: two nodes and a coordinator, with the real AgentHandovers and
+// A small world for the handover: two nodes and a coordinator, with the real AgentHandovers and
 // CoordinatorHandovers inside. It has journals that survive crashes, keepers that enforce leases, a network,
 // clocks and one job. Discrete events, one thread, deterministic for a seed. The fuzz test lets chance play;
 // the scenario test decides what happens.

@@ -115,7 +115,7 @@ TEST_F(CheckpointStoreTest, RemovedVersionsFreeTheirSpace) {
                   content.regions[1].begin() + static_cast<std::ptrdiff_t>((i * 7 + c * 3) % 200 * kChunk));
     write(content, i == 0 ? nullptr : &before);
     history.push_back(content);
-    must(checkpoint_store_->keep_newest("job", 2));
+    must(checkpoint_store_->retain_newest("job", 2));
     must(checkpoint_store_->collect("job"));
     EXPECT_EQ(restored(i + 1), content);
     if (i != 0) {
@@ -171,10 +171,10 @@ TEST_F(CheckpointStoreTest, VersionOpenForReadingSurvivesRemovalAndCollection) {
 TEST_F(CheckpointStoreTest, ACommitWithAMissingChunkIsRefused) {
   auto writer = must(checkpoint_store_->begin_version("job", {}));
   const auto region = must(writer->add_region(Region(0, 1, 1, 3 * kChunk)));
-  EXPECT_EQ(writer->keep_chunk(region, 0).error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(writer->reuse_chunk(region, 0).error().code(), ErrorCode::kNotFound);
   must(writer->put_chunk(region, 0, random_bytes(kChunk, 1)));
   must(writer->put_chunk(region, 2, random_bytes(kChunk, 2)));
-  must(writer->keep_rest(region));
+  must(writer->reuse_rest(region));
   EXPECT_EQ(writer->missing(region), std::vector<std::uint64_t>{1});
   EXPECT_EQ(writer->commit({}).error().code(), ErrorCode::kRefused);
   must(writer->put_chunk(region, 1, random_bytes(kChunk, 3)));
@@ -191,7 +191,7 @@ TEST_F(CheckpointStoreTest, RegionsWithNewIdsKeepChunksByTheirOldIds) {
   write(content, nullptr);
   auto writer = must(checkpoint_store_->begin_version("job", {}));
   const auto region = must(writer->add_region(Region(0, 77, 4, 300 * kChunk), RegionKey{0, 1}));
-  must(writer->keep_rest(region));
+  must(writer->reuse_rest(region));
   EXPECT_TRUE(writer->missing(region).empty());
   const auto version = must(writer->commit({}));
   EXPECT_EQ(version->new_chunks, 0u);

@@ -93,7 +93,7 @@ class Workload {
       told_.going.insert(told_.committed.begin()->first);
       told_.committed.erase(told_.committed.begin());
     }
-    CKPT_TRYV(checkpoint_store.keep_newest(kJob, kKept));
+    CKPT_TRYV(checkpoint_store.retain_newest(kJob, kKept));
     told_.going.clear();
     return ok();
   }
@@ -249,7 +249,7 @@ TEST(Damage, VersionBeforeADamagedVersionIsRestoredAndReported) {
   const auto report = must(checkpoint_store->restore(kJob, std::nullopt, target, {}));
   ASSERT_EQ(report.skipped.size(), 1u);
   EXPECT_EQ(report.skipped[0].number, 3u);
-  EXPECT_EQ(report.skipped[0].why.code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(report.skipped[0].reason.code(), ErrorCode::kCorrupt);
   EXPECT_EQ(report.version->number, 2u);
   EXPECT_EQ(target.content, small.versions.at(2));
   EXPECT_EQ(target.begun, 2);

@@ -84,7 +84,7 @@ inline Result<void> put_content(VersionWriter& writer, const Content& content, c
       if (same) continue;
       CKPT_TRYV(writer.put_chunk(region, at / chunk_bytes, chunk));
     }
-    CKPT_TRYV(writer.keep_rest(region));
+    CKPT_TRYV(writer.reuse_rest(region));
     for (const std::uint64_t chunk : writer.missing(region)) {
       const std::uint64_t at = chunk * chunk_bytes;
       CKPT_TRYV(writer.put_chunk(
@@ -152,7 +152,7 @@ inline Result<Content> restore_exactly(CheckpointStore& checkpoint_store, const 
                                        std::uint64_t number) {
   MemoryTarget target;
   CKPT_TRY(report, checkpoint_store.restore(job, number, target, {.threads = 2}));
-  if (!report.skipped.empty()) return report.skipped.front().why;
+  if (!report.skipped.empty()) return report.skipped.front().reason;
   return std::move(target.content);
 }
 

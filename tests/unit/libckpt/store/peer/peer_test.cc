@@ -37,7 +37,7 @@ bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
 
 using PeerCheckpointStore = Peers;
 
-TEST_F(PeerCheckpointStore, ChangedChunksAreWrittenAndReadBack) {
+TEST_F(PeerCheckpointStore, ChangedChunksAreWrittenAndRead) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   const Content first = some_content(1);
@@ -67,7 +67,7 @@ TEST_F(PeerCheckpointStore, VersionsAreRemovedAndCollectedOverTheLink) {
   const std::string first = packs_in(disk()).at(0);
   const Content last = some_content(2);
   must(write_version(*open.checkpoint_store, "job", last, nullptr));
-  EXPECT_EQ(must(open.checkpoint_store->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_EQ(must(open.checkpoint_store->retain_newest("job", 1)), std::vector<std::uint64_t>{1});
   EXPECT_GT(must(open.checkpoint_store->collect("job")).freed_bytes, 10'000);
   EXPECT_EQ(must(restore_exactly(*open.checkpoint_store, "job", 2)), last);
   EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job/packs/" + first));
@@ -215,7 +215,7 @@ TEST_F(PeerCheckpointStore, LimitIncludesExistingFilesAndAllowsCollection) {
       std::make_optional(must(open_checkpoint_store(route_to(*server, must(server->grant(grant))), true)));
   must(write_version(*open->checkpoint_store, "job", some_content(1, 60'000), nullptr));
   must(write_version(*open->checkpoint_store, "job", some_content(2, 20'000), nullptr));
-  EXPECT_EQ(must(open->checkpoint_store->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_EQ(must(open->checkpoint_store->retain_newest("job", 1)), std::vector<std::uint64_t>{1});
   EXPECT_GT(must(open->checkpoint_store->collect("job")).freed_bytes, 30'000);
   open.reset();
   auto again = must(open_checkpoint_store(route_to(*server, must(server->grant(grant))), true));

@@ -95,7 +95,7 @@ class Writer {
   Result<void> remove_old(CheckpointStore& checkpoint_store) {
     constexpr std::size_t kKept = 2;
     while (told_.committed.size() > kKept) told_.committed.erase(told_.committed.begin());
-    CKPT_TRYV(checkpoint_store.keep_newest(kJob, kKept));
+    CKPT_TRYV(checkpoint_store.retain_newest(kJob, kKept));
     return ok();
   }
   Result<void> look(CheckpointStore& checkpoint_store) {

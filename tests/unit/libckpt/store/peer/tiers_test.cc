@@ -61,7 +61,7 @@ TEST_F(Tiered, PackLargerThanMemoryIsSpilledDuringItsWrite) {
 TEST_F(Tiered, RemovingAVersionFreesMemory) {
   write_versions(2, 1 << 20);
   auto open = must(open_checkpoint_store(here(), true));
-  must(open.checkpoint_store->keep_newest("job", 1));
+  must(open.checkpoint_store->retain_newest("job", 1));
   must(open.checkpoint_store->collect("job"));
   EXPECT_EQ(packs_in(memory()).size(), 1u);
   must(open.checkpoint_store->remove_job("job"));
@@ -141,7 +141,7 @@ TEST_F(Tiered, AnInterruptedSpillCausesNoError) {
   std::ofstream(disk() + "/jobs/job/packs/" + names[1] + ".new") << "half";
   expect_all(all);
   auto open = must(open_checkpoint_store(here(), true));
-  must(open.checkpoint_store->keep_newest("job", 1));
+  must(open.checkpoint_store->retain_newest("job", 1));
   must(open.checkpoint_store->collect("job"));
   EXPECT_EQ(packs_in(memory()), std::vector<std::string>{names[1]});
   // Data that the second version shares with the first has been written again. Both files on the disk have

@@ -156,12 +156,12 @@ TEST_F(AllocationTest, QuotaIsReportedAsTheDeviceMemory) {
   EXPECT_EQ(0U, Quota::limit_from_environment());
   ::unsetenv("GPUMIGRATE_GPU_MEMORY");
   Quota quota(8 * kMiB);
-  EXPECT_TRUE(quota.take(0, 6 * kMiB));
-  EXPECT_FALSE(quota.take(0, 4 * kMiB));
-  EXPECT_TRUE(quota.take(1, 4 * kMiB));
-  EXPECT_FALSE(quota.take(0, ~std::uint64_t{0}));
+  EXPECT_TRUE(quota.reserve(0, 6 * kMiB));
+  EXPECT_FALSE(quota.reserve(0, 4 * kMiB));
+  EXPECT_TRUE(quota.reserve(1, 4 * kMiB));
+  EXPECT_FALSE(quota.reserve(0, ~std::uint64_t{0}));
   quota.give(0, 6 * kMiB);
-  EXPECT_TRUE(quota.take(0, 8 * kMiB));
+  EXPECT_TRUE(quota.reserve(0, 8 * kMiB));
 }
 
 // Runs as in ctest's shim_quota_test: GPUMIGRATE_GPU_MEMORY=33554432 (32 MiB).

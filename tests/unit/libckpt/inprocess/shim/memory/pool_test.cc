@@ -165,7 +165,7 @@ TEST_F(PoolTest, AllocationWaitsForAFreeOnAnotherStreamInsteadOfFailing) {
 }
 
 TEST_F(PoolTest, ALimitedPoolRefusesAllocationsAboveItsLimit) {
-  pool_->most = 4 * kMiB;
+  pool_->limit = 4 * kMiB;
   const CUdeviceptr pointer = take(4 * kMiB, 0);
   CUdeviceptr more = 0;
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, allocate_on_stream(*state_, *pool_, 2 * kMiB, places_[0], &more));

@@ -14,40 +14,40 @@ constexpr std::uint64_t kSlab = std::uint64_t{2} << 20;
 
 TEST(SlabHeap, EmptyHeapReturnsNoMemory) {
   SlabHeap heap;
-  EXPECT_EQ(std::nullopt, heap.take(512));
+  EXPECT_EQ(std::nullopt, heap.allocate(512));
 }
 
 TEST(SlabHeap, AWholeSlabCanBeTakenAndIsEmptyAfterItsReturn) {
   SlabHeap heap;
   heap.add_slab(4 * kSlab);
-  ASSERT_EQ(4 * kSlab, heap.take(kSlab));
-  EXPECT_EQ(std::nullopt, heap.take(512));
+  ASSERT_EQ(4 * kSlab, heap.allocate(kSlab));
+  EXPECT_EQ(std::nullopt, heap.allocate(512));
   EXPECT_EQ(4 * kSlab, heap.give(4 * kSlab, kSlab));
   heap.remove_slab(4 * kSlab);
-  EXPECT_EQ(std::nullopt, heap.take(512));
+  EXPECT_EQ(std::nullopt, heap.allocate(512));
 }
 
 TEST(SlabHeap, AdjacentSlabsAreNotMerged) {
   SlabHeap heap;
   heap.add_slab(4 * kSlab);
   heap.add_slab(5 * kSlab);
-  EXPECT_EQ(std::nullopt, heap.take(kSlab + 512));
-  const auto first = heap.take(kSlab);
-  const auto second = heap.take(kSlab);
+  EXPECT_EQ(std::nullopt, heap.allocate(kSlab + 512));
+  const auto first = heap.allocate(kSlab);
+  const auto second = heap.allocate(kSlab);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(*second, heap.give(*second, kSlab));
   EXPECT_EQ(*first, heap.give(*first, kSlab));
-  EXPECT_EQ(std::nullopt, heap.take(kSlab + 512));
+  EXPECT_EQ(std::nullopt, heap.allocate(kSlab + 512));
 }
 
 TEST(SlabHeap, HeapTakesTheBestFittingPiece) {
   SlabHeap heap;
   heap.add_slab(kSlab);
-  const auto hole = heap.take(1024);
-  const auto fence = heap.take(512);
+  const auto hole = heap.allocate(1024);
+  const auto fence = heap.allocate(512);
   ASSERT_TRUE(hole && fence);
   heap.give(*hole, 1024);
-  EXPECT_EQ(hole, heap.take(1024));
+  EXPECT_EQ(hole, heap.allocate(1024));
 }
 
 // Pieces are taken and returned in random order. They are aligned, lie within one slab, and never overlap. In
@@ -62,12 +62,12 @@ TEST(SlabHeap, PiecesNeverOverlapAndAllBytesAreReturned) {
     for (int step = 0; step < 4000; ++step) {
       if (taken.empty() || random() % 100 < (step < 2500 ? 60 : 40)) {
         const std::uint64_t bytes = SlabHeap::rounded(1 + random() % (1 + (1U << (random() % 20))));
-        auto address = heap.take(bytes);
+        auto address = heap.allocate(bytes);
         if (!address) {
           heap.add_slab(next_slab);
           bytes_in_slab[next_slab] = 0;
           next_slab += kSlab * (1 + random() % 2);
-          address = heap.take(bytes);
+          address = heap.allocate(bytes);
         }
         ASSERT_TRUE(address);
         ASSERT_EQ(0U, *address % SlabHeap::kAlignment);
@@ -95,8 +95,8 @@ TEST(SlabHeap, PiecesNeverOverlapAndAllBytesAreReturned) {
       }
     }
     for (const auto& [address, bytes] : taken) heap.give(address, bytes);
-    for (std::size_t left = bytes_in_slab.size(); left > 0; --left) ASSERT_TRUE(heap.take(kSlab));
-    ASSERT_FALSE(heap.take(512));
+    for (std::size_t left = bytes_in_slab.size(); left > 0; --left) ASSERT_TRUE(heap.allocate(kSlab));
+    ASSERT_FALSE(heap.allocate(512));
   }
 }
 
