@@ -45,7 +45,7 @@ void Outcome::sum_up() {
 
 // Lists the parts with that status. Parts with the same reason share one entry.
 void Outcome::summarize(Status shown) {
-  std::vector<std::pair<std::string, std::string>> groups;  // reason, and the parts' names
+  std::vector<std::pair<std::string, std::string>> groups;  // the shared reason, and the parts' names
   for (const Part& part : parts) {
     if (part.status != shown) continue;
     const auto same = std::find_if(groups.begin(), groups.end(),
@@ -56,10 +56,10 @@ void Outcome::summarize(Status shown) {
       same->second += ", " + part.name;
     }
   }
-  for (const auto& [reason, names] : groups) {
+  for (const auto& [shared, names] : groups) {
     if (!reason.empty()) reason += "; ";
     reason += names + (shown == Status::kFailed ? " failed" : " not possible here") +
-              (reason.empty() ? "" : ": " + reason);
+              (shared.empty() ? "" : ": " + shared);
   }
 }
 
