@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "agent/migration/gangs/gang_moves.h"
 #include "tests/unit/agent/jobs/played_job.h"
 #include "tests/unit/agent/migration/fake_gang.h"
@@ -133,6 +135,64 @@ TEST_F(GangMoveEventsTest, PeerActsOnlyAsTheRankThatThePlanGivesIt) {
   wire::CommitMessage of_other = message;
   of_other.migration = 10;
   EXPECT_FALSE(node_->moves.take_of_peer({"node-b", true}, of_other));
+}
+
+// A node whose earlier agent had recorded FENCED for the source of the move.
+class FencedSourceTest : public WithContext<NodeOfJobs> {
+ protected:
+  void TearDown() override {
+    if (job_ && !job_->ended()) {
+      EXPECT_TRUE(run_until_done(io_, job_->stop(Milliseconds(0))));
+    }
+    if (job_) run_until(io_, [this] { return job_->ended() && !job_->keeper(); });
+    disk_.join();
+  }
+  // Finds the job's instance, and waits until the source has stated FENCED.
+  void restart_with(wire::Incarnation started_as, wire::Incarnation runs_as) {
+    config_.node = "node-a";
+    JobRecord record = new_record();
+    record.spec.incarnation = started_as;
+    record.incarnation = runs_as;
+    keeper_.emplace(io_, leave_instance(record));
+    jobs_.emplace(*environment_);
+    ASSERT_TRUE(run_until_done(io_, jobs_->rediscover()));
+    job_ = jobs_->running_as(1, runs_as);
+    ASSERT_TRUE(job_);
+    run_until(io_, [this] { return job_->instance().movable; });
+    {
+      auto journal = gang::GangJournal::open(home_.path() + "/gang-journal");
+      ASSERT_TRUE(journal);
+      const gang::Record fenced(gang_move_between("node-a", "node-b", home_.path()), Party(Role::kSource, 0),
+                                gang::RecordKind::kFenced);
+      ASSERT_TRUE(journal->append(fenced));
+    }
+    context_.emplace(context(*jobs_));
+    node_.emplace(io_, disk_, home_.path(), *context_, link_);
+    ASSERT_TRUE(run_until_done(io_, node_->moves.restore()));
+    await_event(io_, "the source is fenced", [this] {
+      return std::any_of(link_.told.begin(), link_.told.end(), [](const wire::CommitMessage& message) {
+        return std::holds_alternative<wire::Fenced>(message.body);
+      });
+    });
+  }
+
+  FakeGangPort link_;
+  std::optional<PlayedKeeper> keeper_;
+  std::optional<JobTable> jobs_;
+  std::shared_ptr<Job> job_;
+  std::optional<MigrationContext> context_;
+  std::optional<FakeGangNode> node_;
+};
+
+TEST_F(FencedSourceTest, InstanceThatHadReturnedIsEnded) {
+  restart_with(1, 3);
+  EXPECT_TRUE(job_->ended());
+}
+
+// The ranks were restored after the move, as an incarnation after that of the target.
+TEST_F(FencedSourceTest, InstanceFromAnImageIsNotEnded) {
+  restart_with(3, 3);
+  EXPECT_FALSE(job_->ended());
 }
 
 }  // namespace
