@@ -329,6 +329,10 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   }
   // An instance that may have run before this agent was started must not count as lost.
   co_await job_->known();
+  if (is_over()) {
+    co_await free();  // the earlier call did not know an instance that was brought since
+    co_return Error(ErrorCode::kAborted, "The migration was given up");
+  }
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }

@@ -244,11 +244,12 @@ void GangMoves::perform_bystander(Member& member, const gang::Action& action) {
 }
 
 // Returns the source's instance. After a return and a restart of the agent, only the later incarnation
-// identifies the instance.
+// identifies the instance. An instance that was started as that incarnation came from an image afterwards.
 std::shared_ptr<Job> GangMoves::instance_of(const Member& member) const {
   if (auto job = member.source->job()) return job;
-  auto job = context_.jobs.running_as(member.job, member.info.base);
-  return job ? job : context_.jobs.running_as(member.job, member.info.base + 2);
+  if (auto job = context_.jobs.running_as(member.job, member.info.base)) return job;
+  auto returned = context_.jobs.running_as(member.job, member.info.base + 2);
+  return returned && returned->started_as() <= member.info.base ? returned : nullptr;
 }
 
 Task<> GangMoves::end_source(PartyKey key, std::shared_ptr<Job> job) {

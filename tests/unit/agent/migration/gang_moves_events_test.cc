@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "agent/migration/gangs/gang_moves.h"
 #include "tests/unit/agent/jobs/played_job.h"
 #include "tests/unit/agent/migration/fake_gang.h"
@@ -133,6 +135,86 @@ TEST_F(GangMoveEventsTest, PeerActsOnlyAsTheRankThatThePlanGivesIt) {
   wire::CommitMessage of_other = message;
   of_other.migration = 10;
   EXPECT_FALSE(node_->moves.take_of_peer({"node-b", true}, of_other));
+}
+
+// A node whose earlier agent has left a record of the move, and an instance.
+class LeftMoveTest : public WithContext<NodeOfJobs> {
+ protected:
+  void SetUp() override { config_.node = "node-a"; }
+  void TearDown() override {
+    if (job_ && !job_->ended()) {
+      EXPECT_TRUE(run_until_done(io_, job_->stop(Milliseconds(0))));
+    }
+    if (job_) run_until(io_, [this] { return job_->ended() && !job_->keeper(); });
+    disk_.join();
+  }
+  void find_instance(const JobRecord& record, local::Phase phase) {
+    keeper_.emplace(io_, leave_instance(record), phase);
+    jobs_.emplace(*environment_);
+    ASSERT_TRUE(run_until_done(io_, jobs_->rediscover()));
+    job_ = jobs_->running_as(1, record.incarnation);
+    ASSERT_TRUE(job_);
+  }
+  void restart_with(const gang::Record& record) {
+    {
+      auto journal = gang::GangJournal::open(home_.path() + "/gang-journal");
+      ASSERT_TRUE(journal);
+      ASSERT_TRUE(journal->append(record));
+    }
+    context_.emplace(context(*jobs_));
+    node_.emplace(io_, disk_, home_.path(), *context_, link_);
+    ASSERT_TRUE(run_until_done(io_, node_->moves.restore()));
+  }
+  template <class Body>
+  void await_told(const std::string& what) {
+    await_event(io_, what, [this] {
+      return std::any_of(link_.told.begin(), link_.told.end(), [](const wire::CommitMessage& message) {
+        return std::holds_alternative<Body>(message.body);
+      });
+    });
+  }
+  // Finds an instance of the source, and waits until the source has stated FENCED.
+  void restart_fenced(wire::Incarnation started_as, wire::Incarnation runs_as) {
+    JobRecord record = new_record();
+    record.spec.incarnation = started_as;
+    record.incarnation = runs_as;
+    find_instance(record, local::Phase::kRunning);
+    ASSERT_TRUE(job_);
+    restart_with(gang::Record(gang_move_between("node-a", "node-b", home_.path()), Party(Role::kSource, 0),
+                              gang::RecordKind::kFenced));
+    await_told<wire::Fenced>("the source is fenced");
+  }
+
+  FakeGangPort link_;
+  std::optional<PlayedKeeper> keeper_;
+  std::optional<JobTable> jobs_;
+  std::shared_ptr<Job> job_;
+  std::optional<MigrationContext> context_;
+  std::optional<FakeGangNode> node_;
+};
+
+TEST_F(LeftMoveTest, SourceThatHadReturnedIsEndedBeforeItStatesFenced) {
+  restart_fenced(1, 3);
+  EXPECT_TRUE(job_->ended());
+}
+
+// The ranks were restored after the move, as the incarnation after that of the target.
+TEST_F(LeftMoveTest, FencedSourceDoesNotEndAnInstanceFromAnImage) {
+  restart_fenced(3, 3);
+  EXPECT_FALSE(job_->ended());
+}
+
+TEST_F(LeftMoveTest, TargetIsEndedBeforeItStatesRelinquished) {
+  JobRecord record = new_record();
+  record.role = wire::JobRole::kStandby;
+  record.migration = kOfRank;
+  record.spec.incarnation = record.incarnation = 2;
+  find_instance(record, local::Phase::kStandbyReady);
+  ASSERT_TRUE(job_);
+  restart_with(gang::Record(gang_move_between("node-b", "node-a", home_.path()), Party(Role::kTarget, 0),
+                            gang::RecordKind::kRelinquished));
+  await_told<wire::Relinquished>("the target has given up");
+  EXPECT_TRUE(job_->ended());
 }
 
 }  // namespace

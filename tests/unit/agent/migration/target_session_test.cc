@@ -262,5 +262,27 @@ TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
   EXPECT_TRUE(events_.of_target.empty());
 }
 
+// The source may run by then.
+TEST_F(TargetSessionTest, InstanceThatIsBroughtAfterFreeTargetIsFreedAndNotRun) {
+  FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
+  JobTable jobs(*environment_);
+  ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
+  MigrationContext context = this->context(jobs);
+  const auto session = this->session(context);
+  session->perform(migration::RunInstance(2, 1000));
+  run_ready(io_);
+  session->perform(migration::FreeTarget{});
+  run_until(io_, [&] { return freed_ == 1; });
+  go_on_.notify();
+  run_until(io_, [&] { return freed_ == 2; });
+  run_ready(io_);
+  EXPECT_TRUE(deadlines_.empty());
+  EXPECT_EQ(count<migration::InstanceRuns>(), 0);
+
+  const auto job = jobs.started_as(1, 2);
+  ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
 }  // namespace
 }  // namespace ckpt::agent
