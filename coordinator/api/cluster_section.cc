@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "coordinator/api/migration_views.h"
+#include "coordinator/api/named_job.h"
 #include "coordinator/api/node_views.h"
 #include "coordinator/api/optional_text.h"
 #include "coordinator/requests/api_answers.h"
@@ -78,8 +79,8 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
     return at == request.query.end() ? std::string() : at->second;
   };
   if (const std::string job = given("job"); !job.empty()) {
-    const Job* found = deps_.jobs.find(job);
-    query.job = found != nullptr ? std::optional(found->id) : parse_job_id(job);
+    const auto found = find_named(deps_.jobs, job);
+    query.job = found ? std::optional(found->job.id) : parse_job_id(job);
     if (!query.job) return deps_.jobs.not_found(job);
   }
   std::istringstream kinds(given("type"));

@@ -17,12 +17,14 @@ WholeJob as_a_job(Job& rank) {
 
 Result<NamedJob> find_named(JobTable& jobs, std::string_view id_or_name) {
   NamedJob named;
-  if (auto whole = find_whole(jobs, id_or_name)) {
+  Job* rank = jobs.find(id_or_name);
+  auto whole = find_whole(jobs, id_or_name);
+  const bool is_live_rank = rank != nullptr && whole && is_ended(state_of(*whole)) && !is_ended(rank->state);
+  if (whole && !is_live_rank) {
     named.whole = whole->id;
     named.job = *std::move(whole);
     return named;
   }
-  Job* rank = jobs.find(id_or_name);
   if (rank == nullptr) return jobs.not_found(id_or_name);
   named.job = as_a_job(*rank);
   named.whole = rank->whole();

@@ -18,7 +18,7 @@ struct NamedJob {
   std::optional<std::uint32_t> rank;  // the number of the rank, if the call names a rank
 };
 
-// Finds the job by id or name. A whole job takes precedence over a rank.
+// Finds the job by id or name. A whole job takes precedence over a rank, unless only the rank is live.
 [[nodiscard]] Result<NamedJob> find_named(JobTable& jobs, std::string_view id_or_name);
 // Finds NamedJob::job again, after a wait.
 [[nodiscard]] Result<WholeJob> find_named(JobTable& jobs, JobId id);

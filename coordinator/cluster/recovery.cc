@@ -320,10 +320,11 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
   std::vector<const Job*> meant;
-  if (const Job* job = deps_.jobs.find(request.path[2])) {
-    meant.push_back(job);
-  } else if (const auto gang = find_whole(deps_.jobs, request.path[2])) {
-    meant.assign(gang->ranks.begin(), gang->ranks.end());
+  // A live job of several ranks may have the name of an ended job, so the whole job comes first.
+  if (const auto whole = find_whole(deps_.jobs, request.path[2])) {
+    meant.assign(whole->ranks.begin(), whole->ranks.end());
+  } else if (const Job* rank = deps_.jobs.find(request.path[2])) {
+    meant.push_back(rank);
   }
   if (meant.empty()) return deps_.jobs.not_found(request.path[2]);
   std::erase_if(meant, [](const Job* job) { return !job->unconfirmed; });

@@ -49,9 +49,9 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   if (job->unfenced)
     return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
                    " --force --fenced` confirms that it does not");
-  const Job* same = deps_.jobs.find(job->spec.name);
-  if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
-    return refused("another job that has not ended has its name (" + job_text(same->id) + ")");
+  const auto is_taken = [&](const std::string& name) { return deps_.jobs.is_name_taken(name, id); };
+  if (is_ended(job->state) && (is_taken(job->spec.name) || is_taken(job->whole_name())))
+    return refused("another job that has not ended has its name");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)

@@ -124,5 +124,22 @@ TEST_F(WholeJobsTest, ANameIsThatOfTheLiveJob) {
   EXPECT_EQ(named["size"], 2) << named;
 }
 
+// An ended job that had the name of a rank does not hide the rank.
+TEST_F(WholeJobsTest, ANameOfARankIsThatOfTheLiveRank) {
+  run_job("ranks.1");
+  EXPECT_EQ(cluster_.post("/v1/jobs/ranks.1/stop").status, 202U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks.1/wait?timeout_ms=30000").json()["state"], "exited");
+  const json live = run_ranks("ranks");
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks.1").json()["id"], live["ranks"][1]["job"]) << live;
+}
+
+TEST_F(WholeJobsTest, EventsAreFoundByTheNameOfAJobOrARank) {
+  run_ranks("ranks");
+  cluster_.wait_for_event("job-started", 2);
+  EXPECT_EQ(cluster_.get("/v1/events?job=ranks").status, 200U);
+  const json started = cluster_.get("/v1/events?job=ranks.1&type=job-started").json();
+  EXPECT_EQ(started["events"].size(), 1U) << started;
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator::test

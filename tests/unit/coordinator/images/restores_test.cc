@@ -76,6 +76,18 @@ TEST_F(ImagesTest, RestoreFromAnOlderImageRequiresAcceptedLoss) {
   EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
 }
 
+TEST_F(ImagesTest, AnEndedJobIsNotRestoredBesideALiveJobOfItsName) {
+  order("snapshot", R"({"to":"/vault"})");
+  a_.agent->end_job(1, 0);
+  cluster_.wait_for_event("job-ended");
+  const auto ranks = cluster_.post(
+      "/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","ranks":2,"nodes":["node-a","node-b"],
+                      "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
+  ASSERT_EQ(ranks.status, 201U) << ranks.body;
+  expect_refused(cluster_.post("/v1/jobs/j1/restore", kAccept), 409,
+                 "another job that has not ended has its name");
+}
+
 TEST_F(ImagesTest, RestoreOfAStoppedParkedJobLosesNoWork) {
   a_.checkpoint_store->age_ms = 5'000;
   order("suspend");
