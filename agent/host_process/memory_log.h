@@ -18,7 +18,7 @@ namespace ckpt::agent::host {
 
 class MemoryLog {
  public:
-  // Creates a log of at most `most` bytes. The first `expected` bytes get memory now, which takes
+  // Creates a log of at most `limit` bytes. The first `expected` bytes get memory now, which takes
   // milliseconds (use offload()).
   static Result<std::unique_ptr<MemoryLog>> create(std::uint64_t limit, std::uint64_t expected);
   ~MemoryLog();
@@ -28,7 +28,7 @@ class MemoryLog {
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
   [[nodiscard]] std::uint64_t filled() const noexcept { return filled_.load(std::memory_order_acquire); }
-  // Returns a duplicate of the log's file, which has `most` bytes and cannot shrink.
+  // Returns a duplicate of the log's file, which has `limit` bytes and cannot shrink.
   [[nodiscard]] Result<UniqueFd> duplicate_file() const;
 
   // Returns the space for `bytes` bytes after the filled part.

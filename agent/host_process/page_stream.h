@@ -25,7 +25,7 @@ namespace ckpt::agent::host {
 
 class PageStream {
  public:
-  // Creates a stream. `most` is the maximum length of the file. The first `expected` bytes get memory now,
+  // Creates a stream. `limit` is the maximum length of the file. The first `expected` bytes get memory now,
   // which takes milliseconds (use offload()).
   static Result<std::unique_ptr<PageStream>> create(std::uint64_t limit, std::uint64_t expected);
   ~PageStream();

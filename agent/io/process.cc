@@ -77,8 +77,8 @@ struct ChildPlan {
   good = good && ::dup3(report, 4, O_CLOEXEC) >= 0;
   ::syscall(SYS_close_range, 5u, ~0u, 0u);
   if (good) ::execve(plan.argv[0], plan.argv, plan.environment);
-  const int reason = errno;
-  [[maybe_unused]] const ssize_t told = ::write(4, &reason, sizeof reason);
+  const int error_number = errno;
+  [[maybe_unused]] const ssize_t told = ::write(4, &error_number, sizeof error_number);
   ::_exit(127);
 }
 
@@ -110,14 +110,14 @@ Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_exe
   if (pid == 0) become(plan);
 
   writer.reset();
-  int reason = 0;
+  int error_number = 0;
   ssize_t got;
   do {
-    got = ::read(reader.get(), &reason, sizeof reason);
+    got = ::read(reader.get(), &error_number, sizeof error_number);
   } while (got < 0 && errno == EINTR);
-  if (got == static_cast<ssize_t>(sizeof reason)) {
+  if (got == static_cast<ssize_t>(sizeof error_number)) {
     ::waitpid(pid, nullptr, 0);
-    return Error::from_errno(reason, "Cannot start " + spec.argv[0]);
+    return Error::from_errno(error_number, "Cannot start " + spec.argv[0]);
   }
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (pidfd < 0) {

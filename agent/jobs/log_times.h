@@ -25,9 +25,9 @@ struct LogTime {
 // Returns the first byte that was not seen before `since_ms`, or 0 without records.
 [[nodiscard]] std::uint64_t first_byte_since(std::span<const LogTime> times, std::int64_t since_ms);
 // Returns `bytes` of the log from `offset` on, with a time before each line that begins there. The result has
-// at most `most` bytes. `covers` is the number of `bytes` that the result contains.
+// at most `max_bytes` bytes. `covers` is the number of `bytes` that the result contains.
 [[nodiscard]] std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins_line,
-                                     std::span<const LogTime> times, std::size_t limit,
+                                     std::span<const LogTime> times, std::size_t max_bytes,
                                      std::uint64_t& covers);
 
 // Writes the records and enforces the log's limit (log_limit.h), until the instance has ended or is removed.

@@ -28,13 +28,13 @@ Task<> PauseForecast::refresh(bool moves_processes) {
   });
   std::vector<Task<>> refreshes;
   for (const auto& job : jobs) {
-    if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && start_if_due(*job))
+    if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && mark_if_due(*job))
       refreshes.push_back(refresh_job(job, moves_processes));
   }
   co_await control::at_once(context_.executor, "a pause's forecast", std::move(refreshes));
 }
 
-bool PauseForecast::start_if_due(const Job& job) {
+bool PauseForecast::mark_if_due(const Job& job) {
   const auto now = std::chrono::steady_clock::now();
   const auto [at, fresh] = refreshed_at_.try_emplace(job.folder(), now);
   if (!fresh && now - at->second < kForecastHolds) return false;

@@ -25,7 +25,8 @@ class PauseForecast {
 
  private:
   Task<> refresh_job(std::shared_ptr<Job> job, bool moves_processes);
-  [[nodiscard]] bool start_if_due(const Job& job);
+  // Returns whether a forecast of the job is due. If so, it counts as made now.
+  [[nodiscard]] bool mark_if_due(const Job& job);
 
   struct Node {
     bool copies_ahead = false;  // true if host memory is copied ahead

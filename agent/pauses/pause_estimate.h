@@ -50,7 +50,7 @@ struct PauseEstimate {
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
   // Returns this estimate with the copy of device memory. `whole` is the pause with the copy, as reported by
-  // a mover that had the estimate `told`. Nothing is known about a copy that was shorter than `told.beside`.
+  // a mover that had the estimate `reported`. Nothing is known about a copy that was shorter than `reported.beside`.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& reported) const;
 };
 

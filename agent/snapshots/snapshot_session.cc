@@ -107,7 +107,7 @@ Task<Result<void>> SnapshotSession::capture(bool full) {
   ready_.reset();
   staged_.reset();
   done_.reset();
-  released_ = false;
+  mover_released_ = false;
   if (!job_held_) job_held_.emplace(co_await job_turn_.acquire());
   CKPT_CO_TRYV(co_await prepare(full));
   if (request_.set != 0) {
@@ -224,7 +224,7 @@ void SnapshotSession::on_mover(mover::Packet packet) {
   } else if (auto* done = std::get_if<mover::SnapshotDone>(&packet.message)) {
     done_ = std::move(*done);
   } else if (std::holds_alternative<mover::DroppedRegions>(packet.message)) {
-    released_ = true;
+    mover_released_ = true;
   } else {
     return;
   }
@@ -443,7 +443,7 @@ Task<Result<void>> SnapshotSession::go_on() {
 
 Task<> SnapshotSession::mover_lets_go() {
   auto self = shared_from_this();
-  while (!released_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
+  while (!mover_released_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
 }
 
 Task<> SnapshotSession::release_memory() {

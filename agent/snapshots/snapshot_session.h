@@ -92,7 +92,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   std::optional<mover::SnapshotReady> ready_;
   std::optional<mover::SnapshotStaged> staged_;
   std::optional<mover::SnapshotDone> done_;
-  bool released_ = false;
+  bool mover_released_ = false;
   wire::SnapshotReport report_;
   Nanos began_ns_ = 0;
   Nanos barrier_ns_ = 0;

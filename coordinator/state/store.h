@@ -88,7 +88,7 @@ class Store {
   Result<std::uint64_t> add(const Event& event);  // returns the event's id
   Result<std::vector<Event>> events(const EventQuery& query);
   Result<std::uint64_t> newest_event();  // returns the newest event's id; 0: there is none
-  // Removes all events except the newest `keep`, and those older than `since_ms`, but at most kMaxPruned
+  // Removes all events except the newest `max_events`, and those older than `since_ms`, but at most kMaxPruned
   // events. Returns true if there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;
   Result<bool> prune_events(std::uint64_t max_events, std::int64_t since_ms = 0);

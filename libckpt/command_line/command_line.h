@@ -34,7 +34,7 @@ class Option {
   // Sets the name of the value in help. The default is the option's name, or NUMBER.
   Option called(const std::string& value);
   Option required();
-  // Requires a value from `least` to `most`, inclusive. T: int, unsigned, std::uint64_t or double.
+  // Requires a value from `min` to `max`, inclusive. T: int, unsigned, std::uint64_t or double.
   template <class T>
   Option in_range(T min, T max);
   Option one_of(const std::vector<std::string>& values);

@@ -222,13 +222,13 @@ const OptionDescription* CommandDescription::option(const std::string& name) con
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
   if (word.size() > kLongestWord) return std::nullopt;
   std::optional<std::string> best;
-  std::size_t min = std::max<std::size_t>(1, word.size() / 3) + 1;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : names) {
     const std::size_t far = distance(word, name);
     const bool begins = word.size() >= 3 && name.starts_with(word);
-    if (far < min || (begins && !best)) {
+    if (far < best_distance || (begins && !best)) {
       best = name;
-      min = std::min(min, far);
+      best_distance = std::min(best_distance, far);
     }
   }
   return best;

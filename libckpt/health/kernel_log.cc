@@ -38,7 +38,7 @@ class Scanner {
     if (!value || *value > UINT32_MAX) return std::nullopt;
     return static_cast<std::uint32_t>(*value);
   }
-  // Reads up to one of the characters `ends`, which is not consumed, and at most `most` characters.
+  // Reads up to one of the characters `ends`, which is not consumed, and at most `limit` characters.
   std::string_view word(std::string_view ends, std::size_t limit) {
     const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), limit});
     const std::string_view taken = rest_.substr(0, end);

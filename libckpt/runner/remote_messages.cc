@@ -11,10 +11,10 @@ RemoteMessages::Verdict RemoteMessages::add(wire::MigrationId migration) {
   if (waiting >= limits_.of_migration) return {};
   Verdict verdict{true, {}};
   if (in_all_ >= limits_.in_all) {
-    const auto fullest = std::max_element(of_migration_.begin(), of_migration_.end(),
+    const auto largest = std::max_element(of_migration_.begin(), of_migration_.end(),
                                           [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (fullest == of_migration_.end() || fullest->second < waiting + 1) return {};
-    verdict.loses_newest = fullest->first;
+    if (largest == of_migration_.end() || largest->second < waiting + 1) return {};
+    verdict.loses_newest = largest->first;
     remove(*verdict.loses_newest);
   }
   ++of_migration_[migration];

@@ -37,7 +37,7 @@ struct Outcome {
 
   void add(std::string name, Status status, std::string reason = "");
   // Derives the item's status from its parts. It is failed if one part failed, and "not possible here" if all
-  // parts are. `why` names the parts that did not pass.
+  // parts are. `reason` names the parts that did not pass.
   void sum_up();
 
  private:

@@ -56,7 +56,7 @@ class EarlyPages {
     bool is_cut = false;  // true if the round ended early: cut() was called or the log was full
   };
 
-  // Stops each followed process briefly. A process is followed if it has at least `least` bytes. `most` is
+  // Stops each followed process briefly. A process is followed if it has at least `least` bytes. `limit` is
   // the maximum length of the log. `more` is the number of bytes that come in addition to the pages.
   static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t limit, std::uint64_t more,
                                                     std::uint64_t least = kMinFollowedBytes);

@@ -20,7 +20,7 @@ namespace ckpt::agent::host {
 
 // Compares all held pages.
 Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
-// Compares at most `most` pages, drawn by `random`. 256 pages take less than a millisecond.
+// Compares at most `limit` pages, drawn by `random`. 256 pages take less than a millisecond.
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
                                 std::uint64_t limit, std::mt19937_64& random);
 

@@ -67,8 +67,8 @@ void pass_signals_on() {
 
 [[noreturn]] void become_program(char** argv, int report) {
   ::execvp(argv[0], argv);
-  const int reason = errno;
-  (void)!::write(report, &reason, sizeof reason);
+  const int error_number = errno;
+  (void)!::write(report, &error_number, sizeof error_number);
   ::_exit(kExitNotStarted);
 }
 
@@ -128,8 +128,8 @@ int main(int argc, char** argv) {
   const pid_t child = ::fork();
   if (child == 0) become_program(argv + 4, report);
   if (child < 0) {
-    const int reason = errno;
-    (void)!::write(report, &reason, sizeof reason);
+    const int error_number = errno;
+    (void)!::write(report, &error_number, sizeof error_number);
     return kExitNotStarted;
   }
   program = child;

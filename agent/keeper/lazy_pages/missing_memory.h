@@ -26,7 +26,7 @@ class MissingMemory {
   void move(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
 
   [[nodiscard]] bool is_empty() const { return ranges_.empty(); }
-  // Returns the part of the range that begins at `address`, with at most `most` bytes.
+  // Returns the part of the range that begins at `address`, with at most `limit` bytes.
   [[nodiscard]] std::optional<Piece> at(std::uint64_t address, std::uint64_t limit) const;
   // Returns the first range from `address` on, or else the first of all ranges. At least one range must
   // exist.

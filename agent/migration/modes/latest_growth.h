@@ -14,7 +14,7 @@
 
 namespace ckpt::agent {
 
-// Returns a function that calls `tell` on the loop, with the latest size.
+// Returns a function that calls `report_growth` on the loop, with the latest size.
 [[nodiscard]] inline std::function<void(std::uint64_t)> latest_growth(
     asio::any_io_executor loop, std::function<void(std::uint64_t)> report_growth) {
   struct Report {

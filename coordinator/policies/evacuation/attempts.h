@@ -69,7 +69,7 @@ struct ClusterFacts {
 [[nodiscard]] std::optional<EvacuationStep> before_live_plan(Evacuation& e, bool is_preparing,
                                                              const ClusterFacts& facts,
                                                              const EvacuationLimits& limits);
-// Returns the step after the planning of a live move. `plan` excludes the places of live_hints().
+// Returns the step after the planning of a live move. `plan` excludes the places of closed_for().
 [[nodiscard]] EvacuationStep after_live_plan(Evacuation& e, const Result<JobMovePlan>& plan,
                                              const ClusterFacts& facts);
 // Returns the places that the evacuation must not use as a target.

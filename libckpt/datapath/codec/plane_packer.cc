@@ -48,7 +48,7 @@ Error refused(std::string_view what, std::size_t code) {
                "zstd refused " + std::string(what) + ": " + std::string(ZSTD_getErrorName(code)));
 }
 
-// Creates a context in its own memory, large enough for planes of `most` bytes.
+// Creates a context in its own memory, large enough for planes of `limit` bytes.
 Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t limit,
                                 std::unique_ptr<std::byte[]>& memory) {
   const Parameters parameters(ZSTD_createCCtxParams());

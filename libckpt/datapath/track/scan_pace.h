@@ -30,7 +30,7 @@ struct ScanTimes {
 
 class ScanPace {
  public:
-  // Creates a pace. `most` is the size of a launch when the scan has the device for itself.
+  // Creates a pace. `limit` is the size of a launch when the scan has the device for itself.
   explicit ScanPace(std::uint64_t limit) : limit_(limit), slice_(std::min(limit, kFirst)) {}
 
   // Returns the bytes of the next launch. With a duty of 1 no job is delayed, and long launches lose less

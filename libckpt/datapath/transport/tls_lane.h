@@ -60,7 +60,7 @@ class TlsLane final : public Lane {
 
   bool report_sent();
   bool transmit();
-  Result<std::size_t> transmit_some(std::size_t limit);
+  Result<std::size_t> transmit_some(std::size_t max_bytes);
   Result<bool> start_frame();
   Result<bool> send_control(FrameKind kind);
   [[nodiscard]] bool can_transmit() const noexcept;

@@ -39,7 +39,7 @@ class StallDetector {
   StallDetector(Limits limits, Clock::time_point now) : limits_(limits), checked_(now) {}
 
   // Checks the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported.
-  // At most twice `look` of the time between two calls is counted: after a longer time, the whole process was
+  // At most twice `check_interval` of the time between two calls is counted: after a longer time, the whole process was
   // stopped.
   Verdict check(Clock::time_point now, std::uint64_t beats);
   [[nodiscard]] std::chrono::milliseconds stood_for() const { return stood_for_; }

@@ -5,7 +5,7 @@
 //
 //   std::vector<Setting> settings_of(Config& config) {
 //     return {{"log_level", &config.log_level, "Least severe lines that are logged.", {.words = {"info", "warn"}}},
-//             {"timeouts.pause_ms", &config.pause_timeout, "...", {.least = 1, .most = 1000}}};
+//             {"timeouts.pause_ms", &config.pause_timeout, "...", {.min = 1, .max = 1000}}};
 //   }
 //
 // Threads: pure functions. Ownership: a list points into the caller's Config. Errors: none.

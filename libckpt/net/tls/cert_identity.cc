@@ -84,7 +84,7 @@ Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
   return use_key(context, new_key_of(path)) ? Result<void>(ok()) : used;
 }
 
-// Calls `take` with each certificate of the file.
+// Calls `visit` with each certificate of the file.
 Result<int> each_certificate(const std::string& path, const std::function<bool(int, X509*)>& visit) {
   CKPT_TRY(text, read_file(path, kMaxFileBytes));
   const UniqueBio bio = bio_of(text);

@@ -40,7 +40,7 @@ Result<void> replace_pair(const std::string& certificate_file, const std::string
 class Identity {
  public:
   using OnError = std::function<void(const Error&)>;
-  // Loads the identity. `tell` receives the problem if a new version of the files is not usable.
+  // Loads the identity. `on_error` receives the problem if a new version of the files is not usable.
   static Result<std::shared_ptr<Identity>> load(CertFiles files, OnError on_error = {});
 
   // Creates an SSL object for one connection, which may accept or dial.

@@ -34,7 +34,7 @@ class JournalFile {
   using FrameHandler =
       std::function<Result<void>(std::span<const std::byte> body, bool refers, std::uint64_t at)>;
 
-  // Opens or creates the file (mode 0600) and passes its frames to `take`, oldest first.
+  // Opens or creates the file (mode 0600) and passes its frames to `handler`, oldest first.
   static Result<JournalFile> open(const std::string& path, const FrameHandler& handler);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

@@ -171,7 +171,7 @@ struct FinalRound {  // has one descriptor with the host state; none if host_sta
   }
 };
 
-struct HostStateFile {  // has one descriptor of a memory file of `most` bytes that cannot shrink
+struct HostStateFile {  // has one descriptor of a memory file of `limit` bytes that cannot shrink
   CKPT_MOVER_MESSAGE(HostStateFile);
   SessionKey session;
   std::uint64_t limit = 0;

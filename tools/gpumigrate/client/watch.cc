@@ -123,7 +123,7 @@ class Follower {
       return Error(ErrorCode::kAborted, "Migration " + id_ + " continues; `gpumigrate watch " + id_ +
                                             "` shows it, `gpumigrate abort " + id_ + "` aborts it");
     }
-    context_.note("Interrupted: aborting migration " + id_ + " (interrupt again to let it continue)");
+    context_.note("Interrupted: aborting migration " + id_ + " (interrupt again to stop following it)");
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
                                             {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
     if (answer) return ok();

@@ -175,7 +175,7 @@ class Sender {
   void host_state_grew(std::uint64_t filled, bool is_whole);
   // Announces host state, once, at any time before the final round, so that the target reserves memory for
   // it.
-  void announce_host_state(std::uint64_t limit, std::uint64_t expected);
+  void announce_host_state(std::uint64_t max_bytes, std::uint64_t expected);
   Result<track::Fingerprint> root() const { return core_->root(); }
   // Sends the manifest and waits for the answer. `on_left` is called when the manifest has been sent and the
   // answer has not arrived.

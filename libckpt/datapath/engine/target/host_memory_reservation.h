@@ -32,7 +32,7 @@ class HostMemoryReservation {
   static constexpr std::chrono::seconds kMaxFill{20};  // less than the time for which a source waits for an
                                                        // answer
 
-  // Makes a reservation. `most` is the length of the file until extract(). `expected` bytes of it are
+  // Makes a reservation. `limit` is the length of the file until extract(). `expected` bytes of it are
   // allocated from now on, and up to twice as many for the process.
   static Result<std::shared_ptr<HostMemoryReservation>> create(std::uint64_t limit, std::uint64_t expected);
   ~HostMemoryReservation();

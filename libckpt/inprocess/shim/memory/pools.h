@@ -16,7 +16,7 @@ namespace ckpt::shim {
 // Returns the memory of frees that their streams have reached. Call this function and the next ones with the
 // mutex held, and drop the regions in `gone` after releasing it.
 void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone);
-// Releases unused memory until the pool has no more than `most` or nothing more can be released.
+// Releases unused memory until the pool has no more than `limit` or nothing more can be released.
 void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone);
 // Ends all waits for the streams of a context that has ended.
 void end_waits(MemoryState& state, CUcontext context);

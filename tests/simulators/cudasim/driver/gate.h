@@ -14,7 +14,7 @@ namespace cudasim {
 
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
-// Returns the milliseconds until the deadline, at most `most`.
+// Returns the milliseconds until the deadline, at most `limit`.
 int milliseconds_left(Deadline deadline, int limit);
 
 class Gate {

@@ -56,10 +56,11 @@ Result<pid_t> start_program(const std::vector<std::string>& argv, const std::str
   CKPT_TRY(init, keeper::fork_into_pid_namespace());
   if (init == 0) become_init(pointers, folder, output.get(), write_end.get());
   write_end.reset();
-  int reason = 0;
-  if (::read(read_end.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason)) {
+  int error_number = 0;
+  if (::read(read_end.get(), &error_number, sizeof error_number) ==
+      static_cast<ssize_t>(sizeof error_number)) {
     ::waitpid(init, nullptr, 0);
-    return Error::from_errno(reason, "Starting " + argv[0]);
+    return Error::from_errno(error_number, "Starting " + argv[0]);
   }
   return init;
 }

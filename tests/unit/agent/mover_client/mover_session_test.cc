@@ -56,7 +56,7 @@ class MoverSessionTest : public AgentWithMovers {
     attached.batch = batch;
     mover_->send(attached);
   }
-  void log_dropped(std::vector<std::uint64_t> regions) {
+  void report_dropped(std::vector<std::uint64_t> regions) {
     auto dropped = of_session<mover::Dropped>();
     dropped.regions = std::move(regions);
     mover_->send(dropped);
@@ -128,7 +128,7 @@ TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions)
   report_failed();
   await_all_heard();
   EXPECT_FALSE(drops.done());
-  log_dropped({1});
+  report_dropped({1});
   EXPECT_TRUE(drops.result());
   RunningVoid ends(io_, "end()", session_->end("given up"));
   mover_->receive<mover::DropRegions>("the regions to drop");
@@ -141,10 +141,10 @@ TEST_F(MoverSessionTest, FailedSessionStillWaitsUntilTheMoverReleasesItsRegions)
 TEST_F(MoverSessionTest, DropRequestCompletesOnceAllItsRegionsAreDropped) {
   open();
   auto drops = drop({1, 2});
-  log_dropped({2});
+  report_dropped({2});
   await_all_heard();
   EXPECT_FALSE(drops.done());
-  log_dropped({1});
+  report_dropped({1});
   EXPECT_TRUE(drops.result());
 }
 

@@ -344,9 +344,9 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* threads, CUfu
                                                    int limit, unsigned int flags) {
   CUDASIM_CHECK(grid != nullptr && threads != nullptr && limit >= 0, CUDA_ERROR_INVALID_VALUE);
   int best = 0;
-  const int max_bytes =
+  const int max_threads =
       limit == 0 ? static_cast<int>(kMaxThreads) : std::min(limit, static_cast<int>(kMaxThreads));
-  for (int size = max_bytes; size > 0; size = (size - 1) / 32 * 32) {
+  for (int size = max_threads; size > 0; size = (size - 1) / 32 * 32) {
     int blocks = 0;
     CUDASIM_TRY(api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         &blocks, handle, size, shared_of != nullptr ? shared_of(size) : shared_bytes, flags));

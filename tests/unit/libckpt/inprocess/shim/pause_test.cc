@@ -44,7 +44,7 @@ class PauseTest : public testing::Test {
   }
   void set_flag() { std::atomic_ref(*flag_).store(1); }
 
-  // Checks that a pause fails, and that the message names `why`.
+  // Checks that a pause fails, and that the message contains `reason`.
   static void expect_no_pause(const std::string& reason) {
     const Result<void> paused = quiesce(kShort);
     ASSERT_FALSE(paused) << reason;
