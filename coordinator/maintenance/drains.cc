@@ -221,7 +221,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   std::sort(prospects.begin(), prospects.end(),
             [](const Prospect& a, const Prospect& b) { return goes_before(a.job, b.job); });
   using Group = std::vector<Prospect*>;
-  std::vector<std::pair<JobId, Group>> groups;  // in the order of the first rank of each group
+  std::vector<std::pair<JobId, Group>> groups;
   for (Prospect& prospect : prospects) {
     const JobId whole = deps_.jobs.find(prospect.job.job)->whole();
     const auto known =
@@ -229,6 +229,9 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
     auto& ranks = known != groups.end() ? known->second : groups.emplace_back(whole, Group()).second;
     ranks.push_back(&prospect);
   }
+  // A drain tries the groups in this order (ready_groups()).
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   PlanHints hints;
   hints.closed.emplace_back(request.scope, "it would be drained");
   for (const auto& [whole, ranks] : groups) {

@@ -124,6 +124,7 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       return decide(m, MigrationResult::kDone, {}, owner);
     case ReportKind::kAbortTooLate:
       m.abort_cause = AbortCause::kNone;
+      deps_.table.save(m);  // otherwise a restarted coordinator would repeat the abort
       return deps_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
                               m.id);
     case ReportKind::kForgotten:

@@ -47,8 +47,10 @@ control::Task<> OrderSender::run() {
         spdlog::error("changes of jobs are not stored yet: {}", stored.error().to_string());
     }
     std::set<JobId> settled;
-    for (const Job& job : deps_.jobs.live())
+    for (const Job& job : deps_.jobs.live()) {
+      if (deps_.jobs.is_refused(job.id)) continue;  // its rules wait until the store accepts its facts
       if (settled.insert(job.whole()).second) deps_.job_runner.settle(job.id);
+    }
     send_retries();
     timer.expires_after(kEvery);
     co_await timer.async_wait(control::kTuple);

@@ -144,14 +144,14 @@ Result<WholeJob> GangMoves::find_movable(JobId id, const MigrateRequest& request
   return *gang;
 }
 
-Result<JobMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, const Closed& closed) const {
+Result<JobMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, const PlanHints& hints) const {
   CKPT_TRY(gang, find_movable(id, request));
-  return plan_for(gang, request, closed);
+  return plan_for(gang, request, hints);
 }
 
 control::Task<Result<JobMovePlan>> GangMoves::dry_run(JobId id, MigrateRequest request) {
   CKPT_CO_TRY(gang, find_movable(id, request));
-  CKPT_CO_TRY(plan, plan_for(gang, request, {}));
+  CKPT_CO_TRY(plan, plan_for(gang, request, PlanHints()));
   if (plan.places.empty()) co_return plan;
   Result<void> takes = check_communicators(gang, plan, request);
   if (takes) takes = co_await check_networks(gang, plan, request);
@@ -190,7 +190,7 @@ void GangMoves::claim(JobId id, const JobMovePlan& plan) {
 // Plans the move. GPUs that the gang's ranks use now are not available, whether these ranks move or not. Both
 // instances of a rank exist until the handover.
 Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateRequest& request,
-                                        const Closed& closed) const {
+                                        PlanHints hints) const {
   JobMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
   plan.moved = std::move(moved);
@@ -203,9 +203,7 @@ Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateReque
   GangShape shape;
   shape.ranks = plan.moved.size();
   shape.one_node = wanted_places.size() == 1 || gang.ranks.front()->spec.gang.one_node;
-  PlanHints hints;
   hints.network = request.network;
-  hints.closed = closed;
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
     const Place at = rank->place();
@@ -372,7 +370,9 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   } leaving{alive_, *this, id};
   CKPT_CO_TRY(gang, co_await wait_until_movable(id, request));
   deps_.table.claim(id, {});  // the claims of this move do not count in its own plan
-  CKPT_CO_TRY(plan, plan_for(gang, request, closed));
+  PlanHints hints;
+  hints.closed = std::move(closed);
+  CKPT_CO_TRY(plan, plan_for(gang, request, std::move(hints)));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
   claim(id, plan);

@@ -61,8 +61,8 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
   // Handles a node that has connected. Call this before the node's jobs are accepted.
   void on_ready(const Node& node);
-  // Plans a move. Changes nothing.
-  Result<JobMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
+  // Plans a move. Changes nothing. The network of the request counts, not that of the hints.
+  Result<JobMovePlan> plan(JobId gang, const MigrateRequest& request, const PlanHints& hints) const;
   // Plans a move for a dry run. Changes nothing. The nodes are also queried for the networks, and a refusal
   // is returned as the plan's reason.
   control::Task<Result<JobMovePlan>> dry_run(JobId gang, MigrateRequest request);
@@ -110,7 +110,7 @@ class GangMoves : private GangHandoverEffects {
   // or paused.
   control::Task<Result<WholeJob>> wait_until_movable(JobId gang, MigrateRequest request);
   [[nodiscard]] Result<JobMovePlan> plan_for(const WholeJob& gang, const MigrateRequest& request,
-                                             const Closed& closed) const;
+                                             PlanHints hints) const;
   control::Task<> begin_and_notify(JobId gang, MigrateRequest request, Closed closed,
                                    std::function<void(const Error&)> failed);
   // A rank that is queried for its groups, and the rank's answer.

@@ -68,7 +68,7 @@ Result<JobMovePlan> JobMoves::plan(const std::vector<JobId>& ranks, const PlanHi
 Result<JobMovePlan> JobMoves::plan_together(const std::vector<JobId>& ranks, const PlanHints& hints) const {
   MigrateRequest request;
   request.ranks = numbers_of(ranks);
-  CKPT_TRY(plan, deps_.gang_moves.plan(rank_of(ranks.front()).whole(), request, hints.closed));
+  CKPT_TRY(plan, deps_.gang_moves.plan(rank_of(ranks.front()).whole(), request, hints));
   const JobMovePlan found = plan;
   plan.moved = request.ranks;  // the order of `ranks`, which can differ from the order of the plan
   plan.places.clear();

@@ -20,6 +20,17 @@ std::string ended_text(const Job& job) {
   return job.reason.empty() ? "it ended" : "it ended: " + job.reason;
 }
 
+FailedMove failed_move_of(const Job& job, const Migration& migration) {
+  FailedMove failed;
+  failed.job = job.whole();
+  failed.move = migration.gang_move != 0 ? migration.gang_move : migration.id;
+  failed.to = migration.to;
+  // Ranks that move together have one outcome, which does not name the target that refused.
+  const bool has_refused = migration.result == MigrationResult::kRefused && migration.gang_move == 0;
+  if (has_refused) failed.refusal = outcome_text(migration);
+  return failed;
+}
+
 // Records the end of a migration whose job is still at the drained place.
 void take_in_end(const Drain& drain, DrainJob& entry, const Job& job, const Migration& migration,
                  std::int64_t now_ms, std::vector<FailedMove>& failed) {
@@ -34,8 +45,7 @@ void take_in_end(const Drain& drain, DrainJob& entry, const Job& job, const Migr
   }
   entry.state = DrainJobState::kWaiting;
   if (migration.result == MigrationResult::kDone || by_deadline) return;
-  const bool refused = migration.result == MigrationResult::kRefused;
-  failed.push_back({job.whole(), migration.to, refused ? entry.reason : ""});
+  failed.push_back(failed_move_of(job, migration));
   if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
 }
 

@@ -27,7 +27,8 @@ class DrainView {
 // A failed migration of a drain. `refusal` is the reason why the target refused it; empty means that it
 // failed otherwise, and the target may be tried again.
 struct FailedMove {
-  JobId job = 0;  // the whole job
+  JobId job = 0;         // the whole job
+  MigrationId move = 0;  // equal for ranks that moved together
   Place to;
   std::string refusal;
 };

@@ -161,16 +161,16 @@ bool DrainTries::resolve_not_begun(const DrainGroup& group) {
 }
 
 void DrainTries::note_failures(const std::vector<FailedMove>& failed, const DrainNews& news) {
-  // Targets of earlier moves may be tried again, unless they refused the job.
-  for (const FailedMove& move : failed)
-    std::erase_if(failures_[move.job], [](const Failure& known) { return known.refusal.empty(); });
   for (const FailedMove& move : failed) note_failure(move, news);
 }
 
 void DrainTries::note_failure(const FailedMove& failed, const DrainNews& news) {
   std::vector<Failure>& failures = failures_[failed.job];
-  std::erase_if(failures, [&](const Failure& known) { return known.to == failed.to; });
-  failures.push_back({failed.to, failed.refusal});
+  // Targets of earlier moves may be tried again, unless they refused the job.
+  std::erase_if(failures, [&](const Failure& known) {
+    return known.to == failed.to || (known.move != failed.move && known.refusal.empty());
+  });
+  failures.push_back({failed.move, failed.to, failed.refusal});
   if (failed.refusal.empty()) {
     retry_after_[failed.job] = news.inventories;
     return;

@@ -92,7 +92,7 @@ class DrainTries {
   void note_not_begun(JobId job, const std::string& reason, const DrainNews& news);
   // Writes a recorded reason from note_not_begun() into the group's entries. Returns true if there was one.
   bool resolve_not_begun(const DrainGroup& group);
-  // Records moves that failed at the same time.
+  // Records failed moves. The ranks of one move may be noted one after another.
   void note_failures(const std::vector<FailedMove>& failed, const DrainNews& news);
 
  private:
@@ -107,6 +107,7 @@ class DrainTries {
     std::uint64_t at = 0;  // DrainNews::inventories
   };
   struct Failure {
+    MigrationId move = 0;
     Place to;
     std::string refusal;  // why the target refused the move; empty: the target may be tried again
   };

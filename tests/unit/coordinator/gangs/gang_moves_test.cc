@@ -111,6 +111,18 @@ TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
 }
 
+TEST_F(GangMovesTest, ADryRunOfADrainPlansRanksBesideTheJobsThatGoFirst) {
+  start_ranks();
+  const auto solo =
+      cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":1})");
+  ASSERT_EQ(solo.status, 201U) << solo.body;
+  const json plan = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  ASSERT_EQ(plan["jobs"].size(), 2U) << plan;
+  EXPECT_EQ(plan["jobs"][0]["name"], "solo") << plan;
+  for (const json& job : plan["jobs"]) EXPECT_TRUE(job["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["jobs"][0]["to"], plan["jobs"][1]["to"]) << plan;
+}
+
 // While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
 TEST_F(GangMovesTest, ADrainPlansOtherJobsBesideRanksThatAreBeingPrepared) {
   waits_for = 3;  // more than there are ranks: the preparation lasts until answer_now()

@@ -236,14 +236,14 @@ TEST_F(DrainPolicy, AJobIsPlannedOncePerChangeButNotDuringItsPreparation) {
 TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
   view_.add(1, Place("a", 0));
   (void)look();
-  tries_.note_failures({{1, Place("b", 0), ""}}, news_);
+  tries_.note_failures({{1, 7, Place("b", 0), ""}}, news_);
   ++news_.changes;
   EXPECT_FALSE(tries_.prepare_try(group(1), with_turn(), news_));
   ++news_.inventories;
   EXPECT_TRUE(tries_.prepare_try(group(1), with_turn(), news_));
   EXPECT_EQ(tries_.failures_of(group(1)).all.size(), 1U);
   EXPECT_TRUE(tries_.failures_of(group(1)).refused.empty());
-  tries_.note_failures({{1, Place("c", 0), ""}}, news_);
+  tries_.note_failures({{1, 8, Place("c", 0), ""}}, news_);
   ASSERT_EQ(tries_.failures_of(group(1)).all.size(), 1U) << "the last one only";
   EXPECT_EQ(tries_.failures_of(group(1)).all.front().first, Scope("c", 0));
 }
@@ -251,22 +251,36 @@ TEST_F(DrainPolicy, AFailedJobWaitsForAnInventoryAndAvoidsTheFailedPlace) {
 TEST_F(DrainPolicy, AllTargetsOfAFailedMoveOfRanksAreAvoided) {
   for (JobId id = 1; id <= 2; ++id)
     view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 9;
-  view_.move(1, 1, Place("a", 1), Place("b", 0));
-  view_.move(2, 2, Place("a", 2), Place("c", 0));
+  view_.move(1, 1, Place("a", 1), Place("b", 0)).gang_move = 1;
+  view_.move(2, 2, Place("a", 2), Place("c", 0)).gang_move = 1;
   (void)look();
   view_.end(1, MigrationResult::kFailed, "no link");
-  view_.end(2, MigrationResult::kFailed, "no link");
+  tries_.note_failures(look().failed, news_);
+  view_.end(2, MigrationResult::kFailed, "no link");  // its measurements arrive later
   tries_.note_failures(look().failed, news_);
   EXPECT_EQ(tries_.failures_of(group(9)).all.size(), 2U);
   ++news_.changes;
   EXPECT_FALSE(tries_.prepare_try(group(9), with_turn(), news_)) << "it waits for an inventory";
 }
 
+// Only one target may have refused, and the outcome of the move does not name it.
+TEST_F(DrainPolicy, TargetsOfARefusedMoveOfRanksMayBeTriedAgain) {
+  for (JobId id = 1; id <= 2; ++id)
+    view_.add(id, Place("a", static_cast<std::uint32_t>(id))).spec.gang.id = 9;
+  view_.move(1, 1, Place("a", 1), Place("b", 0)).gang_move = 1;
+  view_.move(2, 2, Place("a", 2), Place("c", 0)).gang_move = 1;
+  (void)look();
+  for (MigrationId id = 1; id <= 2; ++id) view_.end(id, MigrationResult::kRefused, "another driver");
+  tries_.note_failures(look().failed, news_);
+  EXPECT_EQ(tries_.failures_of(group(9)).all.size(), 2U);
+  EXPECT_TRUE(tries_.failures_of(group(9)).refused.empty());
+}
+
 TEST_F(DrainPolicy, RefusalsAreRecordedAndTheJobsNodeIsQueriedOnce) {
   view_.add(1, Place("a", 0));
   (void)look();
-  tries_.note_failures({{1, Place("b", 0), "b refused"}}, news_);
-  tries_.note_failures({{1, Place("c", 0), "c refused"}}, news_);
+  tries_.note_failures({{1, 7, Place("b", 0), "b refused"}}, news_);
+  tries_.note_failures({{1, 8, Place("c", 0), "c refused"}}, news_);
   EXPECT_EQ(tries_.failures_of(group(1)).refused.size(), 2U);
   EXPECT_EQ(tries_.failures_of(group(1)).refusal, "b refused; c refused");
   const JobMovePlan plan = plan_to({Place("d", 0)});
