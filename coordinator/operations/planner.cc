@@ -238,8 +238,10 @@ Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, co
   CKPT_TRYV(name_target(wanted, to));
   ReturningJob returning;
   returning.name = job.spec.name;
-  if (holds_gpu(job.state)) returning.held = job.place();
-  returning.shown_bytes = shown_bytes(job);
+  if (holds_gpu(job.state)) {  // a job that is to be revived has no place yet
+    returning.held = job.place();
+    returning.shown_bytes = shown_bytes(job);
+  }
   returning.expected_bytes = job.expected_bytes();
   if (image.folder.empty()) returning.image_node = image.node;
   return plan_return(gpu_views(hints), wanted, returning);
