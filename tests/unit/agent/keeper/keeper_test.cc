@@ -231,7 +231,7 @@ TEST_F(KeeperTest, GangRankContinuesAfterAnAbandonedAttempt) {
 TEST_F(KeeperTest, OnlyGangRanksCountBarriers) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
-  EXPECT_NE(refusal_of(agent, local::StopAt{7, 1}).text.view().find("gang"), std::string_view::npos);
+  EXPECT_NE(refusal_of(agent, local::StopAt{7, 1}).text.view().find("several ranks"), std::string_view::npos);
   EXPECT_EQ(agent.ask<local::Paused>(local::Pause{}).barrier, 0u);
 }
 
