@@ -33,7 +33,7 @@ class ShimRankTest : public KeeperTest {
         config["env"][text.substr(0, equals)] = text.substr(equals + 1);
     }
     config["env"].update(env);
-    config["mode"] = "transparent";
+    config["way"] = "transparent";
     config["preload"] = SHIM;
     EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
     keepers_.push_back(keeper_pid(folder));
