@@ -129,7 +129,7 @@ TEST(GangTransitions, TransitionsMatchTheTable) {
   ends_after_holding_still({}, seen);
   ends_after_holding_still(0, seen);
   ends_after_holding_still(100, seen);
-  for (std::uint64_t seed = 1; seed <= 5000 && !HasFatalFailure(); ++seed) live(seed, seen);
+  for (std::uint64_t seed = 1; seed <= 8000 && !HasFatalFailure(); ++seed) live(seed, seen);
   for (const auto& line : seen) EXPECT_TRUE(table.contains(line)) << "not in gang_transitions.txt: " << line;
   for (const auto& line : table) EXPECT_TRUE(seen.contains(line)) << "never happened: " << line;
 }
