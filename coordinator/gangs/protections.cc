@@ -204,6 +204,7 @@ control::Task<> Protections::run() {
   constexpr std::chrono::milliseconds kLongestSleep{1000};
   while (true) {
     const std::int64_t now = wall_clock_ms();
+    schedule_.drop_removed([this](JobId whole) { return !deps_.jobs.ranks_of(whole).empty(); });
     for (const JobId whole : schedule_.due(now, [this](JobId job) { return nodes_now(job); })) {
       schedule_.began(whole, nodes_now(whole).value_or(std::set<std::string>()), now);
       control::spawn(deps_.executor, "protecting " + job_text(whole), capture(whole));

@@ -27,6 +27,10 @@ void ProtectionSchedule::drop(wire::JobId job) {
   entries_.erase(job);
 }
 
+void ProtectionSchedule::drop_removed(const std::function<bool(wire::JobId)>& exists) {
+  std::erase_if(entries_, [&exists](const auto& at) { return !at.second.running && !exists(at.first); });
+}
+
 std::vector<wire::JobId> ProtectionSchedule::due(std::int64_t now_ms, const Where& where) const {
   std::vector<std::pair<std::int64_t, wire::JobId>> waiting;
   std::set<std::string> busy;

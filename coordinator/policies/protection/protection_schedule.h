@@ -31,6 +31,9 @@ class ProtectionSchedule {
   // With 0, the first snapshot is due at once.
   void protect(wire::JobId job, std::int64_t every_ms, std::int64_t begun_ms, unsigned failures);
   void drop(wire::JobId job);
+  // Drops the jobs that no longer exist. A job whose snapshot runs stays until its end, because it occupies
+  // its nodes.
+  void drop_removed(const std::function<bool(wire::JobId)>& exists);
 
   using Nodes = std::set<std::string>;
   // A function that returns the nodes on which a job's snapshot could be taken now; nullopt: not now.

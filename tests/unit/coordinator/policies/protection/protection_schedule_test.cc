@@ -210,5 +210,19 @@ TEST_F(ScheduleTest, DroppedJobIsNotDue) {
   EXPECT_TRUE(due(1'000'000).empty());
 }
 
+TEST_F(ScheduleTest, RemovedJobsAreDroppedOnceTheirSnapshotsHaveEnded) {
+  for (const wire::JobId job : {1, 2, 3}) schedule_.protect(job, 30'000, 0, 0);
+  schedule_.began(2, {"a"}, 1'000'000);
+  const auto is_third = [](wire::JobId job) { return job == 3; };
+  schedule_.drop_removed(is_third);
+  EXPECT_EQ(schedule_.due_of(1), std::nullopt);
+  EXPECT_EQ(schedule_.due_of(2), 0) << "its snapshot still occupies the node";
+  EXPECT_EQ(schedule_.due_of(3), 0);
+  schedule_.ended(2, 1'001'000, true);
+  schedule_.drop_removed(is_third);
+  EXPECT_EQ(schedule_.due_of(2), std::nullopt);
+  EXPECT_EQ(due(2'000'000), Jobs{3});
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator
