@@ -15,7 +15,7 @@ Result<void> JobTable::load() {
     index(jobs_.emplace(id, std::move(job)).first->second);
   }
   CKPT_TRY(fences, store_.fences());
-  fences_ = std::move(fences);
+  for (const auto& [id, fenced] : fences) keep_fence(id, fenced);
   return ok();
 }
 
@@ -236,15 +236,23 @@ void JobTable::erase(JobId id) {
   if (at == jobs_.end()) return;
   index_.remove(at->second);
   stored_now(id);
-  if (at->second.fenced != 0) fences_[id] = at->second.fenced;
-  if (fences_.size() > Store::kMaxFences) fences_.erase(fences_.begin());
+  if (at->second.fenced != 0) keep_fence(id, at->second.fenced);
   jobs_.erase(at);
+}
+
+void JobTable::keep_fence(JobId id, Incarnation fenced) {
+  if (fences_.contains(id)) std::erase(fenced_, id);  // a node's report has added the removed job again
+  fences_[id] = fenced;
+  fenced_.push_back(id);
+  if (fenced_.size() <= Store::kMaxFences) return;
+  fences_.erase(fenced_.front());
+  fenced_.pop_front();
 }
 
 Store::Fences JobTable::fences_of(const std::vector<JobId>& ids) const {
   Store::Fences fences;
   for (const JobId id : ids)
-    if (const Incarnation fenced = jobs_.at(id).fenced; fenced != 0) fences[id] = fenced;
+    if (const Incarnation fenced = jobs_.at(id).fenced; fenced != 0) fences.emplace_back(id, fenced);
   return fences;
 }
 

@@ -4,11 +4,12 @@
 //
 // Queries about all jobs visit only those that are not over (live()). Names and ended jobs have an index. The
 // memory that jobs use is stored by store_unsaved(), for all jobs together.
-// Threads: one io_context on one thread. Ownership: owns the jobs; pointers are valid until remove_old() or
-// drop(). Errors: those of the store. accept(), save() and drop() log them, because the table in memory is
-// authoritative.
+// Threads: one io_context on one thread. Ownership: owns the jobs; pointers are valid until remove(),
+// remove_old() or drop(). Errors: those of the store. accept(), save() and drop() log them, because the table
+// in memory is authoritative.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -107,6 +108,7 @@ class JobTable {
   void stored_now(JobId id);
   [[nodiscard]] Store::Fences fences_of(const std::vector<JobId>& ids) const;
   void erase(JobId id);
+  void keep_fence(JobId id, Incarnation fenced);
 
   Store& store_;
   Signal changed_;
@@ -114,7 +116,9 @@ class JobTable {
   JobIndex index_;
   std::set<JobId> unsaved_;  // jobs whose memory is not stored yet
   std::set<JobId> refused_;  // jobs with other facts that the store has refused
-  Store::Fences fences_;     // Job::fenced of the newest removed jobs that continued from an image
+  // Job::fenced of the removed jobs that continued from an image, for the jobs that were removed last
+  std::map<JobId, Incarnation> fences_;
+  std::deque<JobId> fenced_;  // the jobs of fences_, in the order of their removal
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
 };

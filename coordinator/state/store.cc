@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms
                                    text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS vaults (node TEXT NOT NULL, folder TEXT NOT NULL, document TEXT NOT NULL,
                                    PRIMARY KEY (node, folder));
-CREATE TABLE IF NOT EXISTS job_fences (job INTEGER PRIMARY KEY, fenced INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS job_fences (job INTEGER NOT NULL UNIQUE, fenced INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 )sql";
 
@@ -286,13 +286,15 @@ Result<void> Store::remove_jobs(std::span<const JobId> ids, const Fences& fences
     CKPT_TRYV(remove_job(id));
   }
   for (const auto& [job, fenced] : fences) {
-    CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_fences VALUES (?1, ?2)"));
+    // Each row gets the highest rowid, so the rowids show the order of the removals. In a table of an earlier
+    // build, the rowid is the job's id.
+    CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_fences (job, fenced) VALUES (?1, ?2)"));
     statement.bind(1, static_cast<std::int64_t>(job)).bind(2, static_cast<std::int64_t>(fenced));
     CKPT_TRYV(statement.run());
   }
   if (!fences.empty()) {
-    CKPT_TRY(statement, db_.prepare("DELETE FROM job_fences WHERE job <= (SELECT job FROM job_fences ORDER "
-                                    "BY job DESC LIMIT 1 OFFSET ?1)"));
+    CKPT_TRY(statement, db_.prepare("DELETE FROM job_fences WHERE rowid <= (SELECT rowid FROM job_fences "
+                                    "ORDER BY rowid DESC LIMIT 1 OFFSET ?1)"));
     CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(kMaxFences)).run());
   }
   return transaction.commit();
@@ -300,11 +302,12 @@ Result<void> Store::remove_jobs(std::span<const JobId> ids, const Fences& fences
 
 Result<Store::Fences> Store::fences() {
   Fences fences;
-  CKPT_TRY(statement, db_.prepare("SELECT job, fenced FROM job_fences"));
+  CKPT_TRY(statement, db_.prepare("SELECT job, fenced FROM job_fences ORDER BY rowid"));
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return fences;
-    fences[static_cast<JobId>(statement.integer(0))] = static_cast<Incarnation>(statement.integer(1));
+    fences.emplace_back(static_cast<JobId>(statement.integer(0)),
+                        static_cast<Incarnation>(statement.integer(1)));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/state/model.h"
@@ -65,11 +66,12 @@ class Store {
   Result<void> remove_job(JobId id);
   // Each of the following functions is one transaction.
   Result<void> put_jobs(std::span<const Job* const> jobs);
-  // Removes the jobs, and keeps Job::fenced of those in `fences` for the newest kMaxFences removed jobs.
+  // Removes the jobs, and keeps Job::fenced of those in `fences`: of the kMaxFences jobs that were removed
+  // last.
   static constexpr std::size_t kMaxFences = 10'000;
-  using Fences = std::map<JobId, Incarnation>;
+  using Fences = std::vector<std::pair<JobId, Incarnation>>;
   Result<void> remove_jobs(std::span<const JobId> ids, const Fences& fences = {});
-  Result<Fences> fences();
+  Result<Fences> fences();  // in the order of the removals
   Result<void> put_migrations(std::span<const Migration* const> migrations);
   // Removes migrations and stores the highest of their ids, because the journal may know migrations for
   // longer than the store.

@@ -170,6 +170,26 @@ TEST_F(JobTableTest, FenceOfARestoredJobOutlivesTheJob) {
   EXPECT_EQ(jobs_->fenced_of_removed(plain_id), 0U);
 }
 
+TEST_F(JobTableTest, FenceOfAnOldJobIsKeptIfTheJobIsRemovedLast) {
+  Job& old = create("old");
+  old.state = JobState::kExited;
+  old.fenced = 3;
+  const JobId id = old.id;
+  jobs_->save(old);
+  Store::Fences later;
+  for (JobId job = 100; job < 100 + Store::kMaxFences; ++job) later.emplace_back(job, 2);
+  ASSERT_TRUE(store_->remove_jobs({}, later));
+  reopen();
+  EXPECT_EQ(jobs_->fenced_of_removed(100), 2U);
+  ASSERT_TRUE(jobs_->remove({id}));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(jobs_->fenced_of_removed(id), 3U);
+    EXPECT_EQ(jobs_->fenced_of_removed(100), 0U) << "it was removed first";
+    EXPECT_EQ(jobs_->fenced_of_removed(101), 2U);
+    reopen();
+  }
+}
+
 TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInOneTransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {

@@ -253,6 +253,19 @@ TEST_F(StoreTest, HighestRemovedMigrationIsStored) {
   EXPECT_EQ(store.next_migration_id().value(), 4U);
 }
 
+TEST_F(StoreTest, FencesOfAStoreThatOrdersThemByJobAreKept) {
+  {
+    Database db = Database::open(path_).value();
+    ASSERT_TRUE(
+        db.execute("CREATE TABLE job_fences (job INTEGER PRIMARY KEY, fenced INTEGER NOT NULL);"
+                   "INSERT INTO job_fences VALUES (4, 2);"));
+  }
+  Store store = Store::open(path_).value();
+  const Store::Fences added = {{3, 5}};
+  ASSERT_TRUE(store.remove_jobs({}, added));
+  EXPECT_EQ(store.fences().value(), (Store::Fences{{3, 5}, {4, 2}}));
+}
+
 TEST_F(StoreTest, StoreFileIsReadableOnlyByItsOwner) {
   Store store = Store::open(path_).value();
   struct stat info {};
