@@ -144,7 +144,7 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
 std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
                                    const NodeAnswers& answers) const {
   const Job* job = deps_.jobs.find(prospect.job.job);
-  if (!prospect.job.to || job == nullptr) return {};
+  if (!prospect.job.to || job == nullptr || !deps_.moves.queries_nodes(*job)) return {};
   const Place to = *prospect.job.to;
   if (answers.contains(to.node)) return {};
   std::vector<Place> places = {to};

@@ -147,15 +147,13 @@ const Migration* JobMoves::open_of(const WholeJob& job) const {
   return deps_.gang_moves.open_of(job);
 }
 
+bool JobMoves::queries_nodes(const Job& rank) const {
+  return !is_common(rank);
+}
+
 control::Task<Result<std::vector<TargetAnswer>>> JobMoves::ask(JobId id, std::vector<Place> targets) {
-  const Job* job = deps_.jobs.find(id);
-  if (job == nullptr || !is_common(*job)) {
-    std::string any_network;
-    co_return co_await deps_.moves.ask(id, std::move(targets), std::move(any_network));
-  }
-  std::vector<TargetAnswer> answers;
-  for (Place& place : targets) answers.emplace_back().place = std::move(place);
-  co_return std::move(answers);
+  std::string any_network;
+  co_return co_await deps_.moves.ask(id, std::move(targets), std::move(any_network));
 }
 
 control::Task<Result<void>> JobMoves::check_source(JobId whole, bool leaves_node) {

@@ -59,9 +59,12 @@ class JobMoves {
   // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
   control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }
 
-  // Queries the nodes as Moves::ask() and Moves::check_source() do. Nodes that the preparation of a move will
-  // query are not queried here, and count as willing.
+  // Returns false if the nodes are queried by the preparation of the move only. Then ask() is not called.
+  [[nodiscard]] bool queries_nodes(const Job& rank) const;
+  // Queries the nodes as Moves::ask() does.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId rank, std::vector<Place> targets);
+  // Queries the node as Moves::check_source() does. A node that the preparation of a move will query is not
+  // queried here, and counts as willing.
   control::Task<Result<void>> check_source(JobId whole, bool leaves_node);
   // Cancels the parking of the job if the plan has a place for the job.
   bool give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason);

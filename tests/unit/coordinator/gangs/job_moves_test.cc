@@ -108,6 +108,19 @@ TEST_F(JobMovesTest, OneReasonTellsWhyAJobCannotBeMoved) {
   EXPECT_EQ(why_not_movable("two"), "rank 0 is unreachable");
 }
 
+// A dry run of a drain reports a node that it had no time to query. Nodes that are never queried are no such
+// nodes.
+TEST_F(JobMovesTest, NodesAreQueriedAboutAJobOfOneRankOnly) {
+  cluster_.on_io([](Coordinator& coordinator, const control::asio::any_io_executor&) {
+    const auto queries = [&](const char* name) {
+      const WholeJob job = find_whole(coordinator.jobs(), name).value();
+      return coordinator.job_moves().queries_nodes(*job.ranks.front());
+    };
+    EXPECT_TRUE(queries("one"));
+    EXPECT_FALSE(queries("two"));
+  });
+}
+
 TEST_F(JobMovesTest, AMoveOfOneRankIsItsOwnSwitch) {
   const auto begun = migrate(whole("one"), request_to("node-c"));
   ASSERT_TRUE(begun) << begun.error().to_string();
