@@ -370,9 +370,14 @@ api::Recovery Recovery::view() const {
     fact.taken_in = one.taken_in;
   }
   view.undecided = undecided();
-  for (const Image& image : deps_.images.of_unknown_jobs())
+  for (const Image& image : deps_.images.of_unknown_jobs()) {
+    const auto alone = ImageFinder::check_is_alone(image);
     view.images_of_unknown_jobs.push_back(
-        {.job = job_text(image.job), .name = name_in(image), .image = image_text(image)});
+        {.job = job_text(image.job),
+         .name = name_in(image),
+         .image = image_text(image),
+         .obstacle = alone ? std::nullopt : std::optional(alone.error().to_string())});
+  }
   for (const auto& [name, node] : deps_.nodes.all()) {
     if (!node.connected()) view.nodes_away.push_back(name);
   }

@@ -92,15 +92,19 @@ Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
     const Image& image = listed.image;
     const bool meant = given != 0 ? wire::may_mean(given, image.job) : name_in(image) == id_or_name;
     if (!meant || listed.damaged || !is_unknown_job(image.job)) continue;
-    if (newest && newest->image.job != image.job)
+    if (newest && newest->image.job != image.job) {
+      const Image& shown = newest->image.set == 0 ? newest->image : image;
+      CKPT_TRYV(check_is_alone(shown));
       return Error(ErrorCode::kRefused,
                    fmt::format("Several jobs with images have the name {}: name the image, like `restore {}`",
-                               id_or_name, image_text(image)));
+                               id_or_name, image_text(shown)));
+    }
     newest = listed;
   }
   if (!newest)
     return Error(ErrorCode::kNotFound,
                  fmt::format("There is no job \"{}\", and no image of such a job: see `images`", id_or_name));
+  CKPT_TRYV(check_is_alone(newest->image));
   const auto left_there = [&](const Node& node) {
     return node.connected() &&
            std::any_of(node.instances.begin(), node.instances.end(), [&](const auto& instance) {

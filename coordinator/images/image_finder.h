@@ -35,8 +35,8 @@ class ImageFinder {
   // Returns the newest whole image of each job that this coordinator does not know.
   [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
   // Returns the newest whole image of an unknown job, by its id or name, if a node reports that the job left
-  // it. Errors: kNotFound; kRefused if the job may still run on a disconnected node, or if several jobs
-  // match.
+  // it. Errors: kNotFound; kRefused if the job may still run on a disconnected node, if several jobs
+  // match, or for an image of a set.
   [[nodiscard]] Result<Image> of_unknown(const std::string& id_or_name) const;
 
  private:

@@ -162,11 +162,12 @@ struct ImageOfUnknownJob {
   std::string job;
   std::string name;
   std::string image;
+  std::optional<std::string> obstacle;  // why no job can continue from the image; null: none is known
 };
 template <std::same_as<ImageOfUnknownJob> T>
 constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("job", &T::job), record::field("name", &T::name),
-                        record::field("image", &T::image));
+                        record::field("image", &T::image), record::field("obstacle", &T::obstacle));
 }
 
 struct Recovery {

@@ -102,14 +102,21 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers
 }
 
 std::string view_resting(const std::vector<api::ImageOfUnknownJob>& images, const Layout& layout) {
-  if (images.empty()) return "";
   Table table({"JOB", {"NAME", {.min_width = 8}}, {"IMAGE", {.min_width = 12}}});
-  for (const api::ImageOfUnknownJob& one : images) table.add({one.job, one.name, one.image});
+  std::string stuck;
+  for (const api::ImageOfUnknownJob& one : images) {
+    if (one.obstacle)
+      stuck += paragraph(
+          "Unknown job " + one.name + " (" + one.job + ") cannot be continued: " + *one.obstacle, layout);
+    else
+      table.add({one.job, one.name, one.image});
+  }
+  if (table.empty()) return stuck;
   return paragraph(
              "Images of unknown jobs (continue one with `gpumigrate resume NAME` or `gpumigrate restore "
              "IMAGE`):",
              layout) +
-         table.text(layout);
+         table.text(layout) + stuck;
 }
 
 }  // namespace

@@ -29,16 +29,20 @@ TEST_F(ImagesTest, ARunningJobIsRolledBack) {
   EXPECT_EQ(job()["exit_code"], 0);
 }
 
-// The store is lost, and the job with it. A node still lists the job's image.
-TEST_F(ImagesTest, OnlyAnAdminResumesAnUnknownJobFromItsImage) {
-  order("suspend");
-  cluster_.stop();
-  for (const auto& entry : std::filesystem::directory_iterator(cluster_.config().folder())) {
+void lose_the_store(Cluster& cluster) {
+  cluster.stop();
+  for (const auto& entry : std::filesystem::directory_iterator(cluster.config().folder())) {
     const std::string name = entry.path().filename();
     if (name.starts_with("state.db") || name.starts_with("journal"))
       std::filesystem::remove_all(entry.path());
   }
-  cluster_.start();
+  cluster.start();
+}
+
+// The store is lost, and the job with it. A node still lists the job's image.
+TEST_F(ImagesTest, OnlyAnAdminResumesAnUnknownJobFromItsImage) {
+  order("suspend");
+  lose_the_store(cluster_);
   ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":600000})").status, 200U);
   const auto listed = [&] { return cluster_.get("/v1/images").json().size() == 1; };
   wait_until(listed);
@@ -50,6 +54,21 @@ TEST_F(ImagesTest, OnlyAnAdminResumesAnUnknownJobFromItsImage) {
   EXPECT_EQ(cluster_.get("/v1/jobs").json(), json::array());
   const json task = finished(cluster_.post("/v1/jobs/train/resume").json());
   EXPECT_EQ(task["exit_code"], 0) << task;
+}
+
+TEST_F(ImagesTest, UnknownJobIsNotContinuedFromAnImageOfASet) {
+  order("suspend");
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->rows["node-a"].back().set = 9;
+  }
+  lose_the_store(cluster_);
+  ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":600000})").status, 200U);
+  wait_until([&] { return cluster_.get("/v1/images").json().size() == 1; });
+  const json resting = cluster_.get("/v1/recovery").json()["images_of_unknown_jobs"];
+  ASSERT_EQ(resting.size(), 1U) << resting;
+  EXPECT_NE(resting[0]["obstacle"].dump().find("is one of a set"), std::string::npos) << resting;
+  expect_refused(cluster_.post("/v1/jobs/train/resume"), 409, "is one of a set");
 }
 
 TEST_F(ImagesTest, RestoreOfARunningJobRequiresAcceptedLoss) {

@@ -138,7 +138,10 @@ inline Json sample_recovery() {
       R"json({"found":[{"time_ms":1,"kind":"job","node":"node-a","job":"j6-k3fa","migration":null,
       "text":"plain runs there as incarnation 9, started from its image of 01:00"}],
     "undecided":[{"migration":"m42-k3fa","job":"j6-k3fa","away":["node-b","node-c"]}],
-    "images_of_unknown_jobs":[{"job":"j13-k3fa","name":"low","image":"j13-k3fa.v1@node-a"}],"nodes_away":["node-c"]})json");
+    "images_of_unknown_jobs":[{"job":"j13-k3fa","name":"low","image":"j13-k3fa.v1@node-a","obstacle":null},
+     {"job":"j14-k3fa","name":"ranks-0","image":"j14-k3fa.v2@node-a",
+      "obstacle":"Image j14-k3fa.v2@node-a is one of a set, from which all ranks of its job continue together"}],
+    "nodes_away":["node-c"]})json");
 }
 
 template <class Plan>
