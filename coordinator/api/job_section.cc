@@ -26,13 +26,9 @@ constexpr std::int64_t kMaxRankNumber = std::int64_t{1} << 20;
 constexpr std::int64_t kDefaultStopGraceMs = 10'000;
 
 // Returns the rank with the number in the query parameter `rank`, by default the first rank.
-Result<const Job*> rank_in_query(const HttpRequest& request, const WholeJob& job) {
+Result<Job*> rank_in_query(const HttpRequest& request, const WholeJob& job) {
   CKPT_TRY(wanted, query_number(request, "rank", job.ranks.front()->rank_number(), kMaxRankNumber));
-  const auto has_number = [wanted](const Job* rank) { return rank->rank_number() == wanted; };
-  const auto rank = std::ranges::find_if(job.ranks, has_number);
-  if (rank == job.ranks.end())
-    return Error(ErrorCode::kNotFound, fmt::format("Job {} has no rank {}", job.name, wanted));
-  return *rank;
+  return find_rank(job, static_cast<std::uint32_t>(wanted));
 }
 
 }  // namespace

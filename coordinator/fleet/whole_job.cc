@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/fleet/whole_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ckpt::coordinator {
@@ -30,6 +32,14 @@ std::optional<WholeJob> find_whole(JobTable& jobs, std::string_view id_or_name) 
 
 Error job_was_removed(JobId id) {
   return {ErrorCode::kNotFound, "Job " + job_text(id) + " was removed"};
+}
+
+Result<Job*> find_rank(const WholeJob& job, std::uint32_t number) {
+  const auto has_number = [number](const Job* rank) { return rank->rank_number() == number; };
+  const auto rank = std::ranges::find_if(job.ranks, has_number);
+  if (rank == job.ranks.end())
+    return Error(ErrorCode::kNotFound, fmt::format("Job {} has no rank {}", job.name, number));
+  return *rank;
 }
 
 const Job* first_failed(const WholeJob& job) {

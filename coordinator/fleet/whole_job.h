@@ -26,6 +26,8 @@ struct WholeJob {
 [[nodiscard]] std::optional<WholeJob> find_whole(JobTable& jobs, JobId id);
 
 [[nodiscard]] Error job_was_removed(JobId id);
+// Returns the rank with the number, or kNotFound.
+[[nodiscard]] Result<Job*> find_rank(const WholeJob& job, std::uint32_t number);
 // Returns the rank whose end ends the job: the first rank that ended other than with exit code 0. Returns
 // null if there is none.
 [[nodiscard]] const Job* first_failed(const WholeJob& job);

@@ -67,10 +67,7 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const WholeJob& gang, const Migr
   std::sort(moved.begin(), moved.end());
   moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
   for (const std::uint32_t number : moved) {
-    const bool is_known = std::any_of(gang.ranks.begin(), gang.ranks.end(),
-                                      [number](const Job* rank) { return rank->rank_number() == number; });
-    if (!is_known)
-      return Error(ErrorCode::kNotFound, fmt::format("Job {} has no rank {}", gang.name, number));
+    CKPT_TRYV(find_rank(gang, number));
   }
   return moved;
 }

@@ -105,9 +105,8 @@ std::optional<ExpectedPause> JobMoves::pause_of(const Job& rank, const Place& to
 std::optional<ExpectedPause> JobMoves::pause_of(const WholeJob& job, const JobMovePlan& plan) const {
   std::optional<ExpectedPause> longest;
   for (std::size_t at = 0; at < plan.places.size(); ++at) {
-    const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
-                                   [&](const Job* known) { return known->rank_number() == plan.moved[at]; });
-    if (rank == job.ranks.end()) return std::nullopt;
+    const auto rank = find_rank(job, plan.moved[at]);
+    if (!rank) return std::nullopt;
     const auto pause = pause_of(**rank, plan.places[at]);
     if (!pause) return std::nullopt;
     if (!longest || pause->ms > longest->ms) longest = pause;
