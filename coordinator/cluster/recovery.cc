@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "coordinator/api/named_job.h"
 #include "coordinator/api/optional_text.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
@@ -319,14 +320,8 @@ Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
 Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
-  std::vector<const Job*> meant;
-  // A live job of several ranks may have the name of an ended job, so the whole job comes first.
-  if (const auto whole = find_whole(deps_.jobs, request.path[2])) {
-    meant.assign(whole->ranks.begin(), whole->ranks.end());
-  } else if (const Job* rank = deps_.jobs.find(request.path[2])) {
-    meant.push_back(rank);
-  }
-  if (meant.empty()) return deps_.jobs.not_found(request.path[2]);
+  CKPT_TRY(named, find_named(deps_.jobs, request.path[2]));
+  std::vector<Job*> meant = std::move(named.job.ranks);
   std::erase_if(meant, [](const Job* job) { return !job->unconfirmed; });
   if (meant.empty())
     return Error(ErrorCode::kRefused, "Job " + request.path[2] +
