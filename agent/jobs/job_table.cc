@@ -54,22 +54,21 @@ Task<Result<void>> JobTable::rediscover() {
 Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore,
                                                    Prepare prepare) {
   const Key key(record.spec.job, record.spec.incarnation, record.migration);
-  while (starting_.contains(key)) {
-    AsyncEvent signal(environment_.executor);
-    starting_[key].push_back(&signal);
-    co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
+  for (auto at = starting_.find(key); at != starting_.end(); at = starting_.find(key)) {
+    const auto waiters = at->second;
+    co_await waiters->wait(std::chrono::steady_clock::time_point::max());
   }
   if (auto it = jobs_.find(key); it != jobs_.end()) {
     CKPT_CO_TRYV(check_is_same(*it->second, record.spec));
     co_return it->second;
   }
-  starting_[key];
+  const auto waiters = std::make_shared<Waiters>(environment_.executor);
+  starting_[key] = waiters;
   auto job = co_await start_reserved(std::move(record), std::move(restore), std::move(prepare));
   if (job) jobs_[key] = *job;
   if (job) watch_log(*job);
-  const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
-  for (AsyncEvent* signal : waiting) signal->notify();
+  waiters->notify_all();
   co_return job;
 }
 
@@ -149,11 +148,8 @@ Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation 
   while (true) {
     const auto at = std::find_if(starting_.begin(), starting_.end(), is_meant);
     if (at == starting_.end()) co_return ok();
-    const Key key = at->first;
-    AsyncEvent signal(environment_.executor);
-    at->second.push_back(&signal);
-    if (co_await signal.wait(until)) continue;
-    if (const auto still = starting_.find(key); still != starting_.end()) still->second.remove(&signal);
+    const auto waiters = at->second;
+    if (co_await waiters->wait(until)) continue;
     co_return Error(ErrorCode::kUnavailable,
                     "Job " + wire::job_text(job) + " is being started: it is stopped once it has started");
   }

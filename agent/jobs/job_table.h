@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "agent/io/waiters.h"
 #include "agent/jobs/job.h"
 
 namespace ckpt::agent {
@@ -66,7 +67,7 @@ class JobTable {
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
-  std::map<Key, std::list<AsyncEvent*>>
+  std::map<Key, std::shared_ptr<Waiters>>
       starting_;  // reserved instances, with the requests that wait for the start of each
 };
 

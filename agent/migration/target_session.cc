@@ -8,6 +8,18 @@
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
+namespace {
+
+constexpr std::uint32_t kMaxLostOrders = 5;
+
+// Checks whether the rank still waits for its order to run.
+bool waits_for_resume(const Job& job) {
+  const local::Phase phase = job.phase();
+  return phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused ||
+         phase == local::Phase::kDumped;
+}
+
+}  // namespace
 
 TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::HandoverInfo info)
     : TargetSession(context, events, info, make_target_mode(context, JobOperation::migration(info))) {}
@@ -70,9 +82,10 @@ void TargetSession::report_end() {
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }
 
-// Checks whether the instance has finished. An earlier agent may have let it run.
+// Checks whether the instance has finished. An earlier agent may have let it run. An instance that was given up
+// may have run under an earlier lease, but has not finished.
 bool TargetSession::has_finished() const {
-  if (!job_ || !job_->ended()) return false;
+  if (!job_ || !job_->ended() || gave_up_) return false;
   const JobRecord& record = job_->record();
   return record.ran && !record.moved && (record.exit_code == 0 || job_->ended_on_request());
 }
@@ -278,8 +291,7 @@ void TargetSession::order_run(const migration::RunInstance& run) {
   // Restoring gigabytes takes longer than a lease. With the first deadline, the keeper would stop the
   // instance at its start.
   running_->deadline.renew(order.deadline);
-  const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
-  if (is_own && job_->keeper())
+  if (is_own() && !job_->ended() && job_->keeper())
     control::spawn(context_.executor, "target lease", renew_lease(job_->keeper(), order.deadline));
 }
 
@@ -298,6 +310,7 @@ Task<> TargetSession::run_orders() {
     auto ran = co_await run_instance(order);
     running_.reset();
     if (ran) {
+      lost_orders_ = 0;
       emit(migration::InstanceRuns(order.k));
       if (!order.has_run) job_->runs_as(order.k);
       ran_as_ = order.k;
@@ -310,6 +323,7 @@ Task<> TargetSession::run_orders() {
     }
     // A keeper that does not answer proves nothing: the instance may run. The order is repeated once it does.
     if (job_ && job_->unknown()) {
+      count_lost_order();
       if (!order_) order_ = order;
       continue;
     }
@@ -333,13 +347,14 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
     co_await free();  // the earlier call did not know an instance that was brought since
     co_return Error(ErrorCode::kAborted, "The migration was given up");
   }
+  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
+  // one more region.
+  if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
-  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
-  // one more region.
-  if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
+  if (!order.has_run && is_hopeless()) co_return co_await give_up_instance();
   auto* report =
       report_ ? &*report_ : nullptr;  // computed outside the co_await, because g++ 12 computes both branches
                                       // there
@@ -348,6 +363,24 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   // The memory is the instance's own from this point on. Nothing may hold regions that the instance frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
+}
+
+void TargetSession::count_lost_order() {
+  if (lost_orders_++ == 0) first_lost_ = std::chrono::steady_clock::now();
+}
+
+bool TargetSession::is_hopeless() const {
+  return lost_orders_ >= kMaxLostOrders && is_own() && waits_for_resume(*job_) &&
+         std::chrono::steady_clock::now() - first_lost_ >= context_.config.keeper_timeout;
+}
+
+Task<Result<void>> TargetSession::give_up_instance() {
+  spdlog::error("instance ended, since its keeper was lost at each order to run: job {} id {} orders {}",
+                wire::job_text(info_.job), wire::migration_text(info_.migration), lost_orders_);
+  gave_up_ = true;
+  const std::shared_ptr<Job> job = job_;
+  co_await end_for_certain(job);
+  co_return Error(ErrorCode::kAborted, "The instance's keeper was lost at each order to run");
 }
 
 Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t epoch) {

@@ -16,7 +16,8 @@
 //     any other  --FreeTarget-->               kFreed
 //     A session of an agent that was restarted begins at kNew and is ordered to run or to free. From
 //     kAbandoned on no message of the mover is handled, and no failure is emitted: the machine has decided.
-//     RunInstance changes no stage until the instance runs.
+//     RunInstance changes no stage until the instance runs. If the keeper is lost, the order is repeated. After
+//     a limit, the migration's own instance is ended instead, and its end is stated once it is proven.
 //   InstanceEnd, as the keeper reports it: while an order to run is under way the event follows the order.
 //     kNone --RankExited--> kFinished   with exit code 0, or ended by the keeper as ordered
 //     kNone --RankExited--> kDied
@@ -25,6 +26,7 @@
 // StandbyRefused before anything was received, EngineFailed later.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -93,6 +95,14 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<> renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline);
   Task<> run_orders();
   Task<Result<void>> run_instance(RunOrder& order);
+  // Counts an order whose keeper was lost before the answer.
+  void count_lost_order();
+  // Checks whether orders were lost so often, and for so long, that the instance is not expected to run.
+  [[nodiscard]] bool is_hopeless() const;
+  // Ends the instance of this migration. Returns the reason as kAborted, after the end is proven.
+  Task<Result<void>> give_up_instance();
+  // Checks whether the instance is this migration's own, and not the job's only process.
+  [[nodiscard]] bool is_own() const { return job_ && job_->record().migration == info_.migration; }
   Task<> release_memory();
   void learn();
   void attach_to(const std::shared_ptr<Job>& job);
@@ -119,8 +129,11 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::optional<RunOrder> running_;  // the order in progress
   wire::Incarnation ran_as_ = 0;     // incarnation that the instance ran as; 0 if it has not run as far as
                                      // this agent knows
+  std::uint32_t lost_orders_ = 0;    // number of lost orders since the last one that succeeded
+  std::chrono::steady_clock::time_point first_lost_;  // time of the first of them
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
+  bool gave_up_ = false;     // the instance was ended, because its keeper was lost at each order
   bool has_failed_ = false;  // VERIFIED is not reported any more
   bool handling_ = false;    // true while handle_arrived() is in progress
   bool ordering_ = false;    // true while run_orders() is in progress

@@ -143,8 +143,9 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
   co_await job_->known();
   const AsyncMutex::Held turn = co_await job_->resume_turn().acquire();
   for (Milliseconds pause = kFirstBackoff; order == orders_; pause = std::min(pause * 2, kMaxBackoff)) {
+    co_await job_->known();  // the keeper may have been lost with the previous order
     const auto keeper = job_->keeper();
-    if (job_->ended() || !keeper) co_return;
+    if (order != orders_ || job_->ended() || !keeper) co_return;
     local::Resume resume;
     resume.incarnation = rank_.incarnation;
     resume.epoch = epoch;

@@ -6,6 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+
+#include "tests/unit/agent/jobs/live_process.h"
 #include "tests/unit/agent/jobs/played_job.h"
 #include "tests/unit/agent/migration/fake_ports.h"
 
@@ -210,6 +214,22 @@ TEST_F(BystanderSessionTest, OrderToContinueIsRepeatedUntilTheRankContinues) {
   session_->go_on(true);
   keeper_->refuse(receive_resume(kNewEpoch).request, local::MessageType::kResume,
                   Error(ErrorCode::kUnavailable, "the rank does not answer"));
+  answer_running(receive_resume(kNewEpoch).request);
+  await_event(io_, "the pause is measured", [this] { return !stood_.empty(); });
+}
+
+// Nobody else would continue the rank, because its move is still open.
+TEST_F(BystanderSessionTest, OrderToContinueIsRepeatedOnceALostKeeperAnswersAgain) {
+  const LiveProcess process(job_->folder());
+  hold();
+  session_->go_on(true);
+  receive_resume(kNewEpoch);
+  keeper_->go_away();
+  await_event(io_, "the keeper is lost", [this] { return job_->unknown(); });
+  const auto after_backoff = std::chrono::steady_clock::now() + Milliseconds(200);
+  run_until(io_, [&] { return std::chrono::steady_clock::now() >= after_backoff; });
+  std::filesystem::remove(job_->folder() + "/keeper.sock");
+  keeper_.emplace(io_, job_->folder(), local::Phase::kPaused);
   answer_running(receive_resume(kNewEpoch).request);
   await_event(io_, "the pause is measured", [this] { return !stood_.empty(); });
 }

@@ -3,20 +3,17 @@
 #include "agent/migration/target_session.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/job_table.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/jobs/live_process.h"
 #include "tests/unit/agent/jobs/played_keeper.h"
 #include "tests/unit/agent/migration/fake_ports.h"
 #include "tests/unit/agent/support/awaited.h"
@@ -79,17 +76,20 @@ class FoundMode : public SlowMode {
   std::shared_ptr<Job> found_;
 };
 
-// A mode that loses the keeper in its first run(). The keeper answers again afterwards.
+// A mode that loses the keeper in its first `losses` calls of run(). The keeper answers again after each.
 class LosingMode : public SlowMode {
  public:
   LosingMode(JobTable& jobs, AsyncEvent& go_on, std::vector<Nanos>& deadlines, int& freed,
-             asio::any_io_executor executor, std::function<void()> lose, std::function<void()> answer_again)
+             asio::any_io_executor executor, std::function<void()> lose, std::function<void()> answer_again,
+             int losses)
       : SlowMode(jobs, go_on, deadlines, freed),
         executor_(std::move(executor)),
         lose_(std::move(lose)),
-        answer_again_(std::move(answer_again)) {}
+        answer_again_(std::move(answer_again)),
+        losses_(losses) {}
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override {
-    if (std::exchange(has_lost_, true)) co_return co_await SlowMode::run(job, order, report);
+    if (losses_ == 0) co_return co_await SlowMode::run(job, order, report);
+    --losses_;
     lose_();
     while (!job->unknown()) {
       AsyncEvent nobody(executor_);
@@ -103,27 +103,7 @@ class LosingMode : public SlowMode {
   asio::any_io_executor executor_;
   std::function<void()> lose_;
   std::function<void()> answer_again_;
-  bool has_lost_ = false;
-};
-
-// A live process that keeper.pid of `folder` names as the keeper.
-class LiveProcess {
- public:
-  explicit LiveProcess(const std::string& folder) : pid_(::fork()) {
-    if (pid_ == 0) {
-      for (;;) ::pause();
-    }
-    std::ofstream(folder + "/keeper.pid") << pid_ << " " << host::start_ticks_of(pid_) << "\n";
-  }
-  ~LiveProcess() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  LiveProcess(const LiveProcess&) = delete;
-  LiveProcess& operator=(const LiveProcess&) = delete;
-
- private:
-  const pid_t pid_;
+  int losses_;
 };
 
 class TargetSessionTest : public WithContext<NodeOfJobs> {
@@ -147,6 +127,20 @@ class TargetSessionTest : public WithContext<NodeOfJobs> {
   std::shared_ptr<TargetSession> session(MigrationContext& context) {
     return std::make_shared<TargetSession>(
         context, events_, info_, std::make_unique<SlowMode>(context.jobs, go_on_, deadlines_, freed_));
+  }
+  // Returns a session whose keeper drops the connection at the first `losses` orders to run.
+  std::shared_ptr<TargetSession> losing_session(MigrationContext& context,
+                                                std::optional<PlayedKeeper>& keeper,
+                                                const std::string& folder, int losses) {
+    const auto lose = [&keeper] { keeper->go_away(); };
+    const auto answer_again = [this, &keeper, folder] {
+      std::filesystem::remove(folder + "/keeper.sock");
+      keeper.emplace(io_, folder, local::Phase::kDumped);
+    };
+    return std::make_shared<TargetSession>(
+        context, events_, info_,
+        std::make_unique<LosingMode>(context.jobs, go_on_, deadlines_, freed_, io_.get_executor(), lose,
+                                     answer_again, losses));
   }
   template <class Event>
   [[nodiscard]] int count() const {
@@ -187,15 +181,7 @@ TEST_F(TargetSessionTest, AnInstanceWhoseKeeperDoesNotAnswerIsNotReportedAsDead)
   JobTable jobs(*environment_);
   ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
   MigrationContext context = this->context(jobs);
-  const auto answer_again = [this, &keeper, &folder] {
-    std::filesystem::remove(folder + "/keeper.sock");
-    keeper.emplace(io_, folder, local::Phase::kDumped);
-  };
-  const auto session =
-      std::make_shared<TargetSession>(context, events_, info_,
-                                      std::make_unique<LosingMode>(
-                                          jobs, go_on_, deadlines_, freed_, io_.get_executor(),
-                                          [&keeper] { keeper->go_away(); }, answer_again));
+  const auto session = losing_session(context, keeper, folder, 1);
   session->perform(migration::RunInstance(2, 1000));
   run_ready(io_);
   go_on_.notify();
@@ -206,6 +192,28 @@ TEST_F(TargetSessionTest, AnInstanceWhoseKeeperDoesNotAnswerIsNotReportedAsDead)
   const auto job = jobs.started_as(1, 2);
   ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+// The coordinator would otherwise wait without end for an instance that never runs.
+TEST_F(TargetSessionTest, AnInstanceWhoseKeeperIsLostAtEachOrderIsReportedAsDeadAfterItsEnd) {
+  config_.keeper_timeout = Milliseconds(200);
+  const std::string folder = leave_instance();
+  const LiveProcess process(folder);
+  std::optional<PlayedKeeper> keeper;
+  keeper.emplace(io_, folder, local::Phase::kDumped);
+  JobTable jobs(*environment_);
+  ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
+  MigrationContext context = this->context(jobs);
+  const auto session = losing_session(context, keeper, folder, std::numeric_limits<int>::max());
+  session->perform(migration::RunInstance(2, 1000));
+  run_ready(io_);
+  go_on_.notify();
+  run_until(io_, [&] { return !events_.of_target.empty(); });
+  EXPECT_EQ(count<migration::InstanceDied>(), 1);
+  const auto job = jobs.started_as(1, 2);
+  EXPECT_TRUE(job->ended()) << "the source continues although this instance may still run";
+  run_until(io_, [&] { return !job->keeper(); });
+  EXPECT_EQ(events_.of_target.size(), 1U);
 }
 
 // A rank of a gang. It would run again if its end were reported as a death.
