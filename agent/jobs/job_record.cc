@@ -90,7 +90,7 @@ Result<void> JobRecordWriter::remove_folder() {
 
 Result<wire::RankSpec> only_rank(const std::vector<wire::RankSpec>& ranks) {
   if (ranks.size() == 1) return ranks.front();
-  return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
+  return Error(ErrorCode::kNotSupported, "An instance must have exactly one rank");
 }
 
 Result<JobRecord> read_job_record(const std::string& folder) {

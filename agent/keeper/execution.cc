@@ -36,7 +36,7 @@ void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
     lift_stop();
     return parts_.agent.answer(request, local::Counted{});
   }
-  if (parts_.barriers == nullptr) return refuse("Only barriers of one of several ranks are counted");
+  if (parts_.barriers == nullptr) return refuse("Barriers are counted only for a job of several ranks");
   if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open()) return refuse(why_not_paused());
   if (order.barrier > stop_at_) {
     stop_at_ = order.barrier;

@@ -19,7 +19,7 @@ std::string pause_text(const std::optional<double>& pause) {
                : "the pause of each snapshot is not known yet: take one with `snapshot` to measure it";
 }
 
-// Returns the longest pause that is expected of any rank; nullopt if that of a rank is not known.
+// Returns the longest expected pause of the ranks, or nullopt if the pause of a rank is not known.
 std::optional<double> expected_pause_of(const WholeJob& job) {
   double longest = 0;
   for (const Job* rank : job.ranks) {

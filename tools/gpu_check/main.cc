@@ -67,7 +67,7 @@ Result<Outcome> find_gpu(const Setting&) {
       driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
       driver.cuDeviceGetName(name, sizeof name - 1, device) != CUDA_SUCCESS ||
       driver.cuDriverGetVersion(&version) != CUDA_SUCCESS) {
-    outcome.reason = "the driver shows none";
+    outcome.reason = "the driver shows no GPU";
     return outcome;
   }
   outcome.status = Status::kPassed;

@@ -59,7 +59,7 @@ def gpumigrate(*arguments, timeout=60):
 
 
 def steps_of(text):
-    """Returns {step: its losses}. A step that was made twice has more than one loss."""
+    """Returns {step: its losses}. A step that ran twice has more than one loss."""
     steps = {}
     for number, loss in re.findall(r"^step (\d+) (\S+)$", text, re.M):
         steps.setdefault(int(number), []).append(loss)

@@ -61,8 +61,8 @@ void check_same_again(const Files& files, const std::string& folder, std::uint64
   const std::string again = empty_folder("again");
   FUZZ_CHECK(unpack_folder(file, bytes, again).has_value());
   const Files other = files_of(again, file);
-  FUZZ_CHECK(other.links > 0 || other.plain == files.plain);  // in a different order, a file may be a link to
-                                                              // the pack
+  // If the files have another order, one of them may be a link to the pack, and `plain` lacks it.
+  FUZZ_CHECK(other.links > 0 || other.plain == files.plain);
   std::filesystem::remove_all(again);
 }
 

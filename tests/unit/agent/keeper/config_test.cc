@@ -58,7 +58,7 @@ TEST(KeeperConfig, ModeDefaultsToCooperative) {
   EXPECT_FALSE(config->restore);
 }
 
-// An agent of 2026-11 wrote these files. It may start the keeper of a later version.
+// An agent of 2026-11 wrote these files. Such an agent may start the keeper of a later version.
 TEST(KeeperConfig, RecordedFilesAreRead) {
   const Result<Config> adopted = parse_config(
       R"({"adopt":{"pid":4711,"start_ticks":123},"argv":["python3","a.py"],"cwd":"/home","env":{"A":"b"},

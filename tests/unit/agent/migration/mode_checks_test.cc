@@ -50,7 +50,7 @@ JobOperation move_within(Nanos limit) {
   return JobOperation::migration({1, 3, 5, {}, wire::encode(plan)});
 }
 
-TEST(CheckPause, PauseBeyondItsLimitIsGivenUp) {
+TEST(CheckPause, PauseBeyondItsLimitIsAborted) {
   const auto operation = move_within(1000 * kNanosPerMs);
   EXPECT_TRUE(check_pause(operation, now_ns()));
   EXPECT_TRUE(check_pause(operation, 0)) << "the pause's beginning is not known";

@@ -14,6 +14,8 @@ class WholeJobsTest : public ApiTest {
   void SetUp() override {
     ApiTest::SetUp();
     two_nodes();
+    a_->log = "of rank 0\n";
+    b_->log = "of rank 1\n";
     start_nodes();
   }
   // Starts one rank on node-a and one on node-b. Returns the job.
@@ -74,9 +76,10 @@ TEST_F(WholeJobsTest, RanksAreShownTogetherAndAlone) {
 
 TEST_F(WholeJobsTest, ACallMayChooseARank) {
   run_ranks("ranks");
-  EXPECT_EQ(cluster_.get("/v1/jobs/ranks/logs?rank=1").status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks/logs").body, "of rank 0\n");
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks/logs?rank=1").body, "of rank 1\n");
   expect_error(cluster_.get("/v1/jobs/ranks/logs?rank=2"), 404, "not_found", 5);
-  EXPECT_EQ(cluster_.get("/v1/jobs/ranks.1/logs").status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks.1/logs").body, "of rank 1\n");
   expect_error(cluster_.get("/v1/jobs/ranks.1/logs?rank=0"), 404, "not_found", 5);
   expect_error(cluster_.get("/v1/jobs/ranks/obstacles?rank=2"), 404, "not_found", 5);
   expect_error(cluster_.post("/v1/jobs/ranks.1/migrate", R"({"ranks":[1]})"), 400, "usage", 64);

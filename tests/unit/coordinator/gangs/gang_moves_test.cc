@@ -111,7 +111,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
 }
 
-TEST_F(GangMovesTest, ADryRunOfADrainPlansRanksBesideTheJobsThatGoFirst) {
+TEST_F(GangMovesTest, ADryRunOfADrainGivesRanksOtherGpusThanTheJobsThatGoFirst) {
   start_ranks();
   const auto solo =
       cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":1})");
@@ -124,7 +124,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainPlansRanksBesideTheJobsThatGoFirst) {
 }
 
 // While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
-TEST_F(GangMovesTest, ADrainPlansOtherJobsBesideRanksThatAreBeingPrepared) {
+TEST_F(GangMovesTest, ADrainGivesJobsOtherGpusThanRanksInPreparation) {
   waits_for = 3;  // more than there are ranks: the preparation lasts until answer_now()
   start_ranks();
   const auto solo =

@@ -127,6 +127,7 @@ TEST_F(JobMovesTest, AMoveOfOneRankIsItsOwnSwitch) {
   const json rows = cluster_.get("/v1/migrations").json();
   ASSERT_EQ(rows.size(), 1U) << rows;
   EXPECT_EQ(rows[0]["to"], "node-c:0") << rows;
+  EXPECT_TRUE(rows[0].at("gang_move").is_null()) << rows;
 }
 
 }  // namespace

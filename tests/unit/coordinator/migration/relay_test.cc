@@ -106,7 +106,8 @@ TEST_F(RelayTest, MessagesAboutAnotherJobOrIncarnationAreNotRelayed) {
   EXPECT_EQ(heard, 0);
 }
 
-// The target never commits, and no side follows the abort. The coordinator that restarts repeats it.
+// The target never commits, and no side follows the abort. The coordinator repeats the abort after its
+// restart.
 TEST_F(RelayTest, AnAbortAfterTheGrantIsRepeatedAfterARestart) {
   // The agents go on until the fixture ends.
   struct Seen {

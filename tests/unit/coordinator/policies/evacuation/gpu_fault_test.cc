@@ -17,7 +17,7 @@ Finding finding_of(wire::HealthOutcome outcome) {
   return finding;
 }
 
-TEST(GpuFault, GpuWithoutFindingAndCordonHasNone) {
+TEST(GpuFault, GpuWithoutFindingOrCordonHasNoFault) {
   EXPECT_FALSE(fault_of(GpuHealth(), kFoundMs));
 }
 
@@ -40,7 +40,7 @@ TEST(GpuFault, RecentFindingClosesTheGpuForAWhile) {
   EXPECT_FALSE(fault_of(gpu, kFoundMs + 1));
 }
 
-TEST(GpuFault, CordonStandsWithoutARecentFinding) {
+TEST(GpuFault, CordonCountsWithoutARecentFinding) {
   GpuHealth gpu;
   gpu.cordon = {"too many errors", 5};
   gpu.is_policy_paused = true;
@@ -58,7 +58,7 @@ TEST(GpuFault, CordonStandsWithoutARecentFinding) {
   EXPECT_EQ(old->closed_until_ms, 0);
 }
 
-TEST(GpuFault, FindingThatCordonedDoesNotForbidToStayByItself) {
+TEST(GpuFault, FindingThatCausedACordonDoesNotForbidStaying) {
   Finding finding = finding_of(wire::HealthOutcome::kLive);
   finding.reported.cordon = true;
   GpuHealth gpu;
