@@ -253,7 +253,7 @@ TEST_F(EvacuationsTest, FindingIsShownInTheGpuListTheJobAndTheMetrics) {
   EXPECT_NE(cluster_.get("/metrics").body.find("gpumigrate_jobs_left_on_bad_gpu 0\n"), std::string::npos);
 }
 
-TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobShortlyAfterItsFinding) {
+TEST_F(EvacuationsTest, AnUncordonedGpuReceivesNoJobShortlyAfterItsFinding) {
   two_nodes(0);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   cluster_.wait_for_event("cordoned");
