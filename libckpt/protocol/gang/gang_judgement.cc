@@ -48,7 +48,7 @@ std::string Judgement::waited_for() const {
   const char* or_groups = sources_stand && !s_.info.overlaps ? ", or had no new communicators" : "";
   if (const auto ranks = ranks_with(runs); !ranks.empty())
     return text_of(ranks) + " had not reached the common barrier" + or_groups;
-  return "the switch had not ended";
+  return "the handover had not ended";
 }
 
 bool Judgement::is_vetoed() const {
