@@ -336,7 +336,7 @@ Task<> Agent::refresh_loop() {
     health_->on_inventory(inventory_.last());
     moves_->release_closed();
     metrics_->release_closed();
-    protection_->forget_jobs_that_left();
+    protection_->erase_jobs_that_left();
     coordinator_->send_inventory();
     co_await tidy_logs();
   }
@@ -363,7 +363,7 @@ void Agent::stop() {
 }
 
 void Agent::job_changed(const std::shared_ptr<Job>& job) {
-  protection_->forget_jobs_that_left();
+  protection_->erase_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);

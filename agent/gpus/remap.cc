@@ -146,7 +146,7 @@ Task<Result<void>> RemapChoice::prepare() {
   const AsyncMutex::Held turn = co_await asking_.acquire();
   // The file is read each time, because `gpumigrate doctor` may have written it again.
   facts_.reset();
-  if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
+  if (auto stored = load_remap_facts(config_.home)) facts_ = *std::move(stored);
   if (!holds_for(driver) || !facts_->has_a_way()) {
     CKPT_CO_TRYV(co_await find_out(driver));
   }
@@ -180,7 +180,7 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
 bool RemapChoice::imports() {
   if (config_.remap != "auto") return config_.remap == "import";
   if (!facts_) {
-    if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
+    if (auto stored = load_remap_facts(config_.home)) facts_ = *std::move(stored);
   }
   return !facts_ || facts_->imports();
 }

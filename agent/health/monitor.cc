@@ -236,7 +236,7 @@ void HealthMonitor::evaluate(const std::string& uuid) {
   if (record_.findings.size() > kMaxFindings) drop_least(record_.findings);
   std::erase_if(record_.seen, [&](const SeenEvent& event) { return event.gpu == uuid; });
   std::erase_if(record_.bystanders, [&](const Bystander& bystander) { return bystander.gpu == uuid; });
-  gpus_.forget_replaced(uuid);
+  gpus_.erase_replaced(uuid);
   save();
 }
 

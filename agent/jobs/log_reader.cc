@@ -39,9 +39,9 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
 Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offset, std::size_t limit) {
   while (true) {
     CKPT_TRY(bytes, read_part(path, offset, limit));
-    const std::uint64_t kept = first_kept_byte(path, offset);
-    if (kept == offset) return std::move(bytes);
-    offset = kept;
+    const std::uint64_t first_byte = first_kept_byte(path, offset);
+    if (first_byte == offset) return std::move(bytes);
+    offset = first_byte;
   }
 }
 

@@ -193,9 +193,9 @@ int run_in_background(const Config& config, const std::string& folder) {
   read_end.reset();
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
-  const Result<void> kept = keep(config, folder, std::move(write_end));
-  if (kept.has_value()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "gpumigrate-keeper: %s\n", kept.error().to_string().c_str());
+  const Result<void> served = keep(config, folder, std::move(write_end));
+  if (served.has_value()) return EXIT_SUCCESS;
+  std::fprintf(stderr, "gpumigrate-keeper: %s\n", served.error().to_string().c_str());
   return EXIT_FAILURE;
 }
 

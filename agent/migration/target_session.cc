@@ -232,8 +232,8 @@ Task<> TargetSession::handle_arrived() {
       on_verified(*verified, std::move(packet.fds));
       continue;
     }
-    auto taken = co_await handle(std::move(packet));
-    if (!taken) fail(taken.error());
+    auto handled = co_await handle(std::move(packet));
+    if (!handled) fail(handled.error());
   }
   handling_ = false;
 }
@@ -257,9 +257,9 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;
-  if (auto kept = mode_->store_host_state(job_, std::move(state)); !kept) {
+  if (auto stored = mode_->store_host_state(job_, std::move(state)); !stored) {
     return fail(
-        Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(kept).error()));
+        Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(stored).error()));
   }
   if (stage_ == Stage::kReceiving) stage_ = Stage::kVerified;
   report_.emplace();

@@ -153,17 +153,17 @@ std::uint32_t items_permille_of(double ratio) {
       std::clamp(ratio * 1000, double{kMinItemsPermille}, double{kMaxItemsPermille}));
 }
 
-std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took) {
-  if (kept == 0 || took <= 0) return kept;
-  return std::max(kept,
+std::uint64_t faster(std::uint64_t known, std::uint64_t bytes, Nanos took) {
+  if (known == 0 || took <= 0) return known;
+  return std::max(known,
                   static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(took)));
 }
 
 void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took, Nanos items) {
   if (took < 0 || took > kMaxTook || items < 0 || items > kMaxTook) return;
-  auto& kept = seen_[{kind, term, size_class(bytes)}];
-  kept.push_back({bytes, took, items});
-  if (kept.size() > kKeptOfASize) kept.pop_front();
+  auto& samples = seen_[{kind, term, size_class(bytes)}];
+  samples.push_back({bytes, took, items});
+  if (samples.size() > kKeptOfASize) samples.pop_front();
 }
 
 wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
@@ -224,8 +224,8 @@ PauseLines PauseCosts::lines(PauseKind kind) const {
 
 std::vector<std::byte> PauseCosts::encode() const {
   CostsOnFile file;
-  for (const auto& [key, kept] : seen_) {
-    for (const Seen& one : kept) {
+  for (const auto& [key, samples] : seen_) {
+    for (const Seen& one : samples) {
       SeenOnFile& entry = file.seen.emplace_back();
       entry.kind = std::get<0>(key);
       entry.term = static_cast<std::uint8_t>(std::get<1>(key));

@@ -138,13 +138,13 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
   parts_.snapshots.add(id, session);
   remembered_.emplace(id, job->gpu());
-  auto taken = co_await session->run();
+  auto captured = co_await session->run();
   if (session->is_holding()) {
     control::spawn(parts_.context.executor, "rank waits behind its image", hold(session, id));
   } else {
     snapshot_is_over(id);
   }
-  co_return taken;
+  co_return captured;
 }
 
 Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId job) {
@@ -154,7 +154,7 @@ Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId jo
 
 void Protection::snapshot_is_over(wire::JobId job) {
   parts_.snapshots.remove(job);
-  forget_jobs_that_left();  // called here, because the job may have ended in the meantime
+  erase_jobs_that_left();  // called here, because the job may have ended in the meantime
 }
 
 Task<> Protection::gather(wire::GatherRank order) {
@@ -174,7 +174,7 @@ Task<> Protection::gather(wire::GatherRank order) {
 
 // Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints at its end, so its
 // mover gets JobLeft after that.
-void Protection::forget_jobs_that_left() {
+void Protection::erase_jobs_that_left() {
   if (remembered_.empty()) return;
   std::set<JobOnGpu> here;
   for (const auto& job : parts_.context.jobs.all())

@@ -39,7 +39,7 @@ class Protection {
   [[nodiscard]] bool is_stored(wire::JobId job) const { return parts_.snapshots.contains(job); }
   // Lets movers drop the snapshots of jobs that have left their GPU. Call this function at every change of a
   // job.
-  void forget_jobs_that_left();
+  void erase_jobs_that_left();
   // Aborts restores of a job that is to end, up to incarnation `up_to`. Their instances do not run.
   void give_up_restores(wire::JobId job, wire::Incarnation up_to);
   // Waits until no restore of the job up to incarnation `up_to` is in progress. The error is kUnavailable

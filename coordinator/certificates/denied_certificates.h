@@ -70,7 +70,7 @@ class DeniedCertificates : public ApiSection {
   Result<void> admit(const tls::Peer& peer);
   [[nodiscard]] RenewedCertificates& renewed() noexcept { return renewed_; }
   // Removes the certificates that have expired by `now_s` (Unix time) from the list.
-  Result<void> forget_ended(std::int64_t now_s);
+  Result<void> remove_ended(std::int64_t now_s);
 
   // These functions handle GET /v1/certificates/denied, POST /v1/certificates/deny and
   // /v1/certificates/allow.

@@ -69,7 +69,7 @@ void Recovery::on_inventory(const Node& node) {
 
 void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) {
   find_later(node, instance);
-  if (is_stranger(node, instance)) begin_inspection(node);
+  if (is_unknown_instance(node, instance)) begin_inspection(node);
 }
 
 void Recovery::on_cluster_recognised(const std::string& node, const std::string& cluster) {
@@ -83,7 +83,7 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   note(std::move(found));
 }
 
-bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) const {
+bool Recovery::is_unknown_instance(const Node& node, const wire::JobInstance& instance) const {
   return deps_.jobs.find(instance.job) == nullptr && !deps_.store.gave(instance.job) &&
          is_the_job(instance) &&
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
@@ -103,16 +103,16 @@ void Recovery::begin_inspection(const Node& node) {
   if (!node.describes || inspecting_.contains(node.row.name)) return;
   const bool handovers = std::any_of(node.handovers.begin(), node.handovers.end(),
                                      [&](const wire::OpenHandover& open) { return !is_known(open); });
-  const bool strangers =
+  const bool unknown_instances =
       std::any_of(node.instances.begin(), node.instances.end(),
-                  [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
-  if (!handovers && !strangers) return;
-  if (!window_.is_open()) return show_strangers(node);
+                  [&](const wire::JobInstance& instance) { return is_unknown_instance(node, instance); });
+  if (!handovers && !unknown_instances) return;
+  if (!window_.is_open()) return show_unknown(node);
   inspecting_.insert(node.row.name);
   control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, inspect(node.row.name));
 }
 
-void Recovery::show_strangers(const Node& node) {
+void Recovery::show_unknown(const Node& node) {
   for (const wire::OpenHandover& open : node.handovers) {
     if (is_known(open)) continue;
     Found found;
@@ -124,7 +124,7 @@ void Recovery::show_strangers(const Node& node) {
     show_only(std::move(found), open.migration);
   }
   for (const wire::JobInstance& instance : node.instances) {
-    if (!is_stranger(node, instance)) continue;
+    if (!is_unknown_instance(node, instance)) continue;
     Found found;
     found.kind = "job";
     found.node = node.row.name;
@@ -197,14 +197,14 @@ control::Task<> Recovery::admit_unknown_instances(std::string name) {
   while (window_.is_open()) {
     const Node* node = deps_.nodes.find(name);
     if (node == nullptr || !node->connected()) co_return;
-    const auto stranger =
+    const auto unknown =
         std::find_if(node->instances.begin(), node->instances.end(),
-                     [&](const wire::JobInstance& instance) { return is_stranger(*node, instance); });
-    if (stranger == node->instances.end()) co_return;
+                     [&](const wire::JobInstance& instance) { return is_unknown_instance(*node, instance); });
+    if (unknown == node->instances.end()) co_return;
     wire::DescribeJob request;
-    request.job = stranger->job;
-    request.incarnation = stranger->incarnation;
-    const Instance asked(name, stranger->job, stranger->incarnation);
+    request.job = unknown->job;
+    request.incarnation = unknown->incarnation;
+    const Instance asked(name, unknown->job, unknown->incarnation);
     auto facts = co_await deps_.calls.describe(name, std::move(request));
     not_described_.insert(asked);  // each instance is requested once per connection
     if (!facts) {
@@ -222,15 +222,15 @@ void Recovery::admit_instance(const std::string& name, JobId job, Incarnation in
   const Node* node = deps_.nodes.find(name);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
   if (instance == nullptr || deps_.jobs.find(job) != nullptr) return;
-  auto taken = deps_.admission.admit_instance(std::move(spec), *node, *instance);
-  if (!taken)
+  auto admitted = deps_.admission.admit_instance(std::move(spec), *node, *instance);
+  if (!admitted)
     return spdlog::error("job {} of node {} was not accepted into the store: {}", job_text(job), name,
-                         taken.error().to_string());
+                         admitted.error().to_string());
   Found found;
   found.kind = "job";
   found.node = name;
   found.job = job;
-  found.text = fmt::format("{} runs on {}: it was accepted into the store", (*taken)->spec.name, name);
+  found.text = fmt::format("{} runs on {}: it was accepted into the store", (*admitted)->spec.name, name);
   note(std::move(found));
 }
 

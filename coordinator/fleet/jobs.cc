@@ -22,22 +22,22 @@ Result<void> JobTable::load() {
 Result<Job*> JobTable::add(Job job) {
   CKPT_TRYV(store_.put(job));
   const JobId id = job.id;
-  Job& kept = jobs_.emplace(id, std::move(job)).first->second;
-  index(kept);
-  return &kept;
+  Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  index(added);
+  return &added;
 }
 
 Result<std::vector<Job*>> JobTable::add_all(std::vector<Job> jobs) {
   std::vector<const Job*> stored;
   for (const Job& job : jobs) stored.push_back(&job);
   CKPT_TRYV(store_.put_jobs(stored));
-  std::vector<Job*> kept;
+  std::vector<Job*> added;
   for (Job& job : jobs) {
     const JobId id = job.id;
-    kept.push_back(&jobs_.emplace(id, std::move(job)).first->second);
-    index(*kept.back());
+    added.push_back(&jobs_.emplace(id, std::move(job)).first->second);
+    index(*added.back());
   }
-  return kept;
+  return added;
 }
 
 Result<void> JobTable::replace(Job changed) {

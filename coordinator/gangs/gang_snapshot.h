@@ -63,7 +63,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   struct Member : RankOrders::Member {
     std::string owner;       // the owner of the checkpoint store
     bool has_begun = false;  // the node has reported on the rank's image
-    std::optional<Result<void>> taken;
+    std::optional<Result<void>> captured;
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
 

@@ -54,7 +54,7 @@ class Protections {
   control::Task<Result<void>> check(JobId whole, Destination to);
   control::Task<> run();
   control::Task<> capture(JobId whole);
-  void note(JobId whole, const Result<void>& taken);
+  void note(JobId whole, const Result<void>& captured);
   // Stores the protection of all ranks, in one transaction.
   Result<void> store(const WholeJob& job, const std::optional<Protection>& protection);
   void log(const char* kind, const WholeJob& job, const std::string& text);

@@ -53,7 +53,7 @@ class HealthTable {
 
  private:
   // The number of findings that were recently accepted from a node.
-  struct Taken {
+  struct Accepted {
     std::chrono::steady_clock::time_point since;
     std::size_t count = 0;
     std::size_t bytes = 0;
@@ -80,9 +80,9 @@ class HealthTable {
   std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;
   // row of each GPU's newest finding about the GPU itself
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;
-  std::set<std::int64_t> fresh_;            // rows of findings without a decision
-  std::map<std::string, Taken> taken_;      // recently accepted findings by node
-  std::set<std::string> pending_settings_;  // nodes whose settings are still to be sent
+  std::set<std::int64_t> fresh_;              // rows of findings without a decision
+  std::map<std::string, Accepted> accepted_;  // recently accepted findings by node
+  std::set<std::string> pending_settings_;    // nodes whose settings are still to be sent
   control::asio::steady_timer resend_;
 };
 

@@ -32,7 +32,7 @@ class SnapshotOrders {
   // The checkpoint store's answer to the request for a grant.
   enum class CheckpointStore { kNotAsked, kAway, kGranted };
   struct Outcome {
-    Result<void> taken = ok();
+    Result<void> captured = ok();
     bool has_begun = false;  // the node has reported on the snapshot
     bool failed = false;     // there is no image: the node reported a failure, or was never queried
     CheckpointStore checkpoint_store = CheckpointStore::kNotAsked;

@@ -72,7 +72,7 @@ control::Task<Result<void>> Snapshots::capture(JobId id, Destination to, TaskId 
   const Incarnation incarnation = order.incarnation;
   const SnapshotOrders::Outcome outcome =
       co_await deps_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
-  const Result<void>& answer = outcome.taken;
+  const Result<void>& answer = outcome.captured;
   job = deps_.jobs.find(id);
   deps_.jobs.changed().notify();
   if (!answer && answer.error().code() == ErrorCode::kTimedOut)
@@ -102,10 +102,10 @@ control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
 }
 
 control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
-  const auto taken = co_await capture(id, std::move(to), task);
+  const auto captured = co_await capture(id, std::move(to), task);
   const Job* job = deps_.jobs.find(id);
   const std::string name = job == nullptr ? job_text(id) : job->spec.name + " (" + job_text(id) + ")";
-  if (taken) {
+  if (captured) {
     const ImageTask* shown = deps_.tasks.find(task);
     const std::string image = shown != nullptr && shown->image ? image_text(*shown->image) : "";
     deps_.events.add("snapshot-taken", "image " + image + " of job " + name + " was taken",
@@ -113,7 +113,7 @@ control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
     deps_.tasks.finish(task);
     co_return;
   }
-  const Error& error = taken.error();
+  const Error& error = captured.error();
   deps_.events.add("snapshot-failed", "no image was taken of job " + name + ": " + error.to_string(),
                    job == nullptr ? "" : job->node(), id);
   deps_.tasks.fail(task, error,

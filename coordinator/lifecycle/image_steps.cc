@@ -166,7 +166,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event) {
   return ok();
 }
 
-Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
+Result<void> on(JobDraft& draft, std::size_t at, const RankParkedAgain& event) {
   switch (state_of(draft.rank(at))) {
     case RankState::kEndingStart: {
       ImageOperation& operation = *draft.change(at).operation;

@@ -88,7 +88,7 @@ struct Confirmed {
   std::string by;
 };
 // The rank is parked again, because another rank did not continue from its image.
-struct RankRests {
+struct RankParkedAgain {
   std::string reason;
 };
 
@@ -115,10 +115,10 @@ struct NotStarted {
   Error error;
 };
 
-using JobEvent =
-    std::variant<StartAnswered, Reported, Missing, LeftBehind, MoveRunsAt, FoundRunning, NodeRemoved,
-                 RunsUnmanaged, Proven, OperationBegun, StaysParked, SnapshotGivenUp, Stop, NodeFenced,
-                 Confirmed, RankRests, NotParked, ImageStored, InstancesEnded, RunsFromImage, NotStarted>;
+using JobEvent = std::variant<StartAnswered, Reported, Missing, LeftBehind, MoveRunsAt, FoundRunning,
+                              NodeRemoved, RunsUnmanaged, Proven, OperationBegun, StaysParked,
+                              SnapshotGivenUp, Stop, NodeFenced, Confirmed, RankParkedAgain, NotParked,
+                              ImageStored, InstancesEnded, RunsFromImage, NotStarted>;
 
 // ---- Actions: performed once the rows are stored ----
 

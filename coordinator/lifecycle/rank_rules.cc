@@ -49,7 +49,7 @@ Result<void> park_others(JobDraft& draft) {
   const std::string reason = fmt::format("rank {} {}", (*parked)->rank_number(), kRestsWithOthers);
   for (std::size_t at = 0; at < draft.size(); ++at) {
     if (draft.rank(at).stop_requested) continue;
-    CKPT_TRYV(apply(draft, at, RankRests{reason}));
+    CKPT_TRYV(apply(draft, at, RankParkedAgain{reason}));
   }
   return ok();
 }

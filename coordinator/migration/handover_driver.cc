@@ -99,7 +99,7 @@ control::Task<Result<migration::Journal::Copy>> HandoverDriver::copy_journal() {
 }
 
 void HandoverDriver::forget(MigrationId id) {
-  handovers_.forget_migration(id);
+  handovers_.erase_migration(id);
   runner_.disarm([id](const Key& key) { return key.migration == id; });
 }
 

@@ -98,19 +98,19 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
 control::Task<Result<HandoverEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;
-  std::set<MigrationId> kept;
+  std::set<MigrationId> retained;
   const MigrationId removed_up_to = deps_.table.removed_up_to();
   for (const auto& [id, m] : deps_.table.all()) {
     const Job* job = deps_.jobs.find(m.job);
     const bool stored = deps_.table.is_settled_in_store(m);
     if (stored && (job == nullptr || is_ended(job->state))) over.insert(id);
-    if (id <= removed_up_to) kept.insert(id);
+    if (id <= removed_up_to) retained.insert(id);
   }
   CKPT_CO_TRYV(co_await durable(deps_.sync));
-  const Forget forget = [over = std::move(over), kept = std::move(kept),
+  const Forget forget = [over = std::move(over), retained = std::move(retained),
                          removed_up_to](const migration::Record& record) {
     const MigrationId id = record.info.migration;
-    return over.contains(id) || (id <= removed_up_to && !kept.contains(id));
+    return over.contains(id) || (id <= removed_up_to && !retained.contains(id));
   };
   co_return forget;
 }

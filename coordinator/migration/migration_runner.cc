@@ -108,16 +108,16 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   std::vector<wire::RankPlace> places = rank_places(plan);
   auto encoded = wire::encode(plan);
   CKPT_TRY(created, begin_row(deps_.table, deps_.events, std::move(row), std::move(plan)));
-  Migration& kept = *created;
-  migration::HandoverInfo info(kept.id, job.id, kept.base, std::move(places), std::move(encoded));
-  if (kept.network.empty() || kept.from.node == kept.to.node) {
-    CKPT_TRYV(start_handover(kept, std::move(info)));
-    return &kept;
+  Migration& added = *created;
+  migration::HandoverInfo info(added.id, job.id, added.base, std::move(places), std::move(encoded));
+  if (added.network.empty() || added.from.node == added.to.node) {
+    CKPT_TRYV(start_handover(added, std::move(info)));
+    return &added;
   }
-  checking_.insert(kept.id);
-  control::spawn(deps_.executor, "begin of migration " + migration_text(kept.id),
-                 start(kept.id, std::move(info), request.network));
-  return &kept;
+  checking_.insert(added.id);
+  control::spawn(deps_.executor, "begin of migration " + migration_text(added.id),
+                 start(added.id, std::move(info), request.network));
+  return &added;
 }
 
 control::Task<> MigrationRunner::start(MigrationId id, migration::HandoverInfo info, SharedNetwork network) {

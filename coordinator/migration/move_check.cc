@@ -51,9 +51,9 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
   check.spec.env.clear();  // the check starts no part of the program
   for (wire::RankSpec& rank : check.spec.ranks) rank.gpu_index = to.gpu;
   check.needs = *needs;
-  const auto taken = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
-  if (taken) co_return ok();
-  const Error& error = taken.error();
+  const auto accepted = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
+  if (accepted) co_return ok();
+  const Error& error = accepted.error();
   const bool is_silent = error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable;
   co_return is_silent ? not_asked(to.node, error) : error;
 }

@@ -104,11 +104,12 @@ control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted i
     const bool leaves_gap = offset == newest && newest > goes_on_at;
     const std::size_t cut = leaves_gap ? line_begin(data.bytes) : 0;
     offset = data.next_offset();
-    const auto kept = co_await deps_.copies.append(instance.job, instance.incarnation, data.offset + cut,
-                                                   data.bytes.substr(cut));
-    if (!kept && !std::exchange(failed_, true))
-      spdlog::error("output of job {} was not copied: {}", job_text(instance.job), kept.error().to_string());
-    if (!kept) co_return kept.error();
+    const auto appended = co_await deps_.copies.append(instance.job, instance.incarnation, data.offset + cut,
+                                                       data.bytes.substr(cut));
+    if (!appended && !std::exchange(failed_, true))
+      spdlog::error("output of job {} was not copied: {}", job_text(instance.job),
+                    appended.error().to_string());
+    if (!appended) co_return appended.error();
     failed_ = false;
   }
   co_return ok();

@@ -441,8 +441,8 @@ Result<bool> Store::prune_events(std::uint64_t max_events, std::int64_t since_ms
   const std::int64_t first = bounds.integer(0);
   const std::int64_t end = bounds.integer(1) + 1;
   const std::int64_t young = bounds.integer(2);
-  const auto kept = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), max_events));
-  const std::int64_t by_count = end - kept;
+  const auto retained = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), max_events));
+  const std::int64_t by_count = end - retained;
   const std::int64_t wanted = std::max(by_count, young == 0 ? end : young);
   const std::int64_t before = std::min(wanted, first + static_cast<std::int64_t>(kMaxPruned));
   CKPT_TRYV(bounds.run());

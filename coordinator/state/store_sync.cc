@@ -96,10 +96,10 @@ control::Task<Result<void>> durable(StoreSync& store) {
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
-        const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        store.when_durable([&outcome, executor, kept](const Result<void>& durable) {
+        const auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+        store.when_durable([&outcome, executor, shared](const Result<void>& durable) {
           outcome = durable;
-          control::asio::post(executor, std::move(*kept));
+          control::asio::post(executor, std::move(*shared));
         });
       },
       control::asio::use_awaitable);

@@ -82,9 +82,9 @@ class Reader {
       command_ = below;
       return;
     }
-    const auto taken = positionals();
-    if (!taken.empty() && (positionals_ < taken.size() || taken.back()->repeats)) {
-      const OptionDescription& option = *taken[std::min(positionals_++, taken.size() - 1)];
+    const auto accepted = positionals();
+    if (!accepted.empty() && (positionals_ < accepted.size() || accepted.back()->repeats)) {
+      const OptionDescription& option = *accepted[std::min(positionals_++, accepted.size() - 1)];
       if (word.empty()) fail_empty(option.names.front());
       return;
     }

@@ -41,9 +41,9 @@ class Scanner {
   // Reads up to one of the characters `ends`, which is not consumed, and at most `limit` characters.
   std::string_view word(std::string_view ends, std::size_t limit) {
     const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), limit});
-    const std::string_view taken = rest_.substr(0, end);
+    const std::string_view part = rest_.substr(0, end);
     rest_.remove_prefix(end);
-    return taken;
+    return part;
   }
   void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }
   [[nodiscard]] std::string_view rest() const { return rest_; }

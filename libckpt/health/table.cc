@@ -248,9 +248,9 @@ std::string_view to_string(LinkSeverity severity) noexcept {
 
 XidTable XidTable::built_in() {
   XidTable table;
-  if (auto taken = table.override_with(xid_csv(), "xid.csv"); !taken) built_wrongly(taken.error());
-  if (auto taken = table.override_with(recovery_action_csv(), "recovery_action.csv"); !taken)
-    built_wrongly(taken.error());
+  if (auto applied = table.override_with(xid_csv(), "xid.csv"); !applied) built_wrongly(applied.error());
+  if (auto applied = table.override_with(recovery_action_csv(), "recovery_action.csv"); !applied)
+    built_wrongly(applied.error());
   auto links = read_nvlink5_table();
   if (!links) built_wrongly(links.error());
   table.nvlink5_ = *std::move(links);

@@ -192,10 +192,10 @@ control::Task<Result<void>> MachineRunner<Types>::enqueue_item_and_wait(Item ite
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
-        const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        item.then = [&result, executor, kept](const Result<void>& outcome) {
+        const auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+        item.then = [&result, executor, shared](const Result<void>& outcome) {
           result = outcome;
-          control::asio::post(executor, std::move(*kept));
+          control::asio::post(executor, std::move(*shared));
         };
         enqueue_item(std::move(item));
       },

@@ -236,17 +236,18 @@ Result<void> Matching::place(std::uint32_t number) {
 // Checks that no two extents are written to the same memory. If they were, the standby would share memory
 // that the source does not share.
 Result<void> Matching::check_disjoint() {
-  std::vector<const Placed*> kept;
+  std::vector<const Placed*> retained;
   for (const Placed& placed : placed_)
-    if (placed.at_target != nullptr) kept.push_back(&placed);
-  std::sort(kept.begin(), kept.end(), [](const Placed* a, const Placed* b) {
+    if (placed.at_target != nullptr) retained.push_back(&placed);
+  std::sort(retained.begin(), retained.end(), [](const Placed* a, const Placed* b) {
     return std::tuple(a->place.region, a->place.offset) < std::tuple(b->place.region, b->place.offset);
   });
-  for (std::size_t i = 1; i < kept.size(); ++i) {
-    const Place& before = kept[i - 1]->place;
-    if (kept[i]->place.region == before.region && kept[i]->place.offset < before.offset + before.bytes)
-      return Error(ErrorCode::kRefused, quoted(*kept[i]->at_target) + " shares memory with \"" +
-                                            kept[i - 1]->at_target->name +
+  for (std::size_t i = 1; i < retained.size(); ++i) {
+    const Place& before = retained[i - 1]->place;
+    if (retained[i]->place.region == before.region &&
+        retained[i]->place.offset < before.offset + before.bytes)
+      return Error(ErrorCode::kRefused, quoted(*retained[i]->at_target) + " shares memory with \"" +
+                                            retained[i - 1]->at_target->name +
                                             "\" at the target but not at the source");
   }
   return ok();

@@ -86,7 +86,7 @@ Result<std::vector<OpenFile>> settle_open_files(const std::string& images, const
   return found;
 }
 
-Result<void> forget_lengths(const std::string& images, const std::set<std::string>& paths) {
+Result<void> remove_lengths(const std::string& images, const std::set<std::string>& paths) {
   if (paths.empty()) return ok();
   return change_files_image(images,
                             [&paths](const std::string& record) { return without_length(record, paths); });

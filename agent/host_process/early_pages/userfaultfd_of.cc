@@ -236,9 +236,9 @@ Result<void> StoppedThread::come_back(Patience patience) {
 }
 
 Result<UniqueFd> take_descriptor(pid_t pid, long number) {
-  UniqueFd taken = borrow_descriptor(pid, static_cast<int>(number));
-  if (!taken) return Error::from_errno("Cannot copy a descriptor of process " + std::to_string(pid));
-  return taken;
+  UniqueFd descriptor = borrow_descriptor(pid, static_cast<int>(number));
+  if (!descriptor) return Error::from_errno("Cannot copy a descriptor of process " + std::to_string(pid));
+  return descriptor;
 }
 
 Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
@@ -250,10 +250,10 @@ Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
     return Error::from_errno(static_cast<int>(-made),
                              "Cannot create a userfaultfd in process " + std::to_string(pid));
   }
-  auto taken = take_descriptor(pid, made);
+  auto descriptor = take_descriptor(pid, made);
   CKPT_TRYV(thread.call(instruction, SYS_close, made));
   CKPT_TRYV(thread.return_to_work());
-  return taken;
+  return descriptor;
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ class KeptDigests {
 };
 
 KeptDigests& kept_digests() {
-  static KeptDigests kept;
-  return kept;
+  static KeptDigests digests;
+  return digests;
 }
 
 Version version_of(const struct stat& facts, std::uint64_t bytes) {

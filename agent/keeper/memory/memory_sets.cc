@@ -53,10 +53,10 @@ Result<MemorySets::Part> MemorySets::fetch(const local::Fetch& fetch) {
     fetch_order_.clear();
     return Part{};
   }
-  std::size_t taken = 0;
+  std::size_t used = 0;
   const auto rest = std::span(fetch_order_).subspan(fetch.from);
-  CKPT_TRY(batch, set->batch_of(rest, kMaxFetched, set->bytes_of(fetch_order_.front()), taken));
-  return Part{local::Held{fetch.from + taken, std::move(batch.records)}, std::move(batch.descriptors)};
+  CKPT_TRY(batch, set->batch_of(rest, kMaxFetched, set->bytes_of(fetch_order_.front()), used));
+  return Part{local::Held{fetch.from + used, std::move(batch.records)}, std::move(batch.descriptors)};
 }
 
 void MemorySets::clear() {

@@ -83,12 +83,12 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
                   wire::migration_text(key.migration), made.error().to_string());
     return nullptr;
   }
-  Member& kept = members_.emplace(key, *std::move(made)).first->second;
-  add_sessions(key, kept);
+  Member& added = members_.emplace(key, *std::move(made)).first->second;
+  add_sessions(key, added);
   if (const gang::PartyState* state = driver_.parties().find(key);
       state != nullptr && !gang::is_closed(*state))
-    add_peers(key, *kept.plan);
-  return &kept;
+    add_peers(key, *added.plan);
+  return &added;
 }
 
 Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangInfo& info) {

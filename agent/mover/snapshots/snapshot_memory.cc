@@ -214,9 +214,9 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   for (const Chunk& chunk : chunks) {
     std::uint32_t& slot = chunk.extent->slots[chunk.index];
     if (!has_memory(slot)) {
-      const auto taken = arena_.allocate();
-      slot = taken.value_or(kNoSlot);
-      full_ = !taken;
+      const auto allocated = arena_.allocate();
+      slot = allocated.value_or(kNoSlot);
+      full_ = !allocated;
     }
     (has_memory(slot) ? placed : left).push_back(chunk);
   }

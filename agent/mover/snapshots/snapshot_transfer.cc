@@ -103,15 +103,15 @@ std::optional<FoundRegion> SnapshotTransfer::find(std::uint64_t region) {
 // ---- the session's thread
 
 void SnapshotTransfer::run() {
-  const Result<void> taken = capture();
+  const Result<void> captured = capture();
   (void)orders_.set_memory(nullptr);
   memory_.reset();
   if (last_) shelf_.put({request_.folder, request_.image_job}, std::move(last_));
-  if (!taken) {
+  if (!captured) {
     writer_.reset();
     checkpoint_store_.reset();
     files_.reset();
-    if (!orders_.is_ending()) fail(taken.error());
+    if (!orders_.is_ending()) fail(captured.error());
   } else {
     collect();
   }
@@ -275,9 +275,10 @@ Result<void> SnapshotTransfer::write() {
   CKPT_TRY(version, commit());
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
-  if (auto kept = checkpoint_store_->retain_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
+  if (auto retained = checkpoint_store_->retain_newest(request_.image_job, std::max(request_.keep, 1u));
+      !retained)
     spdlog::warn("older versions not removed: job {} reason {}", request_.image_job,
-                 kept.error().to_string());
+                 retained.error().to_string());
   messages::SnapshotDone done;
   done.session = key_;
   done.version = version->number;

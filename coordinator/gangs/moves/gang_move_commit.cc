@@ -299,14 +299,14 @@ void GangMoves::on_event_done(MigrationId id) {
   for (Migration* row : rows_of(state->info)) deps_.table.mark_settled(row->id);
   // Listeners that wait for the end of the move, such as a stop of all ranks, are notified.
   const auto gang = find_whole(deps_.jobs, state->info.gang);
-  control::spawn(deps_.executor, "end of a move of ranks", forget_once_stored(id));
+  control::spawn(deps_.executor, "end of a move of ranks", erase_once_stored(id));
   if (gang)
     for (const Job* rank : gang->ranks) deps_.table.moved().notify(rank->id);
 }
 
 // Removes the record once the store is durable. Before that, a coordinator that lost its newest writes would
 // find the move again.
-control::Task<> GangMoves::forget_once_stored(MigrationId id) {
+control::Task<> GangMoves::erase_once_stored(MigrationId id) {
   deps_.table.store_settled();
   const auto stored = co_await durable(deps_.sync);
   if (!stored) co_return;

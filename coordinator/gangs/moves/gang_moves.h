@@ -161,7 +161,7 @@ class GangMoves : private GangHandoverEffects {
   void resolve(MigrationId id);
   // Settles decided moves without the ranks on removed nodes, because those nodes receive no more decisions.
   void give_up_removed_nodes(JobId gang);
-  control::Task<> forget_once_stored(MigrationId id);
+  control::Task<> erase_once_stored(MigrationId id);
 
   Dependencies deps_;
   std::map<MigrationId, gang::GangPlan> plans_;

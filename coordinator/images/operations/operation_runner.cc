@@ -187,7 +187,7 @@ control::Task<> OperationRunner::record(JobId id, lifecycle::JobEvent event) {
                   recorded.error().to_string());
     co_return co_await wait_for_change(deps_.jobs);
   }
-  if (runs) deps_.reports.forget_restore(id);
+  if (runs) deps_.reports.erase_restore(id);
 }
 
 lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
@@ -262,13 +262,13 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     deps_.open.checkpoint_store_answers(id);
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
-  if (outcome.taken) {
+  if (outcome.captured) {
     // The instance's end is reported in addition to this answer. Then the checkpoint store is queried for its
     // list.
     if (view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
     co_return;
   }
-  const Error& error = outcome.taken.error();
+  const Error& error = outcome.captured.error();
   const bool given_up = !job->operation->cancelled.empty();
   if (is_unknown(error) && !outcome.failed) {
     if (!given_up) co_await wait_for_change(deps_.jobs);

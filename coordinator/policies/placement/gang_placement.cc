@@ -162,9 +162,9 @@ std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
   std::vector<Share> shares;
   while (ranks > 0) {
     if (nodes.empty()) return {};
-    auto taken = std::find_if(nodes.rbegin(), nodes.rend(),
+    auto found = std::find_if(nodes.rbegin(), nodes.rend(),
                               [ranks](const Share& node) { return node.ranks >= ranks; });
-    const auto at = taken == nodes.rend() ? nodes.begin() : std::prev(taken.base());
+    const auto at = found == nodes.rend() ? nodes.begin() : std::prev(found.base());
     shares.push_back({at->node, std::min(at->ranks, ranks)});
     ranks -= shares.back().ranks;
     nodes.erase(at);

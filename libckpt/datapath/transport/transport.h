@@ -27,7 +27,7 @@
 // an open lane closes it without a callback. Errors: after on_closed (exactly once per lane, also for a
 // listening lane that is closed) send() returns its error. Liveness: a killed peer process closes the lane.
 // The control connection must detect a silent network; a TLS lane also ends after about a minute without an
-// answer. Trust: the token excludes strangers from a migration. A TLS lane proves that both ends have the
+// answer. Trust: the token excludes unknown peers from a migration. A TLS lane proves that both ends have the
 // token, and nothing can be read or changed in transit. UCX itself authenticates no peer and may abort on
 // malicious bytes (docs/design.md §5). Use UCX on trusted networks and in a process that may crash.
 #pragma once

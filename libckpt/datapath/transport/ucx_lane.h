@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane over one UCX worker. The target's worker listens on a socket address. A peer that connects is a
-// stranger until its first frame (HELLO) shows the session token. Then the listener ends, other strangers are
-// dropped, and WELCOME opens the lane at both ends. UCX's callbacks only record events; most other work
-// follows in progress().
+// A lane over one UCX worker. The target's worker listens on a socket address. A peer that connects is
+// unauthenticated until its first frame (HELLO) shows the session token. Then the listener ends, other
+// unauthenticated peers are dropped, and WELCOME opens the lane at both ends. UCX's callbacks only record
+// events; most other work follows in progress().
 //
 // A lane ends with BYE. After it neither end drives its worker again, and messages in flight are dropped.
 // ucx_guard.h prevents UCX from ending the process when a connection is lost. Threads, ownership and errors:
@@ -63,11 +63,11 @@ class UcxLane final : public Lane {
   static ucs_status_t on_active_message(void* lane, const void* header, std::size_t header_bytes, void* data,
                                         std::size_t bytes, const ucp_am_recv_param_t* param);
   void handle_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
-  void handle_hello(const FrameView& view, Connection& stranger);
-  Connection* find_stranger(ucp_ep_h endpoint);
+  void handle_hello(const FrameView& view, Connection& connection);
+  Connection* find_unauthenticated(ucp_ep_h endpoint);
 
   void admit_requests();
-  void drop_strangers();
+  void drop_unauthenticated();
   void open();
   bool progress_armed();
   bool deliver();

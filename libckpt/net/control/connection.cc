@@ -202,10 +202,10 @@ Task<> Connection::read_loop(std::shared_ptr<Connection> self) {
       self->close(error);
       co_return;
     }
-    if (auto taken = self->dispatch(*frame); !taken) {
+    if (auto dispatched = self->dispatch(*frame); !dispatched) {
       log_dropped("a " + std::string(wire::to_string(frame->header.type)) + " frame", self->peer_,
-                  taken.error());
-      self->close(taken.error());
+                  dispatched.error());
+      self->close(dispatched.error());
       co_return;
     }
   }

@@ -117,7 +117,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
-  LogThrottle refused_;  // limits the log, since a stranger may be refused any number of times
+  LogThrottle refused_;  // limits the log, since an unknown peer may be refused any number of times
 };
 
 }  // namespace ckpt::control

@@ -37,9 +37,9 @@ int stack_signal() {
 }
 
 void take_stack(int) {
-  const int kept = errno;
+  const int saved = errno;
   g_depth.store(::backtrace(g_frames.data(), kMaxFrames), std::memory_order_release);
-  errno = kept;
+  errno = saved;
 }
 
 Result<void> install_handler() {

@@ -90,8 +90,8 @@ class Stream {
   }
   template <class Handler>
   static Done shared(Handler handler) {
-    return [kept = std::make_shared<Handler>(std::move(handler))](
-               const boost::system::error_code& code, std::size_t bytes) { (*kept)(code, bytes); };
+    return [owned = std::make_shared<Handler>(std::move(handler))](
+               const boost::system::error_code& code, std::size_t bytes) { (*owned)(code, bytes); };
   }
   void read_some(asio::mutable_buffer buffer, Done done);
   void write_some(asio::const_buffer buffer, Done done);

@@ -16,7 +16,7 @@ namespace ckpt::logging {
 
 struct LogLimits {
   std::size_t bytes = std::size_t{32} << 20;  // the size limit of the current file
-  unsigned kept = 3;                          // the number of rotated files that are retained
+  unsigned retained = 3;                      // the number of rotated files that are retained
 };
 
 class LogFile {

@@ -32,14 +32,14 @@ struct PskBio {
   static int write(BIO* bio, const char* bytes, int count) {
     PskStream& to = stream(bio);
     BIO_clear_retry_flags(bio);
-    const std::size_t taken = std::min(static_cast<std::size_t>(count), to.out_.size() - to.end_);
-    if (taken == 0) {
+    const std::size_t copied = std::min(static_cast<std::size_t>(count), to.out_.size() - to.end_);
+    if (copied == 0) {
       BIO_set_retry_write(bio);
       return -1;
     }
-    std::memcpy(to.out_.data() + to.end_, bytes, taken);
-    to.end_ += taken;
-    return static_cast<int>(taken);
+    std::memcpy(to.out_.data() + to.end_, bytes, copied);
+    to.end_ += copied;
+    return static_cast<int>(copied);
   }
   static int read(BIO* bio, char* bytes, int count) {
     PskStream& from = stream(bio);
@@ -177,19 +177,19 @@ bool PskStream::make_space() {
 
 Result<std::size_t> PskStream::write(std::span<const std::byte> from) {
   if (error_) return *error_;
-  std::size_t taken = 0;
-  while (ready_ && taken < from.size() && make_space()) {
+  std::size_t encrypted = 0;
+  while (ready_ && encrypted < from.size() && make_space()) {
     CKPT_TRYV(rekey_if_due());
-    const std::size_t record = std::min(kRecordBytes, from.size() - taken);
+    const std::size_t record = std::min(kRecordBytes, from.size() - encrypted);
     std::size_t written = 0;
     ERR_clear_error();
-    if (SSL_write_ex(ssl_.get(), from.data() + taken, record, &written) != 1)
+    if (SSL_write_ex(ssl_.get(), from.data() + encrypted, record, &written) != 1)
       return fail("Writing to the TLS connection");
-    taken += written;
+    encrypted += written;
     since_rekey_ += written;
   }
   if (socket_error_ != 0) return fail("Writing to the TLS connection");
-  return taken;
+  return encrypted;
 }
 
 Result<void> PskStream::rekey_if_due() {

@@ -119,7 +119,7 @@ class SourceStepper : private Stepper<SourceState> {
   void send_prepared_to_source(const Party& to) {
     if (to.role == Role::kSource) send(to, Prepared());
   }
-  void wait_for_switch() {
+  void wait_for_handover() {
     in<source::Barrier>()->sent = true;
     arm(Timer::kHandover, handover_timeout_ms());
   }
@@ -199,7 +199,7 @@ class SourceStepper : private Stepper<SourceState> {
     return true;
   }
   bool on(const FinalDataAcknowledged&) {
-    if (in<source::Barrier>()) wait_for_switch();
+    if (in<source::Barrier>()) wait_for_handover();
     return !before_barrier();
   }
   bool on(const EngineFailed& e) {
@@ -232,7 +232,8 @@ class SourceStepper : private Stepper<SourceState> {
       leave(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time"));
     if (e.timer == Timer::kHandover && in<source::Barrier>()) {
       auto& cause = in<source::Barrier>()->gives_up;
-      if (!cause) cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
+      if (!cause)
+        cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the end of the handover");
       ask_others();
     }
     if (e.timer == Timer::kPoll) poll();
@@ -264,7 +265,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (before_barrier()) {
       leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
     } else if (in<source::Barrier>()) {
-      wait_for_switch();
+      wait_for_handover();
       ask_others();
     } else if (const auto* owner = in<source::Owner>()) {
       act(ResumeRank(owner->k));

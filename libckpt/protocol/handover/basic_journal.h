@@ -79,16 +79,16 @@ class BasicJournal {
   Result<void> compact(const std::function<bool(const Record&)>& forget) {
     std::map<Key, const Entry*> newest;
     for (const Entry& entry : entries_.all) newest[Traits::key_of(entry.record)] = &entry;
-    Entries kept;
+    Entries retained;
     std::vector<JournalFile::Body> bodies;
     for (const auto& [key, entry] : newest) {
       if (forget(entry->record)) continue;
       Record record = entries_.to_record(*entry);
       bodies.push_back(Traits::encode(record));
-      kept.add({std::move(record)});
+      retained.add({std::move(record)});
     }
     CKPT_TRYV(file_.replace(bodies));
-    entries_ = std::move(kept);
+    entries_ = std::move(retained);
     return ok();
   }
 

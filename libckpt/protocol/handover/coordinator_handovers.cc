@@ -126,7 +126,7 @@ void CoordinatorHandovers::forget(JobId job) {
   newest_.erase(job);
 }
 
-void CoordinatorHandovers::forget_migration(MigrationId migration) {
+void CoordinatorHandovers::erase_migration(MigrationId migration) {
   const auto it = handovers_.find(migration);
   if (it == handovers_.end()) return;
   const auto newest = newest_.find(it->second.state.info.job);

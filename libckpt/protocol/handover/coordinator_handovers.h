@@ -34,7 +34,7 @@ class CoordinatorHandovers {
   [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // returns the job's migration that is not
                                                                    // closed yet
   void forget(JobId job);
-  void forget_migration(MigrationId migration);
+  void erase_migration(MigrationId migration);
 
  private:
   struct Held {

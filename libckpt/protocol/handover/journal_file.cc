@@ -159,7 +159,7 @@ Result<void> JournalFile::load(const FrameHandler& handler) {
   for (std::uint64_t behind = at + 8; behind < last; behind += 8)
     if (frame_at(text, behind))
       return Error(ErrorCode::kCorrupt, "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
-                                            " with intact records after it: restore the file; its switches "
+                                            " with intact records after it: restore the file; its handovers "
                                             "can be ended with 'gpumigrate resolve'");
   torn_bytes_ = last - at;
   const std::vector<std::byte> zeroes(torn_bytes_);

@@ -155,7 +155,7 @@ Result<void> JobStore::load_key(bool writable) {
 std::vector<std::shared_ptr<const Version>> JobStore::versions() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Version>> all;
-  for (const auto& [number, kept] : versions_) all.push_back(kept.version);
+  for (const auto& [number, stored] : versions_) all.push_back(stored.version);
   return all;
 }
 
@@ -272,7 +272,7 @@ bool JobStore::has_damaged() const {
   const std::lock_guard lock(mutex_);
   return !damaged_.empty();
 }
-void JobStore::forget_damaged(const ContentId& id) {
+void JobStore::erase_damaged(const ContentId& id) {
   const std::lock_guard lock(mutex_);
   damaged_.erase(id);
 }
@@ -295,8 +295,8 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
   std::uint64_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto kept = versions_.find(number); kept != versions_.end()) {
-      bytes = kept->second.file_bytes;
+    if (const auto stored = versions_.find(number); stored != versions_.end()) {
+      bytes = stored->second.file_bytes;
     } else if (const auto damaged = damaged_sizes_.find(number); damaged != damaged_sizes_.end()) {
       bytes = damaged->second;
     } else {
@@ -312,9 +312,9 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
   }
   const std::lock_guard lock(mutex_);
   std::erase_if(removed_, [](const auto& version) { return version.expired(); });
-  if (const auto kept = versions_.find(number); kept != versions_.end()) {
-    removed_.push_back(kept->second.version);
-    versions_.erase(kept);
+  if (const auto stored = versions_.find(number); stored != versions_.end()) {
+    removed_.push_back(stored->second.version);
+    versions_.erase(stored);
   }
   damaged_sizes_.erase(number);
   std::erase_if(damaged_versions_, [number](const DamagedVersion& v) { return v.number == number; });
@@ -325,7 +325,7 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
 std::vector<std::shared_ptr<const Version>> JobStore::live_versions() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Version>> live;
-  for (const auto& [number, kept] : versions_) live.push_back(kept.version);
+  for (const auto& [number, stored] : versions_) live.push_back(stored.version);
   for (const auto& removed : removed_)
     if (auto open = removed.lock()) live.push_back(std::move(open));
   return live;

@@ -89,7 +89,7 @@ class JobStore {
   void note_damaged(const ContentId& id);
   [[nodiscard]] bool is_damaged(const ContentId& id) const;
   [[nodiscard]] bool has_damaged() const;
-  void forget_damaged(const ContentId& id);
+  void erase_damaged(const ContentId& id);
 
   // Records the changes of the writer and the collection, once the changes are on the disk.
   void add_pack(std::uint64_t number, std::uint64_t bytes, std::span<const IndexEntry> index);

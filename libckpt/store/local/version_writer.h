@@ -89,7 +89,7 @@ class VersionWriter {
 
  private:
   struct Block {
-    std::optional<ContentId> kept;                // the list record's name in the parent
+    std::optional<ContentId> in_parent;           // the list record's name in the parent
     std::unique_ptr<std::vector<ContentId>> ids;  // set once a chunk was put
     std::bitset<kListChunks> accounted;
     std::bitset<kListChunks> unkeepable;

@@ -109,18 +109,18 @@ void FileServer::accept_socket(UniqueFd socket) {
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
-// Ends the oldest strangers if there are too many.
+// Ends the oldest unauthenticated peers if there are too many.
 void FileServer::make_space() {
-  const auto is_stranger = [](const Connection& connection) {
+  const auto is_unauthenticated = [](const Connection& connection) {
     return !connection.session && !connection.over.load();
   };
-  auto strangers =
-      static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger));
+  auto unauthenticated =
+      static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_unauthenticated));
   for (Connection& connection : connections_) {
-    if (strangers < kMaxUnauthenticatedPeers) return;
-    if (!is_stranger(connection)) continue;
+    if (unauthenticated < kMaxUnauthenticatedPeers) return;
+    if (!is_unauthenticated(connection)) continue;
     connection.stream.shut_down();
-    --strangers;
+    --unauthenticated;
   }
 }
 

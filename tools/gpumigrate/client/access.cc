@@ -122,8 +122,8 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
     auto found = find_access(home);
     if (found) access = *std::move(found);
   } else {
-    if (auto taken = parse_url(given, "--url", access); !taken)
-      return Error(ErrorCode::kInvalidArgument, taken.error().message());
+    if (auto parsed = parse_url(given, "--url", access); !parsed)
+      return Error(ErrorCode::kInvalidArgument, parsed.error().message());
   }
   if (!access.url.empty()) return access.url;
   return Error(ErrorCode::kInvalidArgument,

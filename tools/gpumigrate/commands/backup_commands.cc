@@ -90,8 +90,8 @@ int make_backup(Context& context, const BackupOptions& options) {
                        "Cannot read the coordinator's copy; run the command on the coordinator's machine")
                      .caused_by(std::move(file).error()));
   if (auto whole = file->verify(); !whole.has_value()) return refuse_backup(context, whole.error());
-  if (auto taken = file->copy_to(options.file); !taken.has_value())
-    return refuse_backup(context, taken.error());
+  if (auto copied = file->copy_to(options.file); !copied.has_value())
+    return refuse_backup(context, copied.error());
   (void)::unlink(copy.c_str());
   print_contents(context, options.file, file->contents());
   return kDone;

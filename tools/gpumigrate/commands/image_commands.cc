@@ -122,8 +122,9 @@ std::string outcome_of(const api::ImageTask& task) {
   // A job of several ranks has one image for each rank.
   const std::size_t images = task.images.size();
   const std::string what = images > 1 ? std::to_string(images) + " images" : task.image.value_or("-");
-  const std::string taken = images > 1 ? what : "image " + what;
-  const std::string out = task.verb == "snapshot" ? taken + " of " + job : job + " is parked in " + what;
+  const std::string images_text = images > 1 ? what : "image " + what;
+  const std::string out =
+      task.verb == "snapshot" ? images_text + " of " + job : job + " is parked in " + what;
   return task.report ? out + ": " + report_text(*task.report) : out;
 }
 

@@ -66,7 +66,7 @@ class ShadowStore {
 
  private:
   struct Place {
-    std::atomic<bool> taken{false};  // a thread is deciding about this place
+    std::atomic<bool> busy{false};  // a thread is deciding about this place
     ChunkHistory* owner = nullptr;
     std::uint32_t chunk = 0;
     std::uint32_t used_round = 0;

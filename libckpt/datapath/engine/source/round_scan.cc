@@ -189,15 +189,15 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
 // piece has been scanned.
 void RoundScan::drop_left_regions() {
   std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
-  std::size_t kept = 0;
+  std::size_t retained = 0;
   for (Span& span : spans_) {
     std::copy_n(ranges_.begin() + static_cast<std::ptrdiff_t>(span.at), span.count,
-                ranges_.begin() + static_cast<std::ptrdiff_t>(kept));
-    span.at = kept;
-    kept += span.count;
+                ranges_.begin() + static_cast<std::ptrdiff_t>(retained));
+    span.at = retained;
+    retained += span.count;
   }
-  CKPT_CHECK(kept <= ranges_.size(), "ENG-2: the rest of a piece lies within the piece");
-  ranges_.resize(kept);
+  CKPT_CHECK(retained <= ranges_.size(), "ENG-2: the rest of a piece lies within the piece");
+  ranges_.resize(retained);
 }
 
 Result<void> RoundScan::scan_piece() {

@@ -106,7 +106,7 @@ void Sender::drop_region(std::uint64_t id) {
   forgo_region(id, region->get().generation);
   dispatch_->wake();
   region->finish_drop();
-  core_->forget_region(*region);
+  core_->erase_region(*region);
 }
 
 Result<std::uint64_t> Sender::measure_link() {

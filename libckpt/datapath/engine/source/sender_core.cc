@@ -68,7 +68,7 @@ SourceRegion* SenderCore::find_region(std::uint64_t id) const {
   return nullptr;
 }
 
-void SenderCore::forget_region(const SourceRegion& region) {
+void SenderCore::erase_region(const SourceRegion& region) {
   const std::lock_guard lock(map_mutex_);
   map_.drop_region(region.get().id, region.get().generation);
 }

@@ -132,7 +132,7 @@ class SenderCore {
   // ---- regions and the sent map
   Result<SourceRegion*> add_region(TransferRegion region);
   SourceRegion* find_region(std::uint64_t id) const;  // returns nullptr for an unknown or dropped region
-  void forget_region(const SourceRegion& region);
+  void erase_region(const SourceRegion& region);
   std::vector<SourceRegion*> live_regions() const;
   [[nodiscard]] std::uint64_t state_bytes() const;
   Result<void> diff(const SourceRegion& region, std::span<const track::Fingerprint> scanned,

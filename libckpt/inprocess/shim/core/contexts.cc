@@ -180,7 +180,7 @@ void note_context(CUcontext context) noexcept {
   note_first_context();
 }
 
-void forget_context(CUcontext context) noexcept {
+void erase_context(CUcontext context) noexcept {
   const std::lock_guard lock(contexts().mutex);
   std::erase(contexts().made, context);
 }
@@ -190,7 +190,7 @@ void note_green_context(CUgreenCtx context) noexcept {
   contexts().green.push_back(context);
 }
 
-void forget_green_context(CUgreenCtx context) noexcept {
+void erase_green_context(CUgreenCtx context) noexcept {
   const std::lock_guard lock(contexts().mutex);
   std::erase(contexts().green, context);
 }

@@ -62,7 +62,7 @@ struct Pool {
   std::uint64_t used = 0;
   std::uint64_t used_high = 0;
   std::uint64_t reserved_high = 0;
-  std::multimap<std::uint64_t, std::uint64_t> kept;  // large regions without a block: bytes and id
+  std::multimap<std::uint64_t, std::uint64_t> cached;  // large regions without a block: bytes and id
   std::vector<FreedBlock> freed;
 };
 

@@ -329,14 +329,38 @@ TEST(Commands, SecondControlCEndsACommandWithoutAnAnswer) {
       << ended.err;
 }
 
-TEST(Commands, SecondControlCLeavesTheMigrationRunning) {
+TEST(Commands, SecondControlCStopsFollowingTheRequestedAbort) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
     return json(kOpen);
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find("m7 continues"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("The abort of migration m7 is requested; `gpumigrate watch m7` shows its outcome"),
+            std::string::npos)
+      << ended.err;
+}
+
+TEST(Commands, SecondControlCAfterARefusedAbortSaysThatTheMigrationWasNotAborted) {
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.ends_with("/abort")) return refusal(409, "refused", "too late", 5);
+    if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
+    return json(kOpen);
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("Migration m7 was not aborted; `gpumigrate watch m7` shows it"), std::string::npos)
+      << ended.err;
+}
+
+TEST(Commands, ControlCLeavesAWatchedMigrationRunning) {
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
+    return json(kOpen);
+  });
+  const Ended ended = run(coordinator.home(), {"watch", "m7"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("Migration m7 continues"), std::string::npos) << ended.err;
 }
 
 TEST(Commands, LateAbortIsRefused) {
