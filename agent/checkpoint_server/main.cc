@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store,
-// one job each, with grants from the agent (libckpt/store/peer). It is a separate process, because its
+// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store.
+// Each grant from the agent covers one job (libckpt/store/peer). It is a separate process, because its
 // traffic is too much for the agent's event loop, and the agent need not see that data. The agent starts the
-// program with one end of a socketpair as descriptor 3, and the program ends with the agent. It logs to
+// program with one end of a socketpair as descriptor 3. The program exits when the agent does. It logs to
 // stderr.
 #include <fcntl.h>
 #include <signal.h>
@@ -102,7 +102,8 @@ int main(int argc, char** argv) {
   app.add_option("--node", node, "The node that owns the checkpoint store").required();
   if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
-  (void)ckpt::logging::open_log({});  // standard error is already open
+  (void)ckpt::logging::open_log({});  // cannot fail, because the log goes to standard error, which is already
+                                      // open
   constexpr int kSocket = ckpt::agent::checkpoint_store_server::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

@@ -35,7 +35,8 @@ struct Memory {
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();
-  Memory memory(api);  // the memory is freed before the context ends
+  Memory memory(api);  // declared after the context, so that the memory is freed before the context is
+                       // destroyed
   CKPT_CUDA_TRY(api, cuMemAlloc_v2(&memory.address, kBytes));
   constexpr std::size_t kHalf = kBytes / 2;
   CKPT_CUDA_TRY(api, cuMemsetD8_v2(memory.address, kPattern, kHalf));

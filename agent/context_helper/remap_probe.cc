@@ -88,8 +88,8 @@ Result<Packet> receive_packet(int socket) {
   return packet;
 }
 
-// Writes a pattern that another process reads next. Such a small copy returns before it is complete, which is
-// visible on a busy GPU.
+// Writes a pattern that another process reads next. So small a copy returns before it is complete, which is
+// visible on a busy GPU. Therefore the function waits for the copy.
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
   CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
   CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
@@ -298,7 +298,8 @@ class Prober {
     };
     const Result<void> filled = fill();
     made.descriptor.reset();
-    const auto checked = ask(Step::kCheck, -1);  // always requested, because the check releases the memory
+    const auto checked = ask(Step::kCheck, -1);  // always requested, because the check also releases the
+                                                 // memory
     CKPT_TRYV(filled);
     CKPT_TRYV(checked);
     return ok();

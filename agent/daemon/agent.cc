@@ -168,7 +168,8 @@ Result<void> Agent::open_moves() {
   }
   CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
   const auto fatal = [](const Error& error) {
-    // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
+    // The process exits, because only a restart reads the journal again. Any other way to continue would rely
+    // on guesses about the journal's content.
     spdlog::critical("agent ends: {}", error.to_string());
     spdlog::shutdown();
     ::_exit(70);
@@ -368,7 +369,8 @@ void Agent::job_changed(const std::shared_ptr<Job>& job) {
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);
   coordinator_->send_change(instance);
-  // A start or an end changes the free memory that placement uses, so the GPUs are queried at once.
+  // The start or the exit of a job changes the free memory that placement uses, so the GPUs are queried at
+  // once.
   auto& known = known_phases_[job->folder()];
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());

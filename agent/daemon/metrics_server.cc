@@ -63,7 +63,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   const std::string address = kept_address(file, config.metrics_address);
   auto http = listen(address);
   if (!http && address != config.metrics_address)
-    http = listen(config.metrics_address);  // used because another process now has the earlier port
+    http = listen(config.metrics_address);  // tried without the earlier port, because a different process
+                                            // uses that port now
   if (!http) return std::move(http).error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
   server->http_ = *std::move(http);

@@ -171,7 +171,9 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   facts_->driver = driver_name(driver.driver_version);
   facts_->gpu = driver.gpu;
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
-  if (!facts_->has_a_way()) co_return ok();  // the next migration probes again
+  if (!facts_->has_a_way())
+    co_return ok();  // without a working method no result is stored, so the next
+                     // migration probes again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
     spdlog::warn("remap facts not saved: reason {}", saved.error().to_string());
   co_return ok();

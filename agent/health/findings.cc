@@ -22,7 +22,8 @@ wire::HealthOutcome to_wire(health::Outcome outcome) {
   return wire::HealthOutcome::kNone;
 }
 
-// Returns the source that decided.
+// Returns the source of the event that has the decision's Xid, or of the first event. The kernel log is
+// preferred.
 std::string source_of(const std::vector<SeenEvent>& seen, const health::Decision& decision) {
   const auto said_xid = std::find_if(seen.begin(), seen.end(), [&](const SeenEvent& event) {
     return decision.xid != 0 && event.xid == decision.xid;

@@ -11,7 +11,7 @@ namespace {
 constexpr char kDefaultKernelLog[] = "/dev/kmsg";
 constexpr std::size_t kMaxLineBytes = 400;
 
-// Reads the boot id. The numbers of log records begin again at each boot.
+// Reads the boot id, because the numbers of log records begin again at each boot.
 Result<std::string> read_boot_id() {
   CKPT_TRY(text, read_file("/proc/sys/kernel/random/boot_id", 100));
   return text.substr(0, text.find('\n'));

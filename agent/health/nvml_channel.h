@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as one of the two channels. gpumigrate-health (health_helper.h) sends its events, its states and its
-// silence as observations of this node's GPUs.
+// NVML as the first channel of health events, besides the kernel log. gpumigrate-health (health_helper.h)
+// sends its events, its states and its silence as observations of this node's GPUs.
 // Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none. If the library is missing, the
 // channel reports nothing.
 #pragma once

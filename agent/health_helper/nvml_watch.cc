@@ -188,8 +188,8 @@ messages::Report NvmlWatch::state(std::uint32_t gpu) const {
   return report;
 }
 
-// Reads all fields with one call. Each field has its own status. A GPU may lack a field, such as with memory
-// without ECC or an older driver.
+// Reads all fields with one call. Each field has its own status, because a GPU may lack a field. Examples are
+// a GPU without ECC memory, and an older driver.
 nvml::Return NvmlWatch::read_fields(nvml::Device device, messages::Report& report) const {
   constexpr std::array kFields = {nvml::kFieldRecoveryAction, nvml::kFieldVolatileCorrected,
                                   nvml::kFieldVolatileUncorrected, nvml::kFieldAggregateCorrected,

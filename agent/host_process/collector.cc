@@ -101,7 +101,7 @@ Result<void> Collector::collect(pid_t root) {
     const std::size_t before = problems_.size();
     if (has_ended(pid)) continue;
     read_process(pid, root);
-    // A process that has ended in the meantime has no problems, because its files were already closed.
+    // A process that has exited in the meantime has no problems, because its files were already closed.
     if (has_ended(pid)) problems_.resize(before);
   }
   for (std::string& text : locks_.problems()) problem(std::move(text));
@@ -334,8 +334,8 @@ bool Collector::is_driver_file(const std::string& path) const {
                      [&path](const std::string& name) { return path.starts_with(name); });
 }
 
-// Checks a file of the driver. A child that was forked without the shim keeps files of the driver open, and
-// so does a process that has no context to save.
+// Checks a file of the driver. A child that was forked without the shim keeps files of the driver open. A
+// process that has no context to save does so, too.
 void Collector::check_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
@@ -380,7 +380,7 @@ Result<void> Collector::note_bound_sockets(pid_t root) {
   for (const auto& [inode, protocol] : internet_) {
     const auto address = addresses.find(inode);
     if (address == addresses.end() || address->second.ends_with(":0")) continue;
-    if (connections.contains(inode)) continue;  // check_connections() handles connections
+    if (connections.contains(inode)) continue;  // check_connections() checks this socket
     BoundSocket& socket = bound_.emplace_back();
     socket.protocol = protocol;
     socket.address = address->second;
@@ -393,7 +393,7 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // check_connections() reports connections
+    if (connections.contains(inode)) continue;  // check_connections() reports this socket
     const auto address = addresses.find(inode);
     const bool listens = address != addresses.end() && protocol.starts_with("TCP");
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +

@@ -18,7 +18,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2"
+constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2", by which a pack is
+                                                         // recognized
 constexpr std::uint32_t kVersion = 2;
 
 struct PackEnd {
@@ -203,7 +204,7 @@ Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& fol
   std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
-    // CRIU reads pages by their positions in the file, so the linked file may be longer than the pages.
+    // CRIU reads pages by their positions in the file, so the linked file may be longer than its pages.
     const bool linked =
         &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
     CKPT_TRYV(linked ? link_to_descriptor(file, path) : take_out(file, at, entry, path));

@@ -11,10 +11,10 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-// The limit for bytes that wait for a peer. A peer above the limit does not read at all, and is dropped. A
-// busy peer may be slow.
+// The limit for bytes that wait for a peer. A busy peer may be slow, but a peer above the limit does not read
+// at all, and is dropped.
 constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
-constexpr std::size_t kPacketCost = 256;  // memory that a small packet needs here
+constexpr std::size_t kPacketCost = 256;  // memory that a small packet occupies in the queue
 
 std::size_t cost_of(const Packet& packet) {
   return kPacketCost + packet.bytes.size();
@@ -120,8 +120,8 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-  // The peer has disconnected. Its last packets may still be unread, so the reading side detects the end
-  // after them.
+  // The peer has disconnected. Its last packets may still be unread, so the reading side reports the
+  // disconnect after them.
   if (errno == EPIPE || errno == ECONNRESET) return true;
   return Error::from_errno("Cannot send on a local socket");
 }

@@ -88,7 +88,7 @@ void JobTable::watch_log(const std::shared_ptr<Job>& job) {
 }
 
 // Waits for unknown instances. An instance that leaves is unknown briefly, because its keeper closes its
-// socket before the keeper has ended.
+// socket before the keeper has exited.
 Task<> JobTable::wait_for_unknown(wire::JobId job) {
   const auto deadline = std::chrono::steady_clock::now() + environment_.config.keeper_timeout;
   for (const auto& instance : all()) {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxRegions = 1u << 16;
 constexpr std::size_t kMaxHeld =
-    local::kMaxDescriptors / 2;  // each region goes to a mover together with a second descriptor
+    local::kMaxDescriptors / 2;  // half, because each region goes to a mover together with a second
+                                 // descriptor
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;

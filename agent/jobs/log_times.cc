@@ -152,11 +152,13 @@ Task<> record_log_times(const JobEnvironment& environment, std::weak_ptr<Job> in
   if (!job) co_return;
   const std::string log = job->log_path();
   LogTimesWriter writer(job->folder());
-  const auto watch = environment.files.watch(log, &signal);  // without a watch, the longest wait ends
+  const auto watch = environment.files.watch(log, &signal);  // without a watch, the loop continues after its
+                                                             // longest wait
   const std::uint64_t limit = environment.config.job_log_limit_mib << 20;
   bool has_limit = true;
   while (job) {
-    const bool is_last = job->ended();  // read before the size, because nothing is written after the end
+    const bool is_last = job->ended();  // read before the size, because nothing is written after the instance
+                                        // has ended
     Result<std::uint64_t> freed = std::uint64_t{0};
     const auto note = [&] {
       freed = free_old_output(log, limit);

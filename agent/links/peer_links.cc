@@ -89,7 +89,8 @@ Result<void> PeerLinks::listen() {
       listener_ = *std::move(listener);
       return ok();
     }
-    settings.address = settings_.listen;  // used because another process now has the earlier port
+    settings.address = settings_.listen;  // tried without the earlier port, because a different process uses
+                                          // that port now
   }
   CKPT_TRY(listener, control::Listener::create(executor_, settings, accept));
   listener_ = std::move(listener);

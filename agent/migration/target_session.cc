@@ -49,7 +49,8 @@ void TargetSession::fail(const Error& error) {
                error.to_string());
   const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    // A mover that dies fails the session and the step that waits for it.
+    // A mover that exits fails both the session and the step that waits for it, so only the first failure is
+    // reported.
     if (is_first) emit(migration::StandbyRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
@@ -82,8 +83,8 @@ void TargetSession::report_end() {
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }
 
-// Checks whether the instance has finished. An earlier agent may have let it run. An instance that was given up
-// may have run under an earlier lease, but has not finished.
+// Checks whether the instance has finished. An earlier agent may have let it run. An instance that was
+// abandoned may have run under an earlier lease, but has not finished.
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended() || gave_up_) return false;
   const JobRecord& record = job_->record();
@@ -321,7 +322,8 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceFinished(order.k));
       continue;
     }
-    // A keeper that does not answer proves nothing: the instance may run. The order is repeated once it does.
+    // A keeper that does not answer proves nothing: the instance may run. The order is repeated once the
+    // keeper answers.
     if (job_ && job_->unknown()) {
       count_lost_order();
       if (!order_) order_ = order;
@@ -344,11 +346,11 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   // An instance that may have run before this agent was started must not count as lost.
   co_await job_->known();
   if (is_over()) {
-    co_await free();  // the earlier call did not know an instance that was brought since
+    co_await free();  // the earlier call did not know an instance that was created since
     co_return Error(ErrorCode::kAborted, "The migration was given up");
   }
-  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
-  // one more region.
+  // The mover's session releases the memory, which is copied here again into the instance's own memory. The
+  // keeper still holds it, and the GPU may have space for only one more region.
   if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
@@ -467,7 +469,8 @@ Task<> TargetSession::free() {
   auto self = shared_from_this();
   const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kAbandoned;
   stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
-  // Ends an instance that is still starting first. The coroutine that waits for the instance then cleans up.
+  // Terminates an instance that is still starting first. The coroutine that waits for the instance then
+  // cleans up.
   auto job = job_;
   co_await mode_->end(job);
   if (stage_ == Stage::kAbandoned) co_return;

@@ -75,8 +75,8 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone has no reason. The exit that follows contains the reason. A mover that sends invalid
-  // messages, or reads none, is killed.
+  // An end of file on the link gives no reason for the failure. The exit status that follows gives the
+  // reason. A mover that sends invalid messages, or reads none, is killed.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -132,7 +132,8 @@ void MoverProcess::on_gone(const Error& error) {
 Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
   auto self = shared_from_this();
   const auto until = std::chrono::steady_clock::now() + timeout;
-  if (state_ == State::kWaiting) {  // a migration must not wait for a long backoff
+  if (state_ == State::kWaiting) {  // a call cancels the backoff, because a migration must not wait for a
+                                    // long one
     restart_.cancel();
     state_ = State::kIdle;
   }

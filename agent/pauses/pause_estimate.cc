@@ -8,7 +8,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // smaller differences in size are ignored
+constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // differences in size below this value are
+                                                             // ignored
 constexpr std::uint64_t kOtherSize = 4;                      // factor between sizes that count as different
 
 struct Advice {

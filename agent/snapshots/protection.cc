@@ -172,8 +172,8 @@ Task<> Protection::gather(wire::GatherRank order) {
   parts_.coordinator.send(answer);
 }
 
-// Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints at its end, so its
-// mover gets JobLeft after that.
+// Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints when it finishes,
+// so its mover gets JobLeft after that.
 void Protection::erase_jobs_that_left() {
   if (remembered_.empty()) return;
   std::set<JobOnGpu> here;

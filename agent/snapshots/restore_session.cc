@@ -213,8 +213,8 @@ Result<void> RestoreSession::write_report() const {
 
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
-  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
-  // one more region.
+  // The mover's session releases the memory, which is copied here again into the instance's own memory. The
+  // keeper still holds it, and the GPU may have space for only one more region.
   if (!mode_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   CKPT_CO_TRYV(check_is_wanted());
   if (!job_) {

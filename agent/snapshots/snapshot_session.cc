@@ -237,7 +237,7 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   while (!what) {
     if (failure_) co_return *failure_;
     if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
-    // A cancelled snapshot ends only after all chunks are staged. Until that time the mover reads the job's
+    // A canceled snapshot returns only after all chunks are staged. Until that time the mover reads the job's
     // memory, which must not change.
     if (cancelled_ && staged_) co_return given_up();
     const bool woken = co_await arrived_.wait(until);

@@ -76,7 +76,7 @@ Result<GangShape> read_gang(BodyReader& body) {
   return gang;
 }
 
-// Checks the destination of a snapshot.
+// Checks the length of a snapshot's destination, and that it does not contain "..".
 Result<void> check_destination(const std::string& to) {
   const bool up = ("/" + to + "/").find("/../") != std::string::npos;
   if (to.size() > kLongestFolder || up)

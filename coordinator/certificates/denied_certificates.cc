@@ -163,7 +163,8 @@ Result<void> DeniedCertificates::allow_name(const std::string& node) {
 
 Result<void> DeniedCertificates::admit(const tls::Peer& peer) {
   if (!nodes_.denies(peer)) return ok();
-  // Nodes know only serial numbers.
+  // Nodes check serial numbers only. So the serial number of a certificate with a denied name is added to the
+  // list.
   Entry entry;
   entry.of = to_text(peer);
   entry.reason = "its node is denied";

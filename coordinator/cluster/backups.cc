@@ -51,7 +51,7 @@ Result<std::uint64_t> size_of(int fd) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Copies the store into a file that no longer has a name when this function returns.
+// Copies the store into a temporary file, whose name is removed before this function returns.
 Result<StoreCopy> copy_store(const std::string& folder, const std::string& backups) {
   if (::mkdir(backups.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("Making " + backups);
   const std::string path = backups + "/state.db.copy";

@@ -18,7 +18,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The state of a running fence program. Its timer may fire after the program has ended.
+// The state of a running fence program. Its timer may fire after the program has exited.
 struct FenceState {
   bool late = false;
   bool over = false;
@@ -56,7 +56,7 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
     ::kill(-pid, SIGKILL);
   });
   int status = 0;
-  // The call must not block. The descriptor may be reported as readable although the process has not ended.
+  // The call must not block. The descriptor may be reported as readable although the process has not exited.
   for (pid_t over = 0; over == 0 || (over < 0 && errno == EINTR);) {
     co_await ended.async_wait(control::asio::posix::stream_descriptor::wait_read, control::kTuple);
     over = ::waitpid(pid, &status, WNOHANG);

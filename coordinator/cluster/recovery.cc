@@ -17,8 +17,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The time for which an instance that continued elsewhere may be the only trace of its job. The node that now
-// runs the job may be about to connect.
+// The delay before a job that left its node is recorded as left behind, because no node reports that it runs
+// there. The node that now runs the job may be about to connect.
 constexpr std::chrono::seconds kLeftGrace{30};
 
 // Checks whether the instance has run, or is about to run, as the job. A standby has not run as the job.
@@ -234,9 +234,10 @@ void Recovery::admit_instance(const std::string& name, JobId job, Incarnation in
   note(std::move(found));
 }
 
-// Finds an instance with a later incarnation than the store has. Every incarnation in this store was granted
-// by a migration in it, or by the job's own restore. So a migration that the store has lost granted the later
-// one. The state machines decide about a handover that is not settled.
+// Finds an instance with a later incarnation than the store has, or one of a job that was recorded as lost
+// with this node. Every incarnation in this store was granted by a migration in it, or by the job's own
+// restore. So a later incarnation was granted by a migration that the store has lost. The state machines
+// decide about a handover that is not settled.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
@@ -255,7 +256,8 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
                : fmt::format(
                      "{} runs on {} as incarnation {}; the coordinator's store recorded incarnation {} on {}",
                      job->spec.name, node.row.name, right, job->incarnation, job->node());
-  // A job that was assigned to this node does not depend on another node's report.
+  // The store already assigned a lost job to this node. So its continuation needs no open window, because it
+  // does not depend on another node's report.
   if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
   deps_.admission.continue_at(job->id, node, instance, !given_up);
   note(std::move(found));

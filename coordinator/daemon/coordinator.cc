@@ -32,7 +32,8 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// Returns the token in the file, or writes a new token there (mode 0600).
+// Returns the token in the file. If there is no file, writes a new token to it (mode 0600) and returns that
+// token. Refuses a file that other users can read.
 Result<std::string> token_of(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) {
@@ -104,7 +105,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   if (coordinator->identity_) {
     CKPT_TRYV(coordinator->api_services_.renewals.start(coordinator->identity_));
   }
-  // Up to this point each write was synced, including the tag of new ids.
+  // Until begin(), the store synced each write itself, including the write of the tag for new ids.
   CKPT_TRYV(coordinator->tables_.store_sync.begin());
   CKPT_TRYV(coordinator->listen());
   CKPT_TRYV(coordinator->announce());
@@ -194,7 +195,8 @@ Result<void> Coordinator::listen() {
   return ok();
 }
 
-// Returns an empty string if the path is too long for a socket and a TCP address is configured.
+// Returns the address of the API's Unix socket. Returns an empty string if its path is too long and a TCP
+// address is configured.
 std::string Coordinator::api_socket() const {
   const std::string socket = "unix:" + tables_.config.folder() + "/api.sock";
   return tables_.config.api_address.empty() || control::parse_address(socket) ? socket : "";

@@ -2,8 +2,8 @@
 // The coordinator daemon. It owns the store, the journal, the tables, the port for agents and the API, and
 // connects them.
 // Threads: the thread that runs `io`. Ownership: owns all parts; `io` must outlive it. Errors: create()
-// returns the obstacle (folder in use, damaged journal, port taken). Afterwards only `fatal` ends the
-// coordinator.
+// returns the obstacle (folder in use, damaged journal, port taken). Afterwards only a call of `fatal`
+// terminates the coordinator.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace ckpt::coordinator {
 class Coordinator {
  public:
   // Creates a coordinator. `fatal` is called if it is unknown whether a journal record is on disk; the
-  // process must then end and be restarted. `fallback` replaces the coordinator's own images as the fallback
+  // process must then exit and be restarted. `fallback` replaces the coordinator's own images as the fallback
   // of drains and evacuations. It must outlive the coordinator.
   static Result<std::unique_ptr<Coordinator>> create(control::asio::io_context& io, Config config,
                                                      std::function<void(const Error&)> fatal,
@@ -58,7 +58,8 @@ class Coordinator {
   void close_denied();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
-  // Delays the answer to a change until the change is durable.
+  // Returns the answer to a change once the change is durable. If the store's sync fails, returns an error
+  // with status 500 instead.
   control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
 
@@ -75,8 +76,8 @@ class Coordinator {
   RoleTokens tokens_;
   std::string agent_token_;
   std::string metrics_token_;                      // the token that permits reading /metrics and nothing else
-  std::optional<ClusterSection> cluster_section_;  // the section, which exists once the address for agents is
-                                                   // known
+  std::optional<ClusterSection> cluster_section_;  // the API's cluster section; set once the agents' address
+                                                   // is known
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;

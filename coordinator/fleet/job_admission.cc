@@ -11,8 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Checks the size of the spec when the job begins, because every later message about the job carries the same
-// spec.
+// Checks the size of the spec when the job is created, because every later message about the job carries the
+// same spec.
 Result<void> check_spec_size(const wire::JobSpec& spec) {
   const std::size_t bytes = wire::encode(spec).size();
   if (bytes <= wire::kMaxJobSpecBytes) return ok();
@@ -43,7 +43,7 @@ std::string rank_name(const std::string& job, std::uint32_t rank) {
 }
 
 // Returns the variables that torchrun sets, as if each rank had its own node with one GPU. A rank sees no
-// other GPU than its own, and ranks move one by one. So no two ranks are neighbors permanently.
+// other GPU than its own, and ranks move one by one. So no two ranks share a node permanently.
 std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t ranks) {
   return {fmt::format("RANK={}", rank),
           fmt::format("WORLD_SIZE={}", ranks),
@@ -98,8 +98,8 @@ Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::stri
   return job;
 }
 
-// Returns the specification of each rank. The ranks of a job of several have their own names and numbers, and
-// name the whole job.
+// Returns the specification of each rank. If the job has several ranks, each rank has its own name and
+// number, and names the whole job.
 Result<std::vector<wire::JobSpec>> JobAdmission::specs_of(wire::JobSpec spec,
                                                           const std::vector<Placing>& placings) const {
   const auto is_taken = [this](const std::string& name) { return table_.is_name_taken(name); };

@@ -70,12 +70,13 @@ std::string GangImages::why_none(const WholeJob& gang) const {
   return {};
 }
 
-// Waits until all ranks are free. Starting, and pauses for another reason, are states that pass.
+// Waits until images of all ranks can be taken. A rank that is starting, or is paused for another reason,
+// soon leaves that state.
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_whole(deps_.jobs, id);
   if (!gang) co_return job_was_removed(id);
   std::vector<JobId> ranks;  // ids only, because a job may be removed while the loop waits for another job
-  // Without a chance of images nothing is waited for: why_none() below returns the reason.
+  // If images of the gang can never be taken, no rank is waited for: why_none() below returns the reason.
   if (why_never(*gang).empty())
     for (const Job* rank : gang->ranks) ranks.push_back(rank->id);
   for (const JobId rank : ranks) {
@@ -220,7 +221,8 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
       id);
-  // A recorded suspension continues. Without a record every rank continues to run.
+  // A suspension that is recorded in the ranks continues, so its outcome is not known yet. Without a record
+  // every rank continues to run.
   const bool is_decided = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
                                               [](const Job* rank) { return rank->operation.has_value(); });
   const bool is_late = error.code() == ErrorCode::kTimedOut;

@@ -17,12 +17,13 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestCopy{50};  // the limit for data that is copied ahead of the pause
+constexpr std::chrono::minutes kLongestCopy{50};  // the time limit for copying data ahead of the pause
 constexpr std::chrono::seconds kStopAnswer{20};
 constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
 constexpr std::chrono::seconds kRepeated{20};
-// The previous set is kept until all images of the new set are durable.
+// The least number of images of a rank that are kept. The previous set must be kept until all images of the
+// new set are durable.
 constexpr std::uint32_t kKeptAtLeast = 2;
 
 }  // namespace
@@ -41,8 +42,8 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Whol
   return snapshot;
 }
 
-// Prepares the orders to the ranks. The failure of an image explains more than the answer that no such image
-// exists.
+// Prepares the orders to the ranks. If an image fails, its own error is returned, because it explains more
+// than the answer that no such image exists.
 void GangSnapshot::prepare_orders() {
   std::vector<RankOrders::Member> ranks(members_.begin(), members_.end());
   RankOrders::Purpose purpose;

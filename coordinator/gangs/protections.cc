@@ -162,7 +162,7 @@ void Protections::log(const char* kind, const WholeJob& job, const std::string& 
 std::optional<std::set<std::string>> Protections::nodes_now(JobId whole) const {
   const auto job = find_whole(deps_.jobs, whole);
   if (!job || !deps_.images.why_none(*job).empty()) return std::nullopt;
-  // The memory of a rank with an open doubt must not be read any more.
+  // No images are taken of a job with such a rank. Memory with an open doubt must not be read any more.
   const auto is_doubted = [](const Job& rank) { return open_doubt(rank.doubts) != nullptr; };
   if (first_rank(*job, is_doubted) != nullptr) return std::nullopt;
   return nodes_of(*job);
@@ -177,10 +177,12 @@ control::Task<> Protections::capture(JobId whole) {
     co_return;
   }
   for (Job* rank : job->ranks)
-    if (rank->protection) rank->protection->begun_ms = begun;  // stored together with the outcome
+    if (rank->protection)
+      rank->protection->begun_ms = begun;  // stored later, together with the snapshot's
+                                           // outcome
   Destination to = kept_at(*known->protection);
   const auto captured = co_await deps_.images.capture(whole, std::move(to));
-  // Images that were prevented by a move or by the job's end have not failed.
+  // Images that a move or the job's end has prevented do not count as failed.
   schedule_.ended(whole, wall_clock_ms(), captured.has_value() || !nodes_now(whole));
   note(whole, captured);
   deps_.jobs.changed().notify();

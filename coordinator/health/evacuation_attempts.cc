@@ -10,7 +10,9 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kPatientMoveMs = 600'000;
-constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // the same value as the default of `migrate`
+constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // the downtime limit of an evacuation's live
+                                                             // move; the same value as the default of
+                                                             // `migrate`
 std::string why_of(const Evacuation& e) {
   return "[gpumigrate] evacuation: " + e.reason;
 }
@@ -93,7 +95,7 @@ void Evacuations::begin_live(Evacuation& e, const Job& job, const PlanHints& hin
   if (!begun) return wait(e, begun.error().to_string());
   const Migration* migration = *begun;
   if (migration == nullptr) {
-    // A preparation that has failed already has noted why.
+    // A preparation that has already failed has set the evacuation's note.
     if (deps_.moves.is_preparing(job)) wait(e, "the move of the rank is being prepared");
     return;
   }

@@ -71,8 +71,8 @@ Result<void> HealthTable::load() {
   }
 }
 
-// Sends the settings to a node that has connected. An agent that has never reported and was never paused uses
-// the defaults. An older agent does not know such a message.
+// Sends the settings to a node that has connected. No settings are sent to an agent that has never reported
+// and was never paused. Such an agent uses the defaults, and an older agent does not know the message.
 void HealthTable::on_node_ready(const Node& node) {
   const std::uint64_t known = known_number(node.row.name);
   if (known != 0 || deps_.policy.was_named(node.row.name)) send_settings(node.row.name, known);
@@ -84,7 +84,8 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   bool has_new = false;
   for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
-    // The remaining findings are not acknowledged, so that their node reports them again.
+    // After the node's quota is used up, the remaining findings are not acknowledged, so that their node
+    // reports them again.
     if (!is_known(name, finding) && !consume_quota(name, finding)) break;
     auto stored = store(name, finding);
     if (!stored) {
@@ -174,7 +175,7 @@ void HealthTable::send_settings(const std::string& node, std::uint64_t known_num
   deps_.calls.send(node, settings, [this, node] { send_later(node); });
 }
 
-// Sends the settings later, with their values at that time.
+// Sends the settings to the node after kResendAfter, with their values at that time.
 void HealthTable::send_later(const std::string& node) {
   const bool waits = !pending_settings_.empty();
   pending_settings_.insert(node);

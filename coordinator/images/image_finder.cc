@@ -58,7 +58,7 @@ Result<Image> ImageFinder::choose(const Job& job, const std::string& verb,
   if (!found)
     return Error(ErrorCode::kNotFound,
                  "There is no image of job " + job.spec.name + ": `snapshot` takes one");
-  // Only an explicit restore may use an older image than necessary.
+  // Only `restore` may use an older image than the newest one, which cannot be read now.
   if (verb != "restore" && image_text(*best) != image_text(*found))
     return Error(
         ErrorCode::kUnavailable,

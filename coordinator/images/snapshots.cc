@@ -10,10 +10,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestTurn{10};   // the limit for an obstacle such as a migration or another
-                                                   // snapshot
-constexpr std::chrono::seconds kLongestPause{10};  // the limit for a job that is starting, or is about to
-                                                   // continue after a pause
+constexpr std::chrono::minutes kLongestTurn{10};   // the longest wait for the end of a migration or of
+                                                   // another snapshot
+constexpr std::chrono::seconds kLongestPause{10};  // the longest wait for a job that is starting, or is about
+                                                   // to continue after a pause
 
 // Exit codes of the requesting command (docs/design.md §10).
 constexpr int kExitNoImage = 1;

@@ -182,7 +182,7 @@ control::Task<> HandoverDriver::compact() {
   auto forget = co_await effects_.forgettable();
   Result<void> done = ok();
   if (forget) {
-    // Records that were appended in the meantime stay, because the earlier rules do not apply to them.
+    // Records that were appended in the meantime stay, because `forget` was determined before they existed.
     const auto rewrite = [this, &forget] {
       Result<void> compacted = journal_.compact(*forget);
       journal_bytes_ = journal_.size_bytes();

@@ -11,7 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::seconds kDecisionPollInterval{1};  // a notification ends the wait earlier
+constexpr std::chrono::seconds kDecisionPollInterval{1};  // the longest wait between two checks; a
+                                                          // notification ends the wait earlier
 constexpr std::chrono::milliseconds kRetryInterval{20};
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
@@ -58,7 +59,8 @@ Result<void> MigrationRunner::restore() {
   return ok();
 }
 
-// Returns the table's entry for a record. The table lacks the migration if the store was lost.
+// Returns the table's row for a record. Inserts the row if the store has lost it. Also stores the plan of an
+// open migration.
 Migration& MigrationRunner::entry(const migration::HandoverInfo& info) {
   Migration* known = deps_.table.find(info.migration);
   if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
@@ -253,7 +255,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
     m = deps_.table.find(id);
     if (m == nullptr) co_return no_migration(id);
     if (set) break;
-    // A source that is about to prepare does not know the migration yet.
+    // The call is repeated, because a source that is about to prepare does not know the migration yet.
     const bool is_early =
         set.error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
     if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.error();

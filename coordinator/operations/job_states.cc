@@ -84,7 +84,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
 }
 
 bool JobStates::lacks_context(const Job& job) const {
-  // A job that its node has not reported yet may begin to run at any moment.
+  // A job without a report of its node is not counted, because it may begin to run at any moment.
   const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
   return is_reported && job.spec.mode == MigrationMode::kTransparent && of(job) == "starting" &&
          wall_clock_ms() - job.started_ms > kMakesContextMs;

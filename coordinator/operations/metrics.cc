@@ -38,8 +38,8 @@ constexpr std::array kStrategies = {wire::MigrateStrategy::kLive, wire::MigrateS
 constexpr std::array kMigrationModes = {MigrationMode::kCooperative, MigrationMode::kTransparent,
                                         MigrationMode::kAdopted};
 
-// Returns buckets from the milliseconds of a cooperative job to a transparent move between nodes over a slow
-// link.
+// Returns bucket bounds in seconds. They range from pauses of cooperative jobs (milliseconds) to transparent
+// moves between nodes over a slow link.
 std::vector<double> pause_bounds() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 }
@@ -288,7 +288,8 @@ void Metrics::observe_migrations() {
   registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
                   "Unix time of the request of the oldest open migration; absent without one.", {},
                   [this](Series& out) {
-                    const auto open = tables_.migrations.open();  // ids increase with time
+                    const auto open = tables_.migrations.open();  // the table is ordered by id, and ids
+                                                                  // increase with time
                     if (!open.empty()) out.add(seconds(open.front().get().started_ms));
                   });
   observe_transfer("gpumigrate_remaining_bytes",

@@ -19,7 +19,7 @@ StoreSync::StoreSync(Store& store, std::string path, control::asio::any_io_execu
 
 Result<void> StoreSync::begin() {
   CKPT_TRY(log, StoreLog::open(path_));
-  // The store itself has synced all earlier writes.
+  // From now on this object syncs. The store itself has synced all earlier writes.
   CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
   // SQLite truncates a log that begins again, so that its size matches its content.
   const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(StoreLog::kLogBytes / 4) + ";";

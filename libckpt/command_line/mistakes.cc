@@ -132,7 +132,7 @@ class Reader {
     }
   }
 
-  // Reads the word after `name`, and the words after that if the option takes all.
+  // Reads the word after `name`, and the words after that if the option takes all words.
   void read_value(const OptionDescription& option, const std::string& name) {
     const bool missing = at_ + 1 >= words_.size() || words_[at_ + 1] == "--";
     if (missing || (is_option(words_[at_ + 1]) && is_known(words_[at_ + 1]))) {

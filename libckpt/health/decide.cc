@@ -92,7 +92,7 @@ class Decider {
     decision_.cordon = true;
     everybody(Outcome::kNone, "the driver's management library does not answer; no fault was seen");
     restore_dead("its context is lost, and the driver does not answer");
-    return false;  // the table's rows, which require no action, are still reported
+    return false;  // lets the table's rows be reported, too, although they require no action
   }
 
   bool by_recovery() {
@@ -223,7 +223,7 @@ class Decider {
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       const ProcessFacts& process = evidence_.processes[i];
       if (process.probe == Probe::kDead) {
-        // A lost context cannot move live. Only a GPU that must be drained requires a restore.
+        // A process with a lost context cannot move live. Only a GPU that must be drained requires a restore.
         if (row.action == Remedy::kDrainThenReset)
           opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");
         else
@@ -322,7 +322,7 @@ class Decider {
 
   Decision finish() {
     decision_.outcome = unnamed_.outcome;
-    everybody(Outcome::kNone, "nothing is wrong");  // applies where there is no other verdict
+    everybody(Outcome::kNone, "nothing is wrong");  // the outcome where there is no other verdict
     decision_.reason = unnamed_.reason + passed_;
     if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
@@ -340,7 +340,7 @@ class Decider {
   Decision decision_;
   Opinion unnamed_;
   std::string passed_;             // the text that a passed probe adds
-  std::vector<Opinion> opinions_;  // in the order of evidence_.processes
+  std::vector<Opinion> opinions_;  // the opinions about the processes, in the order of evidence_.processes
 };
 
 }  // namespace

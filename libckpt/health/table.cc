@@ -192,8 +192,8 @@ Result<Nvlink5Row> read_nvlink5(const CsvRow& csv, std::string_view source) {
   CKPT_TRYV(reader.bits(row.info_v2));
   CKPT_TRYV(reader.hexadecimal(row.error_status));
   CKPT_TRYV(reader.text(true, row.immediate));
-  reader.skip();  // skips action2
-  reader.skip();  // skips investigatory
+  reader.skip();  // skips the column action2
+  reader.skip();  // skips the column investigatory
   CKPT_TRYV(reader.severity(row.severity));
   return row;
 }
@@ -224,7 +224,7 @@ Result<std::vector<Nvlink5Row>> read_nvlink5_table() {
   return out;
 }
 
-// Ends the process because a compiled-in table is wrong. Every build's test fails in that case.
+// Terminates the process because a compiled-in table is wrong. Every build's test fails in that case.
 [[noreturn]] void built_wrongly(const Error& error) {
   std::fprintf(stderr, "a built-in table is wrong: %s\n", error.to_string().c_str());
   std::abort();

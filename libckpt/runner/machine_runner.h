@@ -11,8 +11,8 @@
 // and timers; borrows protocol and pool. The pool's owner joins the pool before this object is destroyed,
 // because records that are being written refer to it. Their later actions are left to the next start, as in a
 // crash. Errors: an impossible event is logged and changes nothing. A record that was refused cleanly goes
-// back to its machine. A record with an unknown result calls `fatal`, which must end the process: the restart
-// reads the journal.
+// back to its machine. A record with an unknown result calls `fatal`, which must terminate the process: its
+// restart reads the journal.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -70,7 +70,8 @@ class MachineRunner {
   void enqueue_batches(MigrationId migration, Batches batches) {
     enqueue_item({migration, std::move(batches), {}, false});
   }
-  // Adds the actions of a restart, or returns the reason why there are none. Waits until all are done.
+  // Adds the actions of a restart, or returns the reason why there are none. Waits until all actions are
+  // done.
   control::Task<Result<void>> restore(MigrationId migration, Result<Batches> batches);
   // Waits until everything that the event causes is done. Returns an error if the event is impossible.
   control::Task<Result<void>> enqueue_and_wait(MigrationId migration, Event event);

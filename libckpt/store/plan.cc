@@ -139,7 +139,8 @@ class Matching {
   struct Placed {
     const Extent* extent = nullptr;
     const TensorInfo* at_source = nullptr;
-    const TensorInfo* at_target = nullptr;  // null if the tensor is dropped
+    const TensorInfo* at_target = nullptr;  // the standby's tensor for this tensor; null if the tensor is
+                                            // dropped
     Place place;
   };
 
@@ -163,7 +164,8 @@ class Matching {
   PlanMatch match_;
 };
 
-// Returns the standby's tensor for this tensor of the source. Returns null if they differ.
+// Returns the standby's tensor for this tensor of the source. Returns null if there is none, or if type or
+// shape differ.
 const TensorInfo* Matching::find(const TensorInfo& tensor) {
   const auto it = by_name_.find(tensor.name);
   if (it == by_name_.end()) {

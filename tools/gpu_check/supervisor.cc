@@ -115,7 +115,7 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
     outcome.status = Status::kFailed;
     outcome.reason = result.error().to_string();
   }
-  // The text from a driver need not be UTF-8.
+  // Invalid UTF-8 is replaced, because the text from a driver need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
   const bool written = static_cast<bool>(write_file_durably(report_path(setting), text));
   ::_exit(written ? 0 : 1);

@@ -469,7 +469,7 @@ Cell cell_of(Answer answer) {
                                                    : Tone::kFaint};
 }
 
-// Indents the first line by two blanks, and other lines by four.
+// Returns the advice of the finding. The first line is indented by two blanks, and other lines by four.
 std::string advice_of(const Finding& finding, const Layout& layout) {
   constexpr std::size_t kIndent = 4;
   std::string out;

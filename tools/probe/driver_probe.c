@@ -782,7 +782,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     if (!result->part_ran[step->part]) {
       result->part_ran[step->part] = true;
       part_failed = false;
-      // The agent must hold the memory until the agent has returned it, so nothing is dropped before.
+      // The agent must hold the memory until the part kGiveBack is over, so nothing is dropped before.
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;

@@ -254,7 +254,7 @@ Result<NamedMemory> named_memory_of(const NameOwner& owner) {
     file.inode = inode;
     file.lost_name = found[inode];
     file.by_name = alone.contains(inode);
-    // CRIU's links come last, so that the first name is a permanent one.
+    // CRIU's links are sorted to the end, so that the first name is a permanent one.
     std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !is_link_name(name); });
     file.names = std::move(names);
     if (file.names.size() > kMaxNamesOfFile || memory.files.size() == kMaxNamedFiles)

@@ -22,13 +22,13 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxStateText = 1u << 16;
-constexpr std::size_t kSpareDescriptors = 4;  // number of descriptors that CRIU opens in the process
+constexpr std::size_t kSpareDescriptors = 4;  // number of free descriptors that CRIU needs in the process
 // The number of descriptors that CRIU opens for itself in the process. They are above the process's highest
 // descriptor and below CRIU's own limit, in steps of 128.
 constexpr std::uint64_t kCriuDescriptors = 64;
 constexpr std::uint64_t kDescriptorStep = 128;
 constexpr int kResetOnFork = 0x40000000;
-constexpr unsigned kResources = 24;  // number of the capability CAP_SYS_RESOURCE
+constexpr unsigned kResources = 24;  // number of the capability CAP_SYS_RESOURCE, which permits higher limits
 
 std::string link_at(const std::string& path) {
   std::error_code gone;

@@ -59,8 +59,8 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
   return status;
 }
 
-// Ends CRIU itself and the program that CRIU has restored. The function also ends the orphans that become
-// children of this process after these ends.
+// Kills CRIU itself and the program that CRIU has restored. The function also kills the orphans that then
+// become children of this process.
 void end_children() {
   for (;;) {
     const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
@@ -70,7 +70,8 @@ void end_children() {
     int status = 0;
     const pid_t changed = ::waitpid(-1, &status, 0);
     if (changed < 0 && errno != EINTR) return;
-    // The server of missing pages stops at its end (lazy_pages.h), and a second SIGKILL does not continue it.
+    // The server of missing pages enters a ptrace stop when it exits (lazy_pages.h), and a second SIGKILL
+    // does not continue it.
     if (changed > 0 && WIFSTOPPED(status)) ::ptrace(PTRACE_CONT, changed, nullptr, nullptr);
   }
 }
@@ -88,7 +89,7 @@ Result<pid_t> read_pid(const std::string& path) {
   return pid;
 }
 
-// Waits until the command has ended. `failed` is the error message if the command did not succeed.
+// Waits until the command has exited. `failed` is the error message if the command did not succeed.
 Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command,
                          const char* failed) {
   std::vector<char*> argv;

@@ -105,7 +105,7 @@ Result<ProcessPages::Outcome> ProcessPages::try_copy(const MissingMemory::Piece&
 Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& piece, int error) {
   switch (error) {
     case EAGAIN:
-    case ENOMEM:  // the process waits as for any memory allocation
+    case ENOMEM:  // memory is short; the process waits as for any memory allocation
       return Outcome::kLater;
     case EEXIST:  // the process already has the page
       missing_.drop(piece.address, kPageBytes);

@@ -49,7 +49,7 @@ Result<RestoringCriu> RestoringCriu::accept(int listener, Nanos deadline) {
 }
 
 Result<std::optional<RestoringCriu::Process>> RestoringCriu::next() {
-  std::int32_t id = 0;  // id of a process; negative if the process has ended
+  std::int32_t id = 0;  // id of a process; negative if the process has exited
   if (::recv(connection_.get(), &id, sizeof id, MSG_WAITALL) != sizeof id)
     return Error(ErrorCode::kProtocol, "CRIU's restore ended before all processes were restored");
   if (id == kFinished) return std::optional<Process>();

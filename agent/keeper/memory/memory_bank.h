@@ -36,7 +36,7 @@ class MemoryBank {
   [[nodiscard]] const std::string& missing() const { return missing_; }
 
   // Up to kMaxRecords records after `last`, in the order of ids, with duplicates of their descriptors. The
-  // batch is empty at the end.
+  // batch is empty after the last record.
   struct Batch {
     std::vector<local::RegionRecord> records;
     std::vector<UniqueFd> descriptors;

@@ -89,7 +89,8 @@ bool MemoryExchange::handle_set_request(local::Received& received) {
   }
 }
 
-// Checks whether a request may begin. Returns false if the function has already handled the request.
+// Checks whether a request may begin. Returns false if the function has refused the request, or if the
+// pending request answers it.
 bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
   if (pending_.type == type && pending_.asker == 0) {
     pending_.asker = request;  // a later agent repeats the request and gets the answer
@@ -115,7 +116,7 @@ bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
 void MemoryExchange::finish(local::Body body, std::vector<UniqueFd> descriptors) {
   const Pending done = std::exchange(pending_, {});
   if (done.asker == 0)
-    return parts_.agent.send_status(0);  // informs the currently connected agent of the end of the request
+    return parts_.agent.send_status(0);  // informs the currently connected agent that the request is complete
   parts_.agent.send({0, done.asker, std::move(body)}, std::move(descriptors));
 }
 

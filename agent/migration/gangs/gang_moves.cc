@@ -363,7 +363,8 @@ void GangMoves::on_event(migration::HandoverKey key, migration::TargetEvent even
                      join_standby(of, known.target, std::move(ready->payload)));
       return;
     }
-    if (std::holds_alternative<migration::InstanceRuns>(event)) return;  // open_gate() reports this event
+    // open_gate() reports this event instead
+    if (std::holds_alternative<migration::InstanceRuns>(event)) return;
     if (std::holds_alternative<migration::InstanceStopped>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
       return;

@@ -299,7 +299,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // created before the resources of the record
+  JobRecord record = standby_record(operation_);  // created before the resources, because the record contains
+                                                  // the instance's start time
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));

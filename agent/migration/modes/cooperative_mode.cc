@@ -17,7 +17,7 @@ std::string host_state_path(const Job& job) {
 }
 
 // Checks for an error with which the keeper or its rank has answered. In these cases the standby has not run,
-// and the keeper ends it.
+// and the keeper terminates it.
 bool is_misfit(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kTimedOut:

@@ -264,7 +264,7 @@ Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedStat
   co_return state;
 }
 
-// Ends the rounds. The rank is paused, so it gives no more memory to devices.
+// Stops the rounds. The rank is paused, so it gives no more memory to devices.
 Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
   const auto rounds = rounds_;
   if (!rounds) co_return ok();
@@ -303,7 +303,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     pages = std::move(placed);
   }
   options.images = folder.path();
-  options.work = folder.path();  // only root may access this folder
+  options.work = folder.path();  // CRIU's logs are stored here, because only root may access this folder
   options.timeout = host::criu_timeout(estimate.bytes);
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);

@@ -107,7 +107,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // created before the resources of the record
+  JobRecord record = standby_record(operation_);  // created before the resources, because the record contains
+                                                  // the instance's start time
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder,
                        max_eager_bytes = restores_lazily_ ? host::kMaxEagerBytes
@@ -211,7 +212,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
       .caused_by(std::move(resumed).error());
 }
 
-// Keeps a running instance running. An earlier agent may have ended right after the resume.
+// Keeps a running instance running. An earlier agent may have exited right after the resume.
 Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   co_return co_await keeper->withdraw(operation_.number());

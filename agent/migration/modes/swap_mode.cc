@@ -51,7 +51,8 @@ Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   co_return co_await job->moved_to(index);
 }
 
-// Does nothing, because the process now belongs to the target. The end of the export frees its old memory.
+// Does nothing, because the process now belongs to the target. Its old memory is freed when the export is
+// stopped.
 Task<> SwapSource::leave(std::shared_ptr<Job>) {
   co_return;
 }
@@ -108,7 +109,7 @@ Result<void> SwapTarget::store_host_state(std::shared_ptr<Job>, HostState) {
 Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   if (order.has_run || !is_held(*job)) {
     CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
-    co_await free(job);  // an earlier agent may have ended right after the resume
+    co_await free(job);  // an earlier agent may have exited right after the resume
     co_return ok();
   }
   auto resumed = co_await resume(job, order, report);

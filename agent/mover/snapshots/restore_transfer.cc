@@ -49,7 +49,7 @@ void RestoreTransfer::start(const messages::StartRestore& request) {
   thread_ = std::thread([this] { run(); });
 }
 
-// Ends the restore, because a standby frees no memory while it waits.
+// Aborts the restore, because a standby frees no memory while it waits.
 void RestoreTransfer::release(std::uint64_t) {
   ending_.store(true);
 }

@@ -8,10 +8,11 @@ namespace {
 
 constexpr std::uint32_t kNoSlot = 0xffff'ffff;
 constexpr std::uint32_t kZeroSlot = 0xffff'fffe;  // slot for zero chunks, which are not staged
-// The amount that is scanned and copied at once. A job that frees memory waits for the end of a piece.
+// The amount that is scanned and copied in one piece. A job that frees memory waits until the current piece
+// is complete.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kPieceChunks = 8192;
-constexpr std::uint32_t kSampledOf = 16;  // one chunk in so many is sampled
+constexpr std::uint32_t kSampledOf = 16;  // denominator of the sample: one chunk in kSampledOf is read
 
 bool has_memory(std::uint32_t slot) {
   return slot != kNoSlot && slot != kZeroSlot;
@@ -263,7 +264,7 @@ Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
   const auto held = source_.hold();
   std::vector<Chunk> now = waiting_;
   CKPT_TRYV(stage(now, true));
-  // The staged chunks are those at the front.
+  // The staged chunks are at the front of the list.
   const auto placed = static_cast<std::ptrdiff_t>(waiting_.size() - now.size());
   if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory to stage a snapshot in");
   std::vector<Chunk> staged(waiting_.begin(), waiting_.begin() + placed);

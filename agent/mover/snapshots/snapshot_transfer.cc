@@ -180,7 +180,7 @@ Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
-  // The memory was freed in the meantime.
+  // This error means that memory was freed in the meantime.
   if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;
   if (!dirty) return dirty.error();
   if (*dirty > kLittleDirtyBytes) return false;
@@ -296,7 +296,7 @@ Result<void> SnapshotTransfer::write() {
 }
 
 // Opens the checkpoint store, which allows one writer. The mover of another GPU, or a node that shares the
-// folder, may be writing.
+// folder, may be writing, so the call retries for up to kLongestLock.
 Result<checkpoint_store::OpenCheckpointStore> SnapshotTransfer::open_checkpoint_store() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {

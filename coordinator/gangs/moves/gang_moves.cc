@@ -354,7 +354,7 @@ control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
   if (!beginning_.insert(id).second)
     co_return Error(ErrorCode::kRefused, "A move of these ranks is already being prepared");
-  // The frame of this function may outlive this object, when the coordinator ends.
+  // The frame of this function may outlive this object when the coordinator exits.
   struct Leaving {
     std::weak_ptr<const bool> is_alive;
     GangMoves& moves;
@@ -377,9 +377,9 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   request.options.communicators = plan.communicators;
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
-  // The tables may have changed in the meantime.
+  // The job is checked again, because the tables may have changed during the queries.
   CKPT_CO_TRY(now, find_movable(id, request));
-  deps_.table.claim(id, {});  // from here on the rows count
+  deps_.table.claim(id, {});  // from here on the migrations' rows hold the places
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
   co_await driver_.caught_up(lead);

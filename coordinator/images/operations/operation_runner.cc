@@ -226,8 +226,8 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   return runs;
 }
 
-// Closes the task of an operation whose time is over. The client waits no longer, although the operation
-// continues once the node or checkpoint store is back.
+// Closes the task of an operation whose deadline has passed. The client waits no longer, although the
+// operation continues once the node or checkpoint store is back.
 void OperationRunner::close_expired_task(JobId id) {
   const Job* job = deps_.jobs.find(id);
   if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
@@ -263,8 +263,8 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.captured) {
-    // The instance's end is reported in addition to this answer. Then the checkpoint store is queried for its
-    // list.
+    // The instance's end is reported separately, possibly after this answer. Then the checkpoint store is
+    // queried for its list.
     if (view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
     co_return;
   }
@@ -367,8 +367,8 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     order.peer = *std::move(granted);
   }
   const wire::CheckpointStorePeer peer = order.peer;
-  // After the start was given up nothing more may be ordered, because the node may have answered that it has
-  // no instance.
+  // After the start was canceled, no start may be ordered, because the node may already have answered that it
+  // has no instance.
   Result<void> started = Error(ErrorCode::kAborted, "The start was cancelled");
   if (is_still_starting(order.spec.job, operation))
     started = co_await deps_.calls.call(operation.to_node, std::move(order), kLongestStart);

@@ -82,8 +82,8 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    // The node that stores an image in its own checkpoint store is queried about the image, even if another
-    // node will read it.
+    // An image in a node's own checkpoint store is queried at that node, even if a different node will read
+    // it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
@@ -126,12 +126,12 @@ control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish
   CKPT_CO_TRYV(may_restore(id, wish));
   const Job job = *deps_.jobs.find(id);
   CKPT_CO_TRY(image, deps_.finder.for_order(job, wish.verb, wish.image));
-  // The plan is refused before any node is queried.
+  // A plan with an obstacle is refused before any node is queried.
   if (RestorePlan plan = evaluate(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
     co_return plan;
   for (unsigned asked = 1;; ++asked) {
     CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
-    // A queried node may have reported a newer image.
+    // The image is selected again, because a queried node may have reported a newer one.
     CKPT_CO_TRY(newest, deps_.finder.for_order(job, wish.verb, wish.image));
     if (newest.barrier_ms <= image.barrier_ms || asked == kMaxNewerImages)
       co_return plan_at(id, wish, image, place);
@@ -165,7 +165,8 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
   if (deps_.jobs.is_name_taken(facts.spec.name))
     co_return Error(ErrorCode::kRefused,
                     "A job that has not ended has the name " + facts.spec.name + " by now");
-  // The job's work after its newest image is not known.
+  // The job is not known, and neither is its work after its newest image. So that image counts as its last
+  // work.
   const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });
   Job job;
   job.spec = facts.spec;

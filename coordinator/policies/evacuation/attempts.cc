@@ -53,7 +53,8 @@ EvacuationStep join_or_abort(Evacuation& e, const Migration& open) {
     e.to = open.to;
     return enter(EvacuationState::kMoving, migration_text(open.id) + " of the job is already open");
   }
-  // The job's memory must not be read any more. This evacuation is tried again once the migration is over.
+  // The move is aborted, because the job's memory must not be read any more. This evacuation is tried again
+  // once the migration is over.
   EvacuationStep next = wait("waits for the end of " + migration_text(open.id));
   next.kind = StepKind::kAbortMove;
   if (open.abort_cause == AbortCause::kNone) next.migration = open.id;
@@ -80,8 +81,8 @@ std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationVie
   return next;
 }
 
-// Handles a job for which there is no target. The job is never killed: it is parked in an image, or continues
-// to run until a GPU has the memory.
+// Returns the step for a job for which there is no target. The job is never killed: it is parked in an image,
+// or continues to run until a GPU has the memory.
 EvacuationStep no_target(const Evacuation& e, const std::string& reason, bool job_runs,
                          const ClusterFacts& facts) {
   if (e.urgent && !facts.may_come_back) return park(e, job_runs || !e.failed.empty());
@@ -96,12 +97,13 @@ EvacuationStep give_up_live(Evacuation& e, std::string reason) {
   return step(StepKind::kImage);
 }
 
-// Handles the case that no remaining GPU can take the job. Targets that were already tried are not a reason
-// to wait.
+// Returns the step if no remaining GPU can take the job live. Targets that were already tried are not a
+// reason to wait.
 EvacuationStep no_live_target(Evacuation& e, const std::string& reason, const ClusterFacts& facts) {
   if (e.failed.empty()) return no_target(e, reason, true, facts);
   if (e.urgent) return give_up_live(e, "every live move of the job failed (" + failed_text(e) + ")");
-  // The move is tried again at the next change, on any GPU that then has enough free memory.
+  // All targets are permitted again. The move is tried at the next change, on any GPU that then has enough
+  // free memory.
   const std::string tried = failed_text(e);
   e.failed.clear();
   return wait(tried + "; it is tried again");

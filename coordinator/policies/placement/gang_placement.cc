@@ -11,7 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNvlink = 2;          // nearer than GPUs on any common board
+constexpr double kNvlink = 2;          // the nearness of two GPUs with NVLink, which exceeds that of GPUs on
+                                       // any common board
 constexpr double kFarthestBoard = 50;  // the limit of NVML's levels: 40 is one NUMA node, 50 is beyond it
 constexpr double kOneNumaNode = 1 - 40 / kFarthestBoard;
 constexpr double kOfScore = 0.01;  // the weight of the score, which decides only among equals

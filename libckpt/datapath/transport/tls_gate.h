@@ -82,7 +82,7 @@ class TlsGate {
   const Nanos greeting_nanos_;
   std::string address_;
   UniqueFd listener_;
-  Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as without free descriptors
+  Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as when no descriptors are free
   std::vector<std::unique_ptr<UnauthenticatedPeer>> unauthenticated_peers_;  // oldest first
   std::optional<Arrival> arrival_;
 };

@@ -233,7 +233,7 @@ Result<void> DeviceState::apply(const StateImage& image) const {
   for (const StateEntry& entry : image.entries()) {
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
-    // check() has allowed the difference
+    // Skips the tensor, because check() has allowed the difference.
     if (tensor == nullptr || tensor->bytes != entry.data.size()) continue;
     const ContextScope scope(*api_, context_);
     CKPT_CUDA_TRY(*api_, cuMemcpyHtoD_v2(tensor->pointer, entry.data.data(), entry.data.size()));

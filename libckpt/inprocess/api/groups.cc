@@ -145,7 +145,7 @@ Result<void> Groups::swap(std::uint64_t epoch) {
     const ckpt_status done = group->ops.swap == nullptr ? CKPT_OK : group->ops.swap(group->user, epoch);
     if (done != CKPT_OK) return failure("swap", group->name, done);
   }
-  give(Discard{epoch, std::move(made)});  // the groups in use before
+  give(Discard{epoch, std::move(made)});  // discards the groups that were in use before
   return ok();
 }
 

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kMinBackoff{50};
 
 std::uint8_t chance() {
   std::array<std::byte, 1> drawn{};
-  if (!fill_random(drawn)) return UINT8_MAX;  // without random bytes, the full backoff is safe
+  if (!fill_random(drawn)) return UINT8_MAX;  // without random bytes, the full backoff is used, which is safe
   return std::to_integer<std::uint8_t>(drawn.front());
 }
 

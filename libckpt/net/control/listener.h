@@ -30,7 +30,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   struct Settings {
     std::string address;
     Token token;
-    TlsSettings tls;  // TLS settings, which TCP requires
+    TlsSettings tls;  // the TLS settings, which an address over TCP requires
     Connection::CheckName check_name;
     ConnectionSettings connection;
   };
@@ -39,7 +39,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   static Result<std::shared_ptr<Listener>> create(asio::any_io_executor executor, Settings settings,
                                                   Accept accept);
 
-  // Returns the address at which it listens, with the port that the system chose.
+  // Returns the address of the listening socket, with the port that the system chose.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   void close();
 

@@ -13,7 +13,8 @@
 namespace ckpt::tls {
 namespace {
 
-constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;  // the maximum size on the wire
+// the maximum size of a record on the wire
+constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;
 constexpr std::size_t kSmallBuffer = 2 * kLargestRecord;
 // The batch size that makes a send efficient, and the size of the buffer for a full socket. With larger
 // values the peer waits longer for the first record, and the records leave the CPU caches (measured).
@@ -164,7 +165,7 @@ Result<std::size_t> PskStream::read(std::span<std::byte> to) {
   return fail("Reading from the TLS connection");
 }
 
-// Returns true if another record fits.
+// Sends records if there is too little space, and returns whether another record fits.
 bool PskStream::make_space() {
   if (waiting() >= kBatchBytes || out_.size() - end_ < kNeeded) send_some();
   if (out_.size() - end_ >= kNeeded) return true;

@@ -148,7 +148,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     send_to_coordinator(Dead(e.reason));
     return true;
   }
-  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  // FENCED is stated once the rank has ended: the gang may then be restored from its image (GANG-12).
   bool on(const RankEnded&) {
     if (auto* fenced = in<bystander::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
       restate(Party());

@@ -125,8 +125,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
                                                ", which stays where it is, no longer takes part");
     nag_granted();
   }
-  // Aborts a move whose time is over (SW-7). The coordinator does not abort if it has received everything
-  // that decides the move and the parties are reachable.
+  // Aborts a move whose timeout has passed (SW-7). The coordinator does not abort if it has received
+  // everything that decides the move and the parties are reachable.
   void give_up_if_late() {
     if (!s_.late || s_.abort || is_about_to_hand_over()) return;
     s_.abort =
@@ -163,7 +163,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judgement().all(Role::kTarget, has_none);
   }
-  // Returns whether each target has a lease. ADR 2: no rank is held before each target has a lease.
+  // Returns whether every target has a lease. ADR 2: no rank is held before every target has a lease.
   bool all_have_leases() const {
     return judgement().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
   }
@@ -434,7 +434,7 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {
   CoordinatorState state = fresh(newest.info);
-  // A reason in the record of any phase is that of an abort. A move that is to be given up stays so.
+  // A reason in the record of any phase is that of an abort. A move that must be aborted stays so.
   if (!newest.reason.text.empty()) state.abort = newest.reason;
   switch (newest.kind) {
     case RecordKind::kBegun:

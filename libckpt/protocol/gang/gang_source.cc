@@ -221,7 +221,7 @@ class SourceStepper : private Stepper<SourceState> {
     }
     return true;
   }
-  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  // FENCED is stated once the rank has ended: the gang may then be restored from its image (GANG-12).
   bool on(const RankEnded&) {
     if (auto* fenced = in<source::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
       restate(Party());

@@ -50,7 +50,8 @@ class TargetStepper : private Stepper<TargetState> {
     disarm(Timer::kPoll);
   }
   // States that the target has given up. A veto ends the move for every party. After a promise the instance
-  // may run, so its end is awaited: the coordinator may then count on it (GANG-8, GANG-12).
+  // may run, so the target waits until it has exited: the coordinator may then count on that (GANG-8,
+  // GANG-12).
   void state_relinquished(const target::Relinquished& left) {
     if (!left.ended) return;
     const Relinquished said(left.veto, left.reason);

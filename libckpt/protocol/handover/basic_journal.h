@@ -46,8 +46,8 @@ class BasicJournal {
     return BasicJournal(std::move(file), std::move(entries));
   }
 
-  // Returns all records, oldest first: those read at open and those appended since. Each record includes its
-  // plan. Makes a copy, for a start or for tests.
+  // Returns all records, oldest first: those read at open and those appended since then. Each record includes
+  // its plan. Makes a copy, for a start or for tests.
   [[nodiscard]] std::vector<Record> records() const {
     std::vector<Record> records;
     records.reserve(entries_.all.size());
@@ -68,8 +68,8 @@ class BasicJournal {
   // Reserves disk space for `bytes` more. Call this before a migration begins; reserve_for() is enough for
   // one migration.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;
-  // Returns the space for one migration. In a file of the former format, each record of a migration contains
-  // its plan.
+  // Returns the disk space to reserve for one migration. In a file of the former format, each record of a
+  // migration contains its plan.
   static constexpr std::uint64_t reserve_for(std::uint64_t plan_bytes) {
     return kReserveBytes + 8 * plan_bytes;
   }

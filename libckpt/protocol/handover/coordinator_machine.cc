@@ -342,7 +342,7 @@ class Stepper : private HandoverStepper<CoordinatorState> {
     auto& mine = from == Role::kSource ? b.source_payload : b.target_payload;
     mine = body.payload;
     if (!b.source_payload || !b.target_payload) return true;
-    // A side repeats this if it has not received Start. A side that has received Start ignores the
+    // A side repeats Prepared if it has not received Start. A side that has received Start ignores the
     // repetition.
     if (!both_before || from == Role::kSource) send(Role::kSource, wire::Start(*b.target_payload));
     if (!both_before || from == Role::kTarget) send(Role::kTarget, wire::Start(*b.source_payload));
@@ -371,7 +371,7 @@ class Stepper : private HandoverStepper<CoordinatorState> {
   }
   bool receive_begun(Role from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
-    // After a restart, the coordinator may receive this before the target has reported again that it is
+    // After a restart, the coordinator may receive Precopied before the target has reported again that it is
     // prepared.
     if (from != Role::kSource) return false;
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);

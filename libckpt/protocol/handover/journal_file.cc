@@ -22,7 +22,8 @@ namespace {
 constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
 constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
-constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // the record's plan is in an earlier record
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // the magic of a frame whose plan is in an earlier
+                                                        // record
 constexpr std::uint64_t kStepBytes = 64 << 10;
 constexpr std::uint32_t kMaxRecordBytes = 4 << 20;
 

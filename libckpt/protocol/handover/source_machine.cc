@@ -258,7 +258,7 @@ class Stepper : private HandoverStepper<SourceState> {
     }
     return false;
   }
-  // Gives up; only the first reason is stored.
+  // Gives up the handover; only the first reason is stored.
   void give_up(Barrier& p, const Reason& cause) {
     if (!p.gives_up) p.gives_up = cause;
     ask_target(p);

@@ -33,7 +33,7 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
   const auto* was = std::get_if<Committed>(&before.phase);
   const auto* is = std::get_if<Committed>(&made.state.phase);
   const bool had_given_up = std::holds_alternative<Relinquished>(before.phase);
-  std::optional<Incarnation> k;  // set once COMMITTED is written
+  std::optional<Incarnation> k;  // the incarnation of COMMITTED; set once the record is written
   if (was) k = was->k;
   bool given_up = had_given_up;
   for (const Action& action : made.actions) {

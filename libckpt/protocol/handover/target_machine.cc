@@ -29,8 +29,8 @@ class Stepper : private HandoverStepper<TargetState> {
     return p && !p->owner ? p : nullptr;
   }
 
-  // Gives up (SW-5). With `keep_image`, verified bytes stay until the source reports that it continues
-  // (SW-13).
+  // Relinquishes the migration (SW-5). With `keep_image`, verified bytes stay until the source reports that
+  // it continues (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
     Record r(s_.info, Role::kTarget, RecordKind::kRelinquished);

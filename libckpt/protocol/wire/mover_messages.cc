@@ -11,7 +11,7 @@
 namespace ckpt::wire::mover {
 namespace {
 
-constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // the bytes "GPMV"
+constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // the magic of a packet: the bytes "GPMV"
 constexpr std::uint16_t kPacketVersion = 1;
 
 struct PacketHeader {

@@ -10,9 +10,11 @@
 namespace ckpt::checkpoint_store {
 namespace {
 
-constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // the bytes "GPVPACK1"
-constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // the bytes "GPVTAIL1"
-constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // the bytes "VREC"
+constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // the magic at the beginning of a pack: the
+                                                             // bytes "GPVPACK1"
+constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // the magic of a pack's tail: the bytes
+                                                             // "GPVTAIL1"
+constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // the magic of a record: the bytes "VREC"
 
 Error corrupt(std::string what) {
   return {ErrorCode::kCorrupt, std::move(what)};

@@ -114,7 +114,7 @@ Result<void> JobStore::load_packs(bool writable) {
     last_pack_ = std::max(last_pack_, number);
     auto loaded = load_pack(files_, pack_folder(), number);
     if (!loaded) {
-      // the pack was collected meanwhile
+      // The pack was collected meanwhile.
       if (!writable && loaded.error().code() == ErrorCode::kNotFound) continue;
       return std::move(loaded).error();
     }

@@ -29,7 +29,7 @@ struct Wanted {
 };
 
 struct Run {
-  std::size_t first = 0, count = 0;  // positions in the list of Wanted
+  std::size_t first = 0, count = 0;  // positions in the list of wanted records
   std::uint64_t offset = 0, bytes = 0;
 };
 

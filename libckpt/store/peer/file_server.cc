@@ -16,7 +16,7 @@ constexpr std::size_t kMaxUnauthenticatedPeers = 16;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
-// Compares in constant time, whatever differs.
+// Compares in constant time, so that the duration does not reveal where the bytes differ.
 bool equal(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   if (a.size() != b.size()) return false;
   std::byte difference{0};

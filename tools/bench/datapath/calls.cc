@@ -13,8 +13,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr Nanos kPatience = 300'000'000'000;
-constexpr double kBarrierGoal = 100;  // nanoseconds
-constexpr double kGateGoal = 20;      // nanoseconds
+constexpr double kBarrierGoal = 100;  // the goal for a call of the barrier, in nanoseconds
+constexpr double kGateGoal = 20;      // the goal for a call through the open gate, in nanoseconds
 
 struct Call {
   const char* benchmark;
@@ -29,7 +29,7 @@ constexpr Call kCalls[] = {{"empty_call", "a call into the library that does not
                            {"allocation", "ckpt_alloc and ckpt_free of 2 MiB"}};
 
 struct CallRuns {
-  Runs wall, cpu;  // nanoseconds
+  Runs wall, cpu;  // wall-clock and processor times of a call in nanoseconds
 };
 
 // Returns every repetition of every benchmark, by name.

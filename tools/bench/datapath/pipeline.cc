@@ -71,7 +71,8 @@ class PipelineBench {
   struct Rounds {
     Path path;
     const char* where;
-    Path actual = path;  // also kTcp within a machine if the target cannot read the source's memory
+    Path actual = path;  // the path of the payloads; kTcp also within a machine, if the target cannot read
+                         // the source's memory
     Kept first{}, second{};
     Runs scan_share{};
   };

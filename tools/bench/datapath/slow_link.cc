@@ -17,8 +17,8 @@ constexpr std::uint64_t kMaxFloatBytes = std::uint64_t{128} << 20;
 struct CodecCase {
   const char* name;
   codec::CodecMode mode;
-  bool second_round;  // the state changes by one step between the rounds, and the shadow memory holds the
-                      // whole state
+  bool second_round;  // true: the state changes by one step between the rounds, and the shadow memory holds
+                      // the whole state
 };
 constexpr CodecCase kCodecCases[] = {
     {"raw", codec::CodecMode::kRaw, false},

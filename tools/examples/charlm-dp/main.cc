@@ -12,7 +12,7 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr std::uint32_t kMaxRanks = 16;  // a rank's share is a multiple of 4 places
+constexpr std::uint32_t kMaxRanks = 16;  // the limit at which a rank's share is still a multiple of 4 places
 
 struct Options {
   TrainingOptions training;
@@ -76,7 +76,7 @@ class Trainer {
   // Values that are summed over all ranks in each step.
   struct Shared {
     double loss = 0;
-    double ends = 0;  // set by rank 0 when it was requested to end
+    double ends = 0;  // set by rank 0 when it was requested to exit
   };
 
   // Returns a rank's share of the gradients. The number of weights is a multiple of 64.

@@ -15,7 +15,7 @@ namespace ckpt::examples {
 
 constexpr int kUsage = 64;
 
-// Returns the value, or ends the program with exit code 64 and one line that names the option.
+// Returns the value, or exits with code 64 and one line that names the option.
 template <typename T>
 T value_or_usage(const char* option, Result<T> value) {
   if (!value) fail(std::string(option) + ": " + value.error().message(), kUsage);
@@ -35,7 +35,7 @@ inline void add_common_options(Command& app, CommonOptions& options) {
   app.add_flag("--print-times", options.print_times, "Adds the time of day, in seconds, to each line");
 }
 
-// Parses the command line, or ends the program: 0 after --help, 64 after a mistake.
+// Parses the command line, or exits: with code 0 after --help, with code 64 after a mistake.
 inline void parse_or_exit(CommandLine& app, int argc, char** argv) {
   const auto end = app.parse(argc, argv);
   if (!end) return;

@@ -21,7 +21,7 @@ constexpr std::uint64_t kFirstWindow = 64 << 10;  // the first window at the end
 constexpr std::uint64_t kGrowth = 8;
 constexpr std::uint64_t kMaxWindow = 256ull << 20;  // the limit of a window, which is held in memory
 
-// Returns the last `lines` of the text.
+// Returns the last `lines` lines of the text.
 std::string_view tail_of(std::string_view text, std::uint64_t lines) {
   std::size_t begin = text.size();
   if (text.ends_with('\n')) --begin;

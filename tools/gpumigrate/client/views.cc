@@ -209,7 +209,8 @@ std::string pause_text(const api::MigrationReport& report) {
   return notes.empty() ? out : out + " (" + notes + ")";
 }
 
-// Shows how much shorter the pause would be for a job started with `gpumigrate run`.
+// Shows the most pause time that `gpumigrate run` would have saved for the job, and the least pause of a live
+// move.
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
   return "at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
          " of device memory, which would be copied before the pause; a live move pauses for at least " +

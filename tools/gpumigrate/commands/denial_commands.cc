@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands `cluster deny`, `cluster denied` and `cluster allow`, which manage the certificates that the
-// cluster refuses before their end.
+// cluster refuses before their expiry.
 #include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"

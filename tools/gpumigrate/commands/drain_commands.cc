@@ -70,7 +70,8 @@ int follow_drain(Context& context, const std::string& id, bool each, Wait& wait)
   return record::from_answer<api::Drain>(*drain).exit_code.value_or(kUnknown);
 }
 
-constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two minutes
+constexpr std::chrono::minutes kRemovalAnswer{3};  // the limit for the answer to a removal, because a fence
+                                                   // command may take two minutes
 
 struct RemovalOptions {
   std::string node;

@@ -31,7 +31,7 @@ struct ImageOptions {
   bool detach = false;
   std::string reason;
   std::string remove;   // the image to remove, for `images rm`
-  std::string timeout;  // limits the wait, not the operation
+  std::string timeout;  // the value of --timeout, which limits the wait, not the operation
 };
 using Shared = std::shared_ptr<ImageOptions>;
 

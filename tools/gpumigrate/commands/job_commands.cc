@@ -305,7 +305,7 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 }  // namespace
 
 // Warns if the library cannot be loaded into the program. It checks the program on this machine. The job's
-// node may have another program under the same path.
+// node may have a different program under the same path.
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");

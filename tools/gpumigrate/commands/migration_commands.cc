@@ -18,7 +18,8 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the limit of the API
+constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the API's limit for the size of the
+                                                                   // shadow memory
 
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);

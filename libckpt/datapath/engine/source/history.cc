@@ -76,7 +76,7 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
   const std::uint32_t index = history.shadows_[chunk].load(std::memory_order_relaxed);
   if (index == kNoShadow) return {};
   Place& place = places_[index];
-  // the place is being given to another chunk
+  // The place is being given to another chunk.
   if (place.busy.exchange(true, std::memory_order_acquire)) return {};
   const bool mine = is_of(place, index, history, chunk);
   if (mine) place.used_round = round;
@@ -125,7 +125,7 @@ void ShadowStore::store(ChunkHistory& history, std::uint32_t chunk, std::span<co
 
 void ShadowStore::forget(ChunkHistory& history, std::uint32_t chunk) noexcept {
   if (chunk < history.shadows_.size())
-    // the chunk's place may be given to another chunk
+    // The chunk's place may now be given to another chunk.
     history.shadows_[chunk].store(kNoShadow, std::memory_order_release);
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMinSamples = 64;
 constexpr std::uint64_t kUnseen = 3;
 // The sizes of a scan's pieces. Pieces are short at first, so that copying starts at once. They stay short
 // where much is dirty, because recently scanned data is copied from a cache. Elsewhere they grow: a piece has
-// a fixed cost, but its dirty chunks wait for its end.
+// a fixed cost, but its dirty chunks wait until the whole piece is scanned.
 constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kPieceGrowth = 2;
 constexpr Nanos kLongPieceTime = 5'000'000;

@@ -12,7 +12,8 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::size_t kQueueChunks = 256;  // the scan does not run further ahead than the cache can hold
+constexpr std::size_t kQueueChunks = 256;  // the capacity of the queue; the scan does not run further ahead
+                                           // than the cache can hold
 constexpr std::uint64_t kAbortToken = ~std::uint64_t{4};  // differs from the tokens in send_lane_control.cc
 constexpr Nanos kSendIdleWait = 1'000'000'000;  // if no work is pending, only an event ends the wait
 

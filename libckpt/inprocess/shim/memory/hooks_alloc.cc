@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks of plain device memory: cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo. The file also hooks the
-// ends of contexts, which end their memory.
+// functions that destroy contexts, because the memory of a context is then freed.
 #include <algorithm>
 
 #include "libckpt/inprocess/shim/core/contexts.h"

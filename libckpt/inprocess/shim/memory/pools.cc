@@ -32,7 +32,8 @@ void note_use(MemoryState& state, Pool& pool, std::uint64_t bytes) {
   pool.reserved_high = std::max(pool.reserved_high, state.regions.block_bytes(&pool));
 }
 
-// Returns whether a region may be reused, by how much larger it is than requested.
+// Returns whether a region of `has` bytes may be reused for `wants` bytes. The region may be larger by at
+// most a quarter, or by at most 2 MiB if that is more.
 bool fits(std::uint64_t has, std::uint64_t wants) {
   return has >= wants && has - wants <= std::max<std::uint64_t>(wants / 4, std::uint64_t{2} << 20);
 }
