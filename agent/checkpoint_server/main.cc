@@ -55,7 +55,8 @@ CheckpointStoreAnswer obey(checkpoint_store::FileServer& server, const Checkpoin
     if (token) {
       answer.token = *std::move(token);
       fault_point(FaultPoint::kCheckpointStoreServerGranted);
-      spdlog::info("granted: job {} writes {} into_memory {}", order.job, order.writes, order.into_memory);
+      spdlog::info("access granted: job {} writes {} into_memory {}", order.job, order.writes,
+                   order.into_memory);
     }
   }
   answer.id = order.id;
@@ -94,9 +95,10 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);
   ckpt::CommandLine app("Serves a node's checkpoint store to other nodes; started by gpumigrate-agent");
   ckpt::checkpoint_store::FileServer::Settings settings;
-  app.add_option("--folder", settings.folder, "The checkpoint store").required();
-  app.add_option("--memory", settings.memory, "The checkpoint store's folder in memory");
-  app.add_option("--memory-limit", settings.memory_limit_bytes, "Limit of that folder in bytes");
+  app.add_option("--folder", settings.folder, "Folder of the checkpoint store").required();
+  app.add_option("--memory", settings.memory, "In-memory folder of the checkpoint store");
+  app.add_option("--memory-limit", settings.memory_limit_bytes,
+                 "Size limit of the in-memory folder, in bytes");
   app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;
   app.add_option("--node", node, "The node that owns the checkpoint store").required();

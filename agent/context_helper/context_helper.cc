@@ -31,9 +31,10 @@ std::string ContextFacts::missing_support() const {
       std::to_string(driver_version / 1000) + "." + std::to_string(driver_version % 1000 / 10);
   if (!can_checkpoint)
     return "the CUDA driver (for CUDA " + version +
-           ") has no cuCheckpointProcess functions: 570 or newer is needed";
+           ") has no cuCheckpointProcess functions: driver 570 or newer is needed";
   if (!can_change_gpu)
-    return "the CUDA driver (for CUDA " + version + ") restores on the same GPU only: 580 or newer is needed";
+    return "the CUDA driver (for CUDA " + version +
+           ") restores on the same GPU only: driver 580 or newer is needed";
   return {};
 }
 
@@ -83,8 +84,8 @@ Result<void> ContextHelper::launch() {
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->ended_.emplace(ErrorCode::kUnavailable,
-                         "The context helper ended with " + describe_wait_status(status) + "; see " + log);
+    self->ended_.emplace(ErrorCode::kUnavailable, "The context helper terminated with " +
+                                                      describe_wait_status(status) + "; see " + log);
     self->on_half_gone();
   };
   ended_.reset();
@@ -125,8 +126,9 @@ void ContextHelper::on_packet(const Packet& packet) {
   if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
   if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
       queue_.front()->order.kind != message.kind) {
-    return on_gone(Error(ErrorCode::kProtocol, "The context helper sent an answer that matches no order"),
-                   true);
+    return on_gone(
+        Error(ErrorCode::kProtocol, "The context helper sent a response that does not match any request"),
+        true);
   }
   auto pending = queue_.front();
   queue_.pop_front();
@@ -144,7 +146,7 @@ void ContextHelper::on_ready(const context::Answer& answer) {
   facts_.gpu = answer.text;
   facts_.can_checkpoint = answer.can_checkpoint;
   facts_.can_change_gpu = facts_.can_checkpoint && answer.value >= kChangesGpu;
-  spdlog::info("context helper serves: pid {} driver_version {} devices {} can_checkpoint {}",
+  spdlog::info("context helper started: pid {} driver_version {} devices {} can_checkpoint {}",
                process_->pid(), facts_.driver_version, facts_.devices, facts_.can_checkpoint);
   state_ = State::kServing;
   backoff_ = settings_.first_backoff;
@@ -155,9 +157,9 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   if (state_ == State::kStopped) return;
   ++run_;
   if (start_again) {
-    spdlog::error("context helper ended: reason {}", error.to_string());
+    spdlog::error("context helper exited: reason {}", error.to_string());
   } else {
-    spdlog::info("no context helper: reason {}", error.to_string());
+    spdlog::info("context helper unavailable: reason {}", error.to_string());
   }
   last_error_ = std::move(error);
   state_ = start_again ? State::kWaiting : State::kIdle;

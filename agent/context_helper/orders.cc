@@ -119,9 +119,9 @@ context::Answer perform(const DriverApi& api, const context::Order& order) {
   answer.kind = order.kind;
   answer.id = order.id;
   if (!can_checkpoint(api)) {
-    context::set_error(answer,
-                       {ErrorCode::kNotSupported,
-                        "This CUDA driver has no cuCheckpointProcess functions: 570 or newer is needed"});
+    context::set_error(
+        answer, {ErrorCode::kNotSupported,
+                 "This CUDA driver has no cuCheckpointProcess functions: driver 570 or newer is needed"});
     return answer;
   }
   const Nanos began = now_ns();

@@ -209,8 +209,9 @@ void Agent::create_snapshot_service() {
   checkpoint_store.memory_limit_bytes = config_.checkpoint_store_memory_limit_mib << 20;
   if (!checkpoint_store.memory.empty()) {
     if (auto claimed = protect::claim_memory_folder(checkpoint_store.memory); !claimed) {
-      spdlog::error("checkpoint_store_memory is not used, images of other nodes go to the disk: reason {}",
-                    claimed.error().to_string());
+      spdlog::error(
+          "checkpoint_store_memory is not used, so images from other nodes are written to disk: reason {}",
+          claimed.error().to_string());
       checkpoint_store.memory.clear();
     }
   }
@@ -286,7 +287,7 @@ Task<> Agent::start() {
     if (job->ended()) continue;
     if (auto mover = gpus_->mover_of(job->gpu())) (*mover)->start();
   }
-  spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
+  spdlog::info("agent started: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, moves_->peers().address());
   health_->on_inventory(inventory_.last());
   health_->start();

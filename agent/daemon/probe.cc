@@ -160,7 +160,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   co_await ending->heard.wait(std::chrono::steady_clock::now() + settings.mover_timeout);
   if (!ending->status) {
     (*process)->signal(SIGKILL);
-    co_return command + " did not end within " + std::to_string(settings.mover_timeout.count()) + " ms";
+    co_return command + " did not finish within " + std::to_string(settings.mover_timeout.count()) + " ms";
   }
   if (*ending->status != 0) co_return command + " ended with " + describe_wait_status(*ending->status);
   co_return std::string();

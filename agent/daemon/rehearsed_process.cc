@@ -238,7 +238,7 @@ class Rehearsal {
       CKPT_CO_TRY(
           ready, co_await host::run_program(criu_spec(host::lazy_pages_command(folder.path()), folder.path()),
                                             kRehearsedCriu));
-      if (ready != 0) co_return Error(ErrorCode::kUnavailable, "gpumigrate-lazy-pages does not start");
+      if (ready != 0) co_return Error(ErrorCode::kUnavailable, "gpumigrate-lazy-pages did not start");
     }
     auto status =
         co_await host::run_program(criu_spec(criu_.restore_command(options), folder.path()), kRehearsedCriu);
@@ -266,7 +266,8 @@ class Rehearsal {
     CKPT_TRY(text, read_file(path, 64));
     pid_t pid = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
-    if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
+    if (parsed.ec != std::errc() || pid <= 1)
+      return Error(ErrorCode::kIo, path + " does not contain a process id");
     return RehearsedTree(pid);
   }
 

@@ -132,8 +132,8 @@ Task<void> Inventory::refresh() {
 
 std::string Inventory::why_no_gpus() const {
   if (!last_.problem.empty() || !last_.gpus.empty()) return last_.problem;
-  return visible_.empty() ? "The GPU driver names no GPU"
-                          : "The GPU driver names none of the GPUs in visible_gpus";
+  return visible_.empty() ? "The GPU driver reports no GPU"
+                          : "The GPU driver reports none of the GPUs in visible_gpus";
 }
 
 const GpuFacts* Inventory::gpu(std::uint32_t index) const noexcept {

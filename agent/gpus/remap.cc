@@ -131,7 +131,7 @@ Task<Result<RemapFacts>> probe_remap(RemapProbe probe) {
   if (!ending->status) {
     process->signal(SIGKILL);
     co_return read_answer(probe.output,
-                          "did not end within " + std::to_string(probe.timeout.count()) + " ms");
+                          "did not finish within " + std::to_string(probe.timeout.count()) + " ms");
   }
   co_return read_answer(probe.output, "ended with " + describe_wait_status(*ending->status));
 }

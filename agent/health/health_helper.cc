@@ -55,7 +55,7 @@ Result<void> HealthHelper::launch() {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     self->on_gone(
-        Error(ErrorCode::kUnavailable, "The health helper ended with " + describe_wait_status(status)));
+        Error(ErrorCode::kUnavailable, "The health helper terminated with " + describe_wait_status(status)));
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
@@ -84,7 +84,7 @@ void HealthHelper::on_packet(const Packet& packet) {
   const nvml_watch::Report& said = *report;
   if (said.kind == nvml_watch::Kind::kFailed) {
     if (std::exchange(last_failure_, said.text) != said.text)
-      spdlog::info("no GPU events: reason {}", said.text);
+      spdlog::info("GPU events unavailable: reason {}", said.text);
     return;  // the helper exits now
   }
   if (said.kind == nvml_watch::Kind::kHeartbeat || said.kind == nvml_watch::Kind::kReady) {
@@ -125,7 +125,7 @@ void HealthHelper::on_silence() {
 
 void HealthHelper::on_gone(const Error& error) {
   if (stopped_) return;
-  if (last_failure_.empty()) spdlog::warn("health helper ended: reason {}", error.to_string());
+  if (last_failure_.empty()) spdlog::warn("health helper exited: reason {}", error.to_string());
   drop_process();
   restart_later();
 }

@@ -26,7 +26,7 @@ Result<void> KernelChannel::start(const asio::any_io_executor& executor, FileWat
   if (by_default) path = kDefaultKernelLog;
   auto reader = KernelLogReader::create(executor, files, path);
   if (!reader) {
-    spdlog::log(by_default ? spdlog::level::info : spdlog::level::err, "no kernel log: reason {}",
+    spdlog::log(by_default ? spdlog::level::info : spdlog::level::err, "kernel log unavailable: reason {}",
                 reader.error().to_string());
     return ok();
   }

@@ -66,7 +66,7 @@ void HealthMonitor::start() {
   // An earlier agent saw these events and exited before it had decided about them.
   for (const SeenEvent& seen : std::vector<SeenEvent>(record_.seen)) open_window(seen.gpu);
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
-  if (!reads) spdlog::error("no kernel log: reason {}", reads.error().to_string());
+  if (!reads) spdlog::error("kernel log unavailable: reason {}", reads.error().to_string());
   start_helper();
   start_probes();
 }

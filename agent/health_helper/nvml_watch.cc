@@ -167,7 +167,7 @@ Result<void> NvmlWatch::register_events() {
       ++registered_;
     } else {
       // The GPU cannot report events. This is not evidence about its health.
-      spdlog::warn("no NVML events: gpu {} reason {}", i,
+      spdlog::warn("NVML events unavailable: gpu {} reason {}", i,
                    error("nvmlDeviceRegisterEvents", code).to_string());
     }
   }

@@ -292,7 +292,8 @@ void Collector::check_unlinked(const std::string& path, const struct stat* facts
   // CRIU would link the file there again, and would expect that link at the target.
   if (facts->st_nlink > 0)
     return problem(path + " was deleted, is still " + where +
-                   ", and has another name: such a file can be moved only if one of its names is in " +
+                   ", and still has another hard link: a deleted file with hard links can be moved only if "
+                   "one of its names is in " +
                    kSharedFolder);
   FileFact folder;
   folder.use = FileUse::kFolder;
@@ -306,8 +307,9 @@ void Collector::check_unlinked(const std::string& path, const struct stat* facts
 void Collector::check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
   unlinked_bytes_ += bytes;
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
-    problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have at most " +
-            std::to_string(kMaxUnlinkedBytes) + " bytes in all");
+    problem(path + " (" + std::to_string(bytes) + " bytes) " + how +
+            ": deleted or shared files may have at most " + std::to_string(kMaxUnlinkedBytes) +
+            " bytes in total");
 }
 
 // Checks the named memory. The function also adds the named files to the list, because an older target must
@@ -322,7 +324,7 @@ Result<void> Collector::check_named(pid_t root) {
     fact.use = FileUse::kWritten;
     fact.path = kSharedFolder + file.names.front();
     fact.bytes = file.bytes;
-    check_travelling_bytes(fact.path, file.bytes, "is memory that processes share by its name");
+    check_travelling_bytes(fact.path, file.bytes, "is named shared memory");
     add(std::move(fact));
   }
   return ok();
@@ -342,7 +344,7 @@ void Collector::check_driver_file(pid_t pid, const std::string& path) {
   const std::string text = name.has_value() ? *name : "";
   problem("process " + std::to_string(pid) + " (" + text.substr(0, text.find('\n')) +
           ") has the GPU driver's " + path.substr(0, path.find(kDeleted)) +
-          " open, but the driver's checkpoint closes such files only in process " +
+          " open, but the driver's checkpoint closes driver files only in process " +
           std::to_string(rules_.gpu_process));
 }
 

@@ -131,8 +131,7 @@ std::string log_of(const std::string& work, const char* name) {
 
 std::string explained(std::string error) {
   if (error.find("Connected TCP socket") == std::string::npos) return error;
-  return "the program has opened a TCP connection since it was checked, so move the job again (" + error +
-         ")";
+  return "the program has opened a TCP connection since the check, so move the job again (" + error + ")";
 }
 
 constexpr const char* kDumpLog = "criu-dump.log";
@@ -303,7 +302,7 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const std::string reason =
-        WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
+        WIFSIGNALED(status) ? "it terminated with " + describe_wait_status(status) + "; " : "";
     co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + reason +
                                              explained(first_error(dump_log(options))));
   }

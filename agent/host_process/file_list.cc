@@ -79,7 +79,7 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
   auto room = check_memory_left(2 * bytes);
   if (room) return ok();
   return Error(ErrorCode::kRefused,
-               "The target lacks memory for the program, which needs twice its memory during the restore")
+               "The target has too little memory: the program needs twice its memory during the restore")
       .caused_by(std::move(room).error());
 }
 

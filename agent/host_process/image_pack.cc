@@ -97,7 +97,7 @@ Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) 
     const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error::from_errno("Cannot read a process's image");
-    if (got == 0) return corrupt("it ends early");
+    if (got == 0) return corrupt("it is truncated");
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);
   }

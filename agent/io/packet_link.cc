@@ -88,7 +88,7 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   }
   if (got == 0) return Error(ErrorCode::kUnavailable, "The peer has closed the local connection");
   if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-    return Error(ErrorCode::kProtocol, "A local packet is over the limit of " +
+    return Error(ErrorCode::kProtocol, "A local packet exceeds the limit of " +
                                            std::to_string(buffer_.size()) + " bytes or " +
                                            std::to_string(kMaxDescriptors) + " descriptors");
   }
@@ -134,7 +134,7 @@ void PacketLink::send(Packet packet) {
                  has_too_many
                      ? "A local packet has more than " + std::to_string(kMaxDescriptors) + " descriptors"
                      : "The peer does not read its local socket: " + std::to_string(queue_.size()) +
-                           " packets wait for it");
+                           " packets are queued");
     asio::post(stream_.get_executor(), [self = shared_from_this(), reason = std::move(reason)]() mutable {
       self->fail(std::move(reason));
     });

@@ -122,7 +122,8 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
   if (was_never_started(folder, *record)) {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
-    co_return Error(ErrorCode::kAborted, "The agent ended before it had started the job: start it again");
+    co_return Error(ErrorCode::kAborted,
+                    "The agent exited before it had started the job: start the job again");
   }
   std::shared_ptr<Job> job(new Job(environment, folder, *std::move(record)));
   job->announced_ = true;
@@ -177,7 +178,7 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   if (*keeper_status_ != 0) {
     if (const auto status = read_keeper_status(folder_); status && status->program_status != 0)
       co_return program_error(status->program_status, status->program_error);
-    co_return keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
+    co_return keeper_error("The keeper terminated with " + describe_wait_status(*keeper_status_));
   }
   auto attached = connect();
   if (attached) attached = co_await attach();

@@ -102,7 +102,7 @@ Result<void> JobTable::check_none_unknown(wire::JobId job) const {
       return Error(ErrorCode::kUnavailable,
                    "Job " + wire::job_text(job) + " may run on this node as incarnation " +
                        std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
-                       ". No other instance is started in its place; `stop` ends it");
+                       ". No other instance is started in its place; `stop` ends that instance");
   }
   return ok();
 }
@@ -150,8 +150,9 @@ Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation 
     if (at == starting_.end()) co_return ok();
     const auto waiters = at->second;
     if (co_await waiters->wait(until)) continue;
-    co_return Error(ErrorCode::kUnavailable,
-                    "Job " + wire::job_text(job) + " is being started: it is stopped once it has started");
+    co_return Error(
+        ErrorCode::kUnavailable,
+        "Job " + wire::job_text(job) + " is being started: the job will be stopped once it has started");
   }
 }
 

@@ -163,7 +163,7 @@ Task<> Job::kill_until_proven() {
   for (Milliseconds pause = kFirstRest; !ended() && keeper_may_live(folder_);
        pause = std::min(pause * 2, kMaxRest)) {
     if (steady_clock::now() >= until) {
-      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "The keeper was killed and has not ended"));
+      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "The keeper was killed but has not exited"));
       co_return;
     }
     kill_keeper(folder_);

@@ -310,8 +310,7 @@ void Keeper::on_agent_message(local::Received received) {
   const std::uint64_t request = received.message.request;
   local::Body& body = received.message.body;
   const MessageType type = type_of(body);
-  if (request == 0)
-    return agent_.refuse(0, type, ErrorCode::kProtocol, "A request needs a number that is not 0");
+  if (request == 0) return agent_.refuse(0, type, ErrorCode::kProtocol, "A request needs a nonzero number");
   if (termination_.last_save().is_under_way() && !is_allowed_in_last_save(type))
     return agent_.refuse(request, type, ErrorCode::kRefused,
                          "The job is about to be killed: its context is being saved");
@@ -392,7 +391,7 @@ void Keeper::relay_to_rank(local::Received received) {
 }
 
 std::string Keeper::why_no_rank() const {
-  if (state_.phase == Phase::kExited) return "The program has ended";
+  if (state_.phase == Phase::kExited) return "The program has exited";
   if (!is_transparent()) return "The program has not called ckpt_init";
   return "The program has no session: it does not use a GPU now (phase " +
          std::string(to_string(state_.phase)) + ")";
@@ -442,14 +441,14 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
     return "This process does not belong to the job of this keeper";
   // The process may have connected right before the program's exit. A session would make the job appear alive
   // forever.
-  if (state_.phase == Phase::kExited) return "The job's program has ended";
-  if (hello.mode != parts_.config.mode) return "The job was started for another migration mode";
+  if (state_.phase == Phase::kExited) return "The job's program has exited";
+  if (hello.mode != parts_.config.mode) return "The job was started in a different migration mode";
   if (!is_transparent())
-    return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
+    return rank_.is_open() ? "The job already has a session: a job may have only one rank" : std::string();
   const bool awaited = state_.phase == Phase::kDumped;
   if (awaited != (hello.restored != 0))
     return awaited ? "The job has been dumped: only its own restored process may connect"
-                   : "This process was not requested to reconnect";
+                   : "No reconnect was requested from this process";
   const bool is_full = !awaited && rank_.is_open() && rank_.others().size() >= RankLink::kMaxOthers;
   return is_full ? "The job has too many processes that use a GPU" : std::string();
 }

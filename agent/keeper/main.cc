@@ -56,7 +56,7 @@ Result<UniqueFd> write_pid_file(const std::string& folder) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return Error::from_errno("Cannot open " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error(ErrorCode::kRefused, "A keeper works in " + folder + " already");
+    return Error(ErrorCode::kRefused, "Another keeper uses " + folder + " already");
   }
   const std::string text =
       std::to_string(::getpid()) + " " + std::to_string(start_ticks_of(::getpid())) + "\n";

@@ -68,7 +68,7 @@ void SourceSession::attach_to(const std::shared_ptr<Job>& job) {
 void SourceSession::on_local(const local::Body& body) {
   if (std::holds_alternative<local::RankExited>(body)) {
     if (stage_ != Stage::kFreed)
-      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has exited")));
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     if (job_) emit(migration::InstanceStopped(job_->incarnation()));
   }
@@ -399,7 +399,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (job_) co_await job_->known();
   if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
-    co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+    co_return emit(
+        migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has exited")));
   }
   local::Resume resume;
   resume.incarnation = k;

@@ -80,7 +80,7 @@ void TargetSession::report_end() {
   // An earlier agent may have let the instance run.
   if (ran_as_ == 0 && job_->record().ran) ran_as_ = job_->incarnation();
   if (end_ == InstanceEnd::kFinished && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
-  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has exited")));
 }
 
 // Checks whether the instance has finished. An earlier agent may have let it run. An instance that was
@@ -155,7 +155,7 @@ Task<Result<void>> TargetSession::start_instance() {
   if (is_over()) {
     co_await mode_->end(job);
     co_await mode_->free(job);
-    co_return Error(ErrorCode::kAborted, "The migration was given up");
+    co_return Error(ErrorCode::kAborted, "The migration was aborted");
   }
   if (job) attach_to(job);
   co_return co_await mode_->ready(job);
@@ -347,13 +347,13 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   co_await job_->known();
   if (is_over()) {
     co_await free();  // the earlier call did not know an instance that was created since
-    co_return Error(ErrorCode::kAborted, "The migration was given up");
+    co_return Error(ErrorCode::kAborted, "The migration was aborted");
   }
   // The mover's session releases the memory, which is copied here again into the instance's own memory. The
   // keeper still holds it, and the GPU may have space for only one more region.
   if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   if (job_->ended() || !job_->keeper()) {
-    co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
+    co_return Error(ErrorCode::kNotFound, "The instance at the target has exited");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
   if (!order.has_run && is_hopeless()) co_return co_await give_up_instance();
@@ -396,10 +396,10 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
   co_await job_->known();
   if (has_finished()) {
     emit(migration::InstanceFinished(k));
-    co_return Error(ErrorCode::kNotFound, "The program at the target has ended");
+    co_return Error(ErrorCode::kNotFound, "The program at the target has exited");
   }
   if (job_->ended() || !job_->keeper())
-    co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+    co_return Error(ErrorCode::kAborted, "The instance at the target has exited");
   if (job_->record().ran && job_->incarnation() >= k) co_return ok();
   co_return co_await mode_->enter_gate(job_, k, epoch);
 }
@@ -408,7 +408,7 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   auto self = shared_from_this();
   const AsyncMutex::Held turn = co_await gate_.acquire();
   const auto keeper = job_ ? job_->keeper() : nullptr;
-  if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+  if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has exited");
   if (job_->record().ran && job_->incarnation() >= k) co_return co_await keeper->set_deadline(deadline);
   local::Resume resume;
   resume.incarnation = k;

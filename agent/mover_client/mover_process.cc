@@ -64,7 +64,7 @@ Result<void> MoverProcess::launch() {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     Error end(ErrorCode::kUnavailable,
-              "The mover ended with " + describe_wait_status(status) + "; see " + log);
+              "The mover terminated with " + describe_wait_status(status) + "; see " + log);
     if (self->drop_reason_)
       end = Error(ErrorCode::kUnavailable, "The mover was stopped").caused_by(*self->drop_reason_);
     self->on_gone(end);
@@ -90,7 +90,7 @@ Result<void> MoverProcess::launch() {
 
 void MoverProcess::on_message(mover::Packet packet) {
   if (const auto* ready = std::get_if<mover::MoverReady>(&packet.message)) {
-    spdlog::info("mover serves: gpu {} pid {} device \"{}\" free_bytes {}", settings_.configure.gpu,
+    spdlog::info("mover started: gpu {} pid {} device \"{}\" free_bytes {}", settings_.configure.gpu,
                  process_->pid(), ready->device_name, ready->free_bytes);
     state_ = State::kServing;
     backoff_ = settings_.first_backoff;
@@ -110,7 +110,7 @@ void MoverProcess::on_message(mover::Packet packet) {
 void MoverProcess::on_gone(const Error& error) {
   if (state_ == State::kStopped) return;
   ++run_;
-  spdlog::error("mover ended: gpu {} reason {}", settings_.configure.gpu, error.to_string());
+  spdlog::error("mover exited: gpu {} reason {}", settings_.configure.gpu, error.to_string());
   last_error_ = error;
   state_ = State::kWaiting;
   if (link_) link_->close();
@@ -144,7 +144,7 @@ Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
     const bool woken = co_await signal.wait(until);
     waiting_.erase(place);
     if (!woken)
-      co_return Error(ErrorCode::kTimedOut, "The mover did not get ready; see " + settings_.log_path);
+      co_return Error(ErrorCode::kTimedOut, "The mover did not become ready; see " + settings_.log_path);
   }
   if (state_ == State::kServing) co_return ok();
   co_return Error(ErrorCode::kUnavailable,

@@ -261,7 +261,7 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
     const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
     if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
         line.ns_per_mib > kMaxTook || line.items_permille > kMaxItemsPermille)
-      return Error(ErrorCode::kCorrupt, "The file has an impossible line");
+      return Error(ErrorCode::kCorrupt, "The file has an invalid line");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }
   costs.memory_ = {file.memory_read, file.memory_write};

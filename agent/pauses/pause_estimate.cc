@@ -29,7 +29,8 @@ Advice advice_of(PauseTerm term) {
               "the driver needs this time: move the job cooperatively, or use fewer modules and streams"};
     case PauseTerm::kDump:
     case PauseTerm::kHostRestore:
-      return {"host", "free host memory in the program, move it within its node, or cooperatively"};
+      return {"host",
+              "free host memory in the program, move the job within its node, or move the job cooperatively"};
     case PauseTerm::kFinal:
       return {"final", "a faster link, no --bandwidth, or a time when the job writes less"};
     case PauseTerm::kVerify:

@@ -94,7 +94,7 @@ Result<CheckpointStorePlace> Protection::place_of(const std::string& folder,
   if (peer.address.empty()) return place_of(folder);
   if (!folder.empty() || !is_safe_name(peer.node))
     return Error(ErrorCode::kInvalidArgument,
-                 "A checkpoint store of another node is named by its node, and not by a folder");
+                 "A checkpoint store on another node must be specified by node, not by folder");
   CheckpointStorePlace place;
   place.path = peer.node;
   place.limit_bytes = peer.limit_bytes;
@@ -164,7 +164,8 @@ Task<> Protection::gather(wire::GatherRank order) {
       session && session->set() == order.set && session->incarnation() == order.incarnation && order.set != 0;
   if (!is_here)
     co_return parts_.coordinator.reply(
-        id, Error(ErrorCode::kNotFound, "No image of rank " + wire::job_text(order.job) + " is taken here"));
+        id, Error(ErrorCode::kNotFound,
+                  "No image of rank " + wire::job_text(order.job) + " is being taken on this node"));
   auto gathered = co_await session->gather(std::move(order));
   if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);

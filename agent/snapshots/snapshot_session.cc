@@ -26,11 +26,11 @@ Error gave_way() {
 }
 
 Error rank_is_over() {
-  return {ErrorCode::kAborted, "The snapshot of this rank is over"};
+  return {ErrorCode::kAborted, "The snapshot of this rank has already ended"};
 }
 
 Error given_up() {
-  return {ErrorCode::kAborted, "The snapshot was given up as requested: the job continues to run"};
+  return {ErrorCode::kAborted, "The snapshot was canceled as requested: the job continues to run"};
 }
 
 }  // namespace
@@ -243,8 +243,8 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
     const bool woken = co_await arrived_.wait(until);
     if (!woken && !what)
       co_return Error(ErrorCode::kTimedOut,
-                      "The mover did not copy the job's memory in time, so the snapshot is "
-                      "given up. More staging memory (snapshot_staging_mib) may help");
+                      "The mover did not copy the job's memory in time, so the snapshot was canceled. More "
+                      "staging memory (snapshot_staging_mib) may help");
   }
   co_return ok();
 }
@@ -258,9 +258,8 @@ Task<Result<void>> SnapshotSession::wait_for_barrier() {
     in_time = co_await wait_for_order();
   }
   if (barrier_) co_return ok();
-  co_return Error(ErrorCode::kTimedOut,
-                  "The coordinator did not name the barrier at which the ranks stop within " +
-                      std::to_string(kForOrders.count()) + " s");
+  co_return Error(ErrorCode::kTimedOut, "The coordinator did not choose a barrier for the ranks within " +
+                                            std::to_string(kForOrders.count()) + " s");
 }
 
 Task<bool> SnapshotSession::wait_for_order() {

@@ -47,7 +47,7 @@ std::string place_of(std::string_view part, const std::string& folder, const std
 
 Result<std::uint64_t> size_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) return Error::from_errno("Reading the status of a part of a backup");
+  if (::fstat(fd, &status) != 0) return Error::from_errno("Cannot read the status of a part of a backup");
   return static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -36,7 +36,7 @@ Result<pid_t> start_fence(const std::string& program, const std::string& node) {
   pid_t pid = 0;
   const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, &attributes, argv.data(), environ);
   ::posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return Error::from_errno(failed, "Starting fence_command " + program);
+  if (failed != 0) return Error::from_errno(failed, "Cannot start fence_command " + program);
   return pid;
 }
 
@@ -65,11 +65,11 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
   timer.cancel();
   if (state->late)
     co_return Error(ErrorCode::kTimedOut,
-                    fmt::format("fence_command {} {} did not end within {} s", program, node,
+                    fmt::format("fence_command {} {} did not finish within {} s", program, node,
                                 std::chrono::duration_cast<std::chrono::seconds>(deadline).count()));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) co_return ok();
   co_return Error(ErrorCode::kRefused,
-                  fmt::format("fence_command {} {} ended with {} {}", program, node,
+                  fmt::format("fence_command {} {} terminated with {} {}", program, node,
                               WIFEXITED(status) ? "exit status" : "signal",
                               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)));
 }

@@ -137,7 +137,7 @@ void Recovery::show_unknown(const Node& node) {
 
 void Recovery::show_only(Found found, Incarnation incarnation) {
   if (shown_.size() >= kMaxFound || !shown_.emplace(found.node, found.job, incarnation).second) return;
-  found.text += ": it is not accepted (`gpumigrate cluster recover --for 10m` accepts such jobs)";
+  found.text += ": it is not accepted (run `gpumigrate cluster recover --for 10m` to accept the job)";
   found.taken_in = false;
   deps_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
   note(std::move(found));
@@ -177,7 +177,8 @@ Result<void> Recovery::recover(const std::string& node, wire::HandoverFacts fact
   } else {
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
-      return Error(ErrorCode::kProtocol, "The node described another move of ranks than the requested one");
+      return Error(ErrorCode::kProtocol,
+                   "The node described a different move of ranks than the requested one");
     job = move.gang;
     CKPT_TRYV(deps_.gang_moves.recover(node, std::move(move)));
   }

@@ -27,8 +27,9 @@ constexpr std::size_t kLargestTokenFile = 4096;
 Result<void> make_folder(const std::string& path) {
   std::error_code code;
   std::filesystem::create_directories(path, code);
-  if (code) return Error(ErrorCode::kIo, "Creating the folder " + path + " failed: " + code.message());
-  if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path + " to others");
+  if (code) return Error(ErrorCode::kIo, "Cannot create the folder " + path + ": " + code.message());
+  if (::chmod(path.c_str(), 0700) != 0)
+    return Error::from_errno("Cannot close the folder " + path + " to others");
   return ok();
 }
 

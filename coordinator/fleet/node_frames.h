@@ -53,7 +53,7 @@ class NodeFrames {
     CKPT_TRY(message, wire::decode_commit(body));
     const auto handler = commit_handlers_.find(message.kind);
     if (handler != commit_handlers_.end()) return handler->second(node, message, body.size());
-    return Error(ErrorCode::kProtocol, "This coordinator does not take part in such a commit");
+    return Error(ErrorCode::kProtocol, "This coordinator does not take part in that commit");
   }
 
   std::map<wire::FrameType, Handler> handlers_;

@@ -293,7 +293,7 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Not all ranks of " + gang->name +
-                          " have reported their end yet; the job is parked once all have ended");
+                          " have reported that they ended; the job is parked once all have ended");
     co_await wait_for_change(deps_.jobs);
   }
 }

@@ -115,7 +115,7 @@ MigrateRequest Evacuations::live_request(const Evacuation& e, const Job& job) co
 
 void Evacuations::attempt_restore(Evacuation& e) {
   const Job& job = *deps_.jobs.find(e.job);
-  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being cancelled");
+  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of the job is being cancelled");
   const auto image = deps_.images.newest(e.job);
   if (!image) return carry_out(e, without_image(e, job, deps_.images.may_park(e.job), facts()));
   PlanHints hints;

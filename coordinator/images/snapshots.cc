@@ -27,9 +27,9 @@ Error known_failure(const Error& error) {
 }  // namespace
 
 std::string Snapshots::why_none(const Job& job) const {
-  if (deps_.running.contains(job.id)) return "a snapshot of it is being taken";
+  if (deps_.running.contains(job.id)) return "a snapshot of the job is being taken";
   if (const Migration* open = deps_.migrations.open_of(job.id))
-    return "migration " + migration_text(open->id) + " of it is open";
+    return "migration " + migration_text(open->id) + " of the job is open";
   const std::string state = deps_.states.of(job);
   if (state == "running") return {};
   return "it is " + state + (state == "starting" && !job.reason.empty() ? ": " + job.reason : "");

@@ -80,8 +80,8 @@ void stop_parked(JobDraft& draft, std::size_t at) {
   rank.last_active_ms = rank.ended_ms;
   if (silent.empty()) return end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was parked");
   end(draft, at, JobState::kExited, -1,
-      "stopped while it was parked; an instance of it may run on node " + silent +
-          ", which is unreachable: it is ended there when the node connects again");
+      "stopped while it was parked; an instance of the job may run on node " + silent +
+          ", which is unreachable: the instance is ended when the node reconnects");
 }
 
 // Cancels the operation as early as its stage permits. The rank is then stopped.
@@ -159,7 +159,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const StaysParked&) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event) {
   if (state_of(draft.rank(at)) != RankState::kParking || !draft.view().connected(draft.rank(at).node()))
-    return not_possible(draft.rank(at), "no snapshot of it can be cancelled");
+    return not_possible(draft.rank(at), "no snapshot of the job can be cancelled");
   if (!draft.rank(at).operation->cancelled.empty()) return ok();
   Job& rank = draft.change(at);
   rank.operation->cancelled = event.reason;
@@ -206,7 +206,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankParkedAgain& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is being taken");
+    return not_possible(draft.rank(at), "no snapshot of the job is being taken");
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
@@ -231,7 +231,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is being taken");
+    return not_possible(draft.rank(at), "no snapshot of the job is being taken");
   if (!event.image)
     return apply(draft, at,
                  NotParked{Error(ErrorCode::kCorrupt, "The job ended, and its last image is damaged")});
@@ -250,7 +250,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
 Result<void> on(JobDraft& draft, std::size_t at, const InstancesEnded&) {
   const RankState state = state_of(draft.rank(at));
   if (state != RankState::kEndingStart && state != RankState::kEndingRest)
-    return not_possible(draft.rank(at), "no instance of it is to be ended");
+    return not_possible(draft.rank(at), "no instance of the job is being ended");
   ImageOperation& operation = *draft.change(at).operation;
   set_losses(operation, draft.now_ms());
   if (state == RankState::kEndingStart) {

@@ -19,7 +19,7 @@ namespace ckpt::coordinator::lifecycle {
 inline constexpr std::int64_t kGraceWithFailedMs = 10'000;
 // The end of the reason of a rank that is parked because another rank did not continue. Reasons in the store
 // are compared with it, so the text must not change.
-inline constexpr std::string_view kRestsWithOthers = "did not go on from its image";
+inline constexpr std::string_view kRestsWithOthers = "did not continue from its image";
 
 // Returns the rank whose failure decides the result of the job: the first that ended other than with exit
 // code 0. Returns null if there is none.

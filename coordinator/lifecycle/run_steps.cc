@@ -104,7 +104,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
     return ok();
   }
   if (is_decided_elsewhere(rank, draft.view()) || draft.view().is_closing(rank.id)) return ok();
-  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has it");
+  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has the job");
   return ok();
 }
 
@@ -116,7 +116,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const LeftBehind&) {
   else
     end(draft, at, JobState::kLost, kExitOfFailed,
         "node " + rank.node() +
-            " reports that it continued elsewhere, but no node has it: `gpumigrate images` shows its images");
+            " reports that the job continued elsewhere, but no node has the job: `gpumigrate images` shows "
+            "its images");
   return ok();
 }
 

@@ -119,18 +119,20 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
                                                     std::size_t bytes) const {
   const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
-    return "the node takes no part in the migration";
+    return "the node does not take part in the migration";
   // Such a message is refused. A target that does not know the migration would give up the rank that it
   // prepares for the other commit.
-  if (m->gang_move != 0) return "the migration is one of several ranks, which have a commit of their own";
+  if (m->gang_move != 0)
+    return "the migration is one of several ranks, which use a different commit protocol";
   if (!may_state(*m, node.row.name, message))
     return "the node is not the " + std::string(to_string(message.from.role));
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
   // The message must name the migration's job and incarnation. An agent that does not know the migration
   // records its refusal for the job that the message names.
-  if (message.job != m->job || message.base != m->base) return "it names another job or incarnation";
+  if (message.job != m->job || message.base != m->base)
+    return "the message names a different job or incarnation";
   if (bytes > wire::kMaxBetweenAgentsBytes)
-    return std::to_string(bytes) + " bytes are more than agents may exchange";
+    return std::to_string(bytes) + " bytes exceed the limit of messages between agents";
   // The message is not relayed, because an agent that was ordered to forget the job would record a migration
   // that it does not know.
   const Job* job = deps_.jobs.find(m->job);

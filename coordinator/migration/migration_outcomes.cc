@@ -115,9 +115,9 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       // The row's cause decides, because the machine knows only the cluster's timeout, not the timeout of
       // this migration.
       if (m.abort_cause == AbortCause::kTimeout)
-        return decide(m, MigrationResult::kTimedOut,
-                      fmt::format("The migration did not end within {} ms: {}", m.timeout_ms, waited_for(m)),
-                      owner);
+        return decide(
+            m, MigrationResult::kTimedOut,
+            fmt::format("The migration did not finish within {} ms: {}", m.timeout_ms, waited_for(m)), owner);
       return decide(m, aborted_as(m.abort_cause, report.reason.code), report.reason.text, owner);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text, owner);

@@ -166,7 +166,7 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Handov
   if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
       !takes_part)
     return Error(ErrorCode::kInvalidArgument,
-                 "Node " + node + " described no migration in which it takes part");
+                 "Node " + node + " did not describe a migration in which it takes part");
   CKPT_TRYV(deps_.table.skip_ids_to(id));
   entry(info);
   deps_.table.mark_unsettled(id);

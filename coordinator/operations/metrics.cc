@@ -68,19 +68,19 @@ double seconds(std::int64_t unix_ms) {
 Metrics::Metrics(Tables tables)
     : events(registry_.counter("gpumigrate_events_total", "Events since the coordinator started, by kind.",
                                {"kind"})),
-      api_answers(registry_.counter("gpumigrate_api_answers_total",
-                                    "Answers of the HTTP API, by the class of their status.", {"code"})),
+      api_answers(registry_.counter("gpumigrate_api_answers_total", "HTTP API responses, by status class.",
+                                    {"code"})),
       migrations(registry_.counter("gpumigrate_migrations_total",
                                    "Migrations that have ended, by result (see docs/api.md).",
                                    {"strategy", "mode", "result"})),
-      sent_bytes(registry_.counter(
-          "gpumigrate_sent_bytes_total",
-          "Bytes that ended migrations carried, before encoding: chunks of device memory, the "
-          "host process's state, what the driver's own checkpoint carried.",
-          {"kind"})),
+      sent_bytes(
+          registry_.counter("gpumigrate_sent_bytes_total",
+                            "Bytes that ended migrations transferred, before encoding: chunks of device "
+                            "memory, the host process's state, and the data of the driver's own checkpoint.",
+                            {"kind"})),
       final_bytes(registry_.counter(
           "gpumigrate_final_bytes_total",
-          "Bytes of chunks that were copied in the pause, as encoded where that is smaller.")),
+          "Bytes of chunks that were copied during the pause, counted as encoded where that is smaller.")),
       wire_bytes(
           registry_.counter("gpumigrate_wire_bytes_total",
                             "Bytes that ended migrations put on the link: chunks as encoded, with headers.")),

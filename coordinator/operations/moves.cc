@@ -57,7 +57,7 @@ Result<std::string> reason_of(const Result<void>& answer) {
 Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
   if (options.new_argv.empty() || job.spec.mode == MigrationMode::kCooperative) return ok();
   return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.mode)) +
-                                        ": only a cooperative job can continue as another program");
+                                        ": only a cooperative job can continue as a different program");
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> other
   const auto answers = co_await ask(id, std::move(others), std::move(network));
   if (!answers) co_return std::string();
   for (const TargetAnswer& other : *answers) {
-    if (other.acceptance) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
+    if (other.acceptance) co_return fmt::format("; {0} would accept the job (--to {0})", other.place.node);
   }
   co_return std::string();
 }

@@ -154,7 +154,7 @@ Result<GangPlan> Planner::plan(const SubmitRequest& request) const {
   const PlacementRequest wanted = request_for(request);
   GangPlan plan = place_gang(rank_candidates(views, wanted), views, request.gang);
   const bool is_any_suitable = !plan.candidates.empty() && plan.candidates.front().suitable;
-  if (!is_any_suitable) plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
+  if (!is_any_suitable) plan.reason = "No GPU can hold the job: " + why_none(plan.candidates, wanted);
   return plan;
 }
 

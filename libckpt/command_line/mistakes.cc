@@ -96,7 +96,7 @@ class Reader {
       fail("there is no command " + quoted(word) + " of `" + command_->path + "`" + suggestion(word, names));
       return;
     }
-    fail("`" + command_->path + "` does not take " + quoted(word), true);
+    fail("`" + command_->path + "` does not accept " + quoted(word), true);
   }
 
   void read_long(const std::string& word) {

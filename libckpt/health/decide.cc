@@ -81,7 +81,7 @@ class Decider {
     });
     if (evidence_.gpu.gone || evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
       take_first_xid();
-      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is not in the node any more"
+      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is no longer in the node"
                                    : evidence_.gpu.lost ? "the driver has lost the GPU"
                                                         : "the driver does not answer after a fault: the "
                                                           "GPU counts as lost");
@@ -121,8 +121,9 @@ class Decider {
 
   void drain(Readable readable, const std::string& statement) {
     const bool unless_p2p = readable == Readable::kUnlessP2p;
-    unnamed_.add(Outcome::kLive, statement + (unless_p2p ? ": memory can be read unless it uses peer to peer"
-                                                         : ": memory can be read"));
+    unnamed_.add(Outcome::kLive,
+                 statement + (unless_p2p ? ": memory can be read unless the process uses peer to peer"
+                                         : ": memory can be read"));
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       if (context_lost(i)) {
         opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");

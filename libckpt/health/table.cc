@@ -207,7 +207,7 @@ Result<std::map<std::uint32_t, Row>> read_rows(const std::vector<CsvRow>& rows, 
     CKPT_TRY(row, read(rows[i], source));
     const std::uint32_t key = id(row);
     if (!out.emplace(key, std::move(row)).second)
-      return csv_error(source, rows[i].line, 1, "a second row for " + std::to_string(key));
+      return csv_error(source, rows[i].line, 1, "duplicate row for " + std::to_string(key));
   }
   return out;
 }

@@ -42,7 +42,7 @@ class Networks(HostsTest):
         planned = self.cluster.call("migrate", "job", "--to", "node-b", "--dry-run", exits=(5,))
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
         for result in (planned, refused):
-            self.assertIn("node-a does not reach node-b over network net0", result.stdout + result.stderr)
+            self.assertIn("node-a cannot reach node-b over network net0", result.stdout + result.stderr)
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertEqual(self.cluster.job("job")["state"], "running")
         self.assertEqual(self.cluster.migrate("job", "node-b", "--network", "net1")["network"], "net1")
@@ -61,7 +61,7 @@ class Networks(HostsTest):
         self.without_network("node-b", 0, 1, 2)
         before = self.cluster.log("job").count("step")
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
-        self.assertIn("no network in common", refused.stderr)
+        self.assertIn("the nodes have no common network", refused.stderr)
         self.assertIn("net0 (ucx-trusted)", refused.stderr)
         self.without_network("node-b", 0)
         refused = self.cluster.call("migrate", "job", "--to", "node-b", "--network", "net0", exits=(5,))

@@ -125,7 +125,7 @@ void run_items(const Options& options, const Setting& setting, Supervisor& super
     const Nanos time = time_for(i, options, deadline);
     if (time < kMinSeconds * kSecond) {
       line.ended.outcome.status = Status::kImpossible;
-      line.ended.outcome.reason = "the time for all items was over";
+      line.ended.outcome.reason = "the time limit for all items was reached";
     } else {
       line.ended = supervisor.run(kItems[i], setting, time);
     }

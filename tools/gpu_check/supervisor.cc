@@ -178,7 +178,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   const pid_t pid = ::fork();
   if (pid == 0) be_item(item, setting);
   if (pid < 0) {
-    ended.outcome = failed("cannot start a process for it: " + std::string(std::strerror(errno)));
+    ended.outcome = failed("cannot start a process for this item: " + std::string(std::strerror(errno)));
     return ended;
   }
   const auto status = wait_for(pid, begin + time);
@@ -189,7 +189,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
                                         : "not done after " + std::to_string(time / kSecond) + " s; killed");
   }
   ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
-  if (!end_all()) ended.outcome.reason += "; one of its processes does not end when killed";
+  if (!end_all()) ended.outcome.reason += "; one of its processes did not exit when killed";
   if (ended.outcome.status == Status::kFailed) ended.output = collect_output(setting);
   return ended;
 }

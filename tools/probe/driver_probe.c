@@ -202,7 +202,7 @@ static void compare(CUdeviceptr from, size_t bytes) {
   if (memcmp(side.seen, side.expected, bytes) == 0) return;
   size_t at = 0;
   while (side.seen[at] == side.expected[at]) at++;
-  report_outcome(kFailed, "other bytes than were written");
+  report_outcome(kFailed, "different bytes than were written");
   snprintf(side.reply.detail + strlen(side.reply.detail), 64, ", first at offset %zu", at);
 }
 
@@ -837,7 +837,7 @@ static const char* obstacle(const struct Variant* variant, const struct Facts* f
   if ((variant->flags & kTwoUsers) && geteuid() != 0) return "two users need root";
   if ((variant->flags & kOtherGpu) && facts->gpus < 2) return "there is one GPU";
   if (options.only != NULL && strcmp(options.only, variant->name) != 0) return "not requested";
-  if (seconds_left() < options.step_seconds / 2) return "the time for all variants is over";
+  if (seconds_left() < options.step_seconds / 2) return "the time limit for all variants was reached";
   return NULL;
 }
 

@@ -72,7 +72,7 @@ Result<std::uint32_t> inner_id(pid_t pid) {
   CKPT_TRY(status, read_file(proc_path(pid, "/status"), kMaxStatus));
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos)
-    return Error(ErrorCode::kNotSupported, "The kernel does not report the namespaces of process ids");
+    return Error(ErrorCode::kNotSupported, "The kernel does not report PID namespaces");
   std::istringstream ids(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
   std::uint32_t id = 0;
   while (ids >> id) {

@@ -259,7 +259,7 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
                  "The kernel no longer tracks writes to the memory of a process");
   if (count < 0 && errno == ESRCH)
     return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, ESRCH,
-                 "Process " + std::to_string(pid_) + " has replaced its memory (exec), or has ended");
+                 "Process " + std::to_string(pid_) + " has replaced its memory (exec), or has exited");
   if (count < 0) return Error::from_errno("Cannot find the written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];

@@ -117,7 +117,8 @@ std::uint64_t inode_at(const std::string& path) {
 }
 
 Error name_in_use(const std::string& name) {
-  return {ErrorCode::kRefused, path_of(name) + " exists at the target already: another program created it"};
+  return {ErrorCode::kRefused,
+          path_of(name) + " already exists at the target: another program created the file"};
 }
 
 Result<void> make_file(const NamedFile& file, const std::string& content, const std::string& path) {

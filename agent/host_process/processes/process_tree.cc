@@ -333,7 +333,7 @@ Result<void> check_memory_left(std::uint64_t bytes) {
   const std::uint64_t left = memory_left();
   if (bytes <= left) return ok();
   return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(left >> 20) +
-                                            " MiB of memory left, and the image of the process takes up to " +
+                                            " MiB of memory left, and the image of the process needs up to " +
                                             std::to_string(bytes >> 20) + " MiB");
 }
 

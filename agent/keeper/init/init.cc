@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--hold") == 0) return hold();
   const int report = parse_report(argc, argv);
   if (report < 0 || ::fcntl(report, F_SETFD, FD_CLOEXEC) != 0) {
-    std::fprintf(stderr, "gpumigrate-init is started by gpumigrate-keeper only\n");
+    std::fprintf(stderr, "gpumigrate-init must be started by gpumigrate-keeper\n");
     return kExitUsage;
   }
   const pid_t child = ::fork();

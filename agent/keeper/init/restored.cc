@@ -80,7 +80,8 @@ Result<pid_t> read_pid(const std::string& path) {
   CKPT_TRY(text, read_file(path, 64));
   pid_t pid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
-  if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
+  if (parsed.ec != std::errc() || pid <= 1)
+    return Error(ErrorCode::kIo, path + " does not contain a process id");
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
     return Error::from_errno("Process " + std::to_string(pid) + " of " + path +
@@ -127,7 +128,7 @@ Result<RestoredProgram> restore_with(const RestoreSpec& spec) {
 }  // namespace
 
 Result<RestoredProgram> start_restored(const RestoreSpec& spec) {
-  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "No command to restore with");
+  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "The restore command is missing");
   Result<RestoredProgram> restored = restore_with(spec);
   if (!restored.has_value()) end_children();
   return restored;

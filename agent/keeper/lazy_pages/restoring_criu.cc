@@ -22,7 +22,7 @@ Result<void> wait_for_input(int fd, Nanos deadline) {
     pollfd ready{fd, POLLIN, 0};
     const int found = ::poll(&ready, 1, static_cast<int>(std::max<Nanos>(left, 0) / kNanosPerMs));
     if (found > 0) return ok();
-    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore sent nothing in time");
+    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore sent no data in time");
     if (errno != EINTR) return Error::from_errno("Cannot wait for CRIU's restore");
   }
 }

@@ -47,7 +47,7 @@ Result<void> MemorySets::replace(const local::Received& received) {
 
 Result<MemorySets::Part> MemorySets::fetch(const local::Fetch& fetch) {
   const MemoryBank* set = find(fetch.set, fetch.migration);
-  if (set == nullptr) return Error(ErrorCode::kRefused, "The keeper holds no such set of memory");
+  if (set == nullptr) return Error(ErrorCode::kRefused, "The keeper does not hold the requested memory set");
   if (fetch.from == 0 || fetch_order_.empty()) fetch_order_ = set->by_size();
   if (fetch.from >= fetch_order_.size()) {
     fetch_order_.clear();

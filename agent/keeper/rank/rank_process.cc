@@ -286,7 +286,7 @@ Result<void> enter_new_pid_namespace() {
   if (::unshare(CLONE_NEWPID) == 0) return ok();
   if (errno != EPERM) return Error::from_errno("Cannot create a PID namespace");
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-               "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
+               "Creating a PID namespace for the job requires root (CAP_SYS_ADMIN)");
 }
 
 }  // namespace ckpt::keeper

@@ -97,7 +97,7 @@ Result<void> check_names(const std::vector<host::OpenFile>& open) {
     if (host::names_process(file.path))
       return Error(ErrorCode::kRefused,
                    "The program has opened " + file.path +
-                       " since it was checked, a file of another process: move the job again");
+                       " since the check, and the file belongs to another process: move the job again");
   }
   return ok();
 }

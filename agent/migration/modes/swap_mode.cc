@@ -79,7 +79,7 @@ Task<Result<void>> SwapTarget::ready(std::shared_ptr<Job>) {
 Task<Result<void>> SwapTarget::import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                              std::vector<UniqueFd> descriptors) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   std::vector<local::RegionRecord> records;
   for (const mover::RegionInfo& region : regions) {
     local::RegionRecord& record = records.emplace_back();
@@ -93,7 +93,7 @@ Task<Result<void>> SwapTarget::import_memory(std::shared_ptr<Job> job, std::vect
 
 Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   std::vector<local::RegionKey> keys;
   for (const std::uint64_t id : regions) {
     if (const auto known = generations_.extract(id); !known.empty()) keys.push_back({id, known.mapped()});

@@ -125,7 +125,7 @@ class Placing {
 
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
   auto keeper = job.keeper();
-  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has exited");
   return keeper;
 }
 

@@ -64,7 +64,7 @@ Result<std::uint64_t> SnapshotMemory::estimate_dirty(const image::Plan& plan) {
   for (std::span<const Chunk> left(sample); !left.empty();) {
     const auto piece = left.first(std::min(left.size(), kPieceChunks));
     left = left.subspan(piece.size());
-    if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+    if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
     const auto held = source_.hold();
     CKPT_TRYV(find_ranges(piece));
     CKPT_TRYV(last_.scan->narrow().scan(ranges_, fingerprints_));
@@ -124,7 +124,7 @@ Result<void> SnapshotMemory::line_up(const image::Plan& plan) {
     if (!found)
       return Error(ErrorCode::kAborted, "Tensor \"" + name + "\" lies in memory that the job has freed");
     if (extent.offset > found->bytes || extent.bytes > found->bytes - extent.offset)
-      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + name + "\" lies outside of its allocation");
+      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + name + "\" lies outside its allocation");
     const MemoryPlace place{extent.region, found->generation, extent.offset, extent.bytes};
     order_.push_back(&enter(place, name));
   }
@@ -174,7 +174,7 @@ Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
 }
 
 Result<void> SnapshotMemory::run_piece(std::span<const Chunk> piece, bool final) {
-  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
   const auto held = source_.hold();
   CKPT_TRYV(find_ranges(piece));
   const Nanos began = now_ns();
@@ -258,7 +258,7 @@ Result<void> SnapshotMemory::copy(std::span<const Chunk> chunks) {
 }
 
 Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
-  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
   arena_.clear();
   for (Extent* extent : order_) extent->slots.assign(extent->chunks, kNoSlot);
   const auto held = source_.hold();
@@ -266,7 +266,7 @@ Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
   CKPT_TRYV(stage(now, true));
   // The staged chunks are at the front of the list.
   const auto placed = static_cast<std::ptrdiff_t>(waiting_.size() - now.size());
-  if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory to stage a snapshot in");
+  if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory for staging a snapshot");
   std::vector<Chunk> staged(waiting_.begin(), waiting_.begin() + placed);
   waiting_ = std::move(now);
   return staged;
@@ -291,7 +291,7 @@ Result<void> SnapshotMemory::check(const Chunk& chunk) const {
   if (track::fingerprint(*last_.params, bytes(chunk)) == chunk.extent->scanned[chunk.index]) return ok();
   return Error(ErrorCode::kCorrupt,
                "Chunk " + std::to_string(chunk.index) + " of tensor \"" + chunk.extent->name +
-                   "\" was copied wrongly: its fingerprint differs from that of the memory");
+                   "\" was copied incorrectly: its fingerprint differs from the fingerprint of the memory");
 }
 
 std::uint64_t SnapshotMemory::state_bytes() const noexcept {

@@ -13,7 +13,7 @@ namespace {
 Result<void> check_described(const std::string& node, const gang::GangInfo& info,
                              const gang::GangPlan& plan) {
   const Error wrong(ErrorCode::kInvalidArgument,
-                    "Node " + node + " described no move of ranks in which it takes part");
+                    "Node " + node + " did not describe a move of ranks in which it takes part");
   bool takes_part = false;
   std::vector<std::uint32_t> moved;
   std::vector<std::uint32_t> staying;

@@ -321,8 +321,8 @@ Result<void> GangMoves::check_communicators(const WholeJob& gang, const JobMoveP
   if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
   return Error(
       ErrorCode::kRefused,
-      fmt::format("In the last move of {}, making communicators took {:.0f} ms, longer than the limit of the "
-                  "pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
+      fmt::format("In the last move of {}, creating communicators took {:.0f} ms, longer than the limit of "
+                  "the pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
                   gang.name, last, limit));
 }
 
@@ -371,7 +371,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   hints.closed = std::move(closed);
   CKPT_CO_TRY(plan, plan_for(gang, request, std::move(hints)));
   if (plan.places.empty())
-    co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
+    co_return Error(ErrorCode::kRefused, "No GPUs can hold the ranks of " + gang.name + ": " + plan.reason);
   claim(id, plan);
   CKPT_CO_TRYV(check_communicators(gang, plan, request));
   request.options.communicators = plan.communicators;

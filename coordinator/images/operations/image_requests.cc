@@ -73,9 +73,9 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
   if (const Doubt* doubt = open_doubt(job->doubts))
     co_return Error(ErrorCode::kRefused,
                     "Job " + job->spec.name +
-                        " cannot be put into an image, since its memory must not be read any more (" +
+                        " cannot be saved to an image, since its memory must no longer be read (" +
                         doubt->reason + "): `restore " + job->spec.name +
-                        " --accept-loss` continues it from an older image");
+                        " --accept-loss` continues the job from an older image");
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
   operation.image.node = checkpoint_store_node(*job, to);
@@ -105,7 +105,8 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   if (to.empty()) {
     std::string instead;
     destination = co_await deps_.orders.working_destination(id, &instead);
-    if (!instead.empty()) operation.reason += " at its own node, since its protection fails: " + instead;
+    if (!instead.empty())
+      operation.reason += " at the job's own node, since the job's protection fails: " + instead;
   }
   co_return co_await begin_parking(id, std::move(destination), std::move(operation));
 }

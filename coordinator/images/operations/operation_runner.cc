@@ -221,8 +221,9 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   restored.image.barrier_ms = used->barrier_ms;
   if (const auto listed = deps_.catalog.find(id_of(restored.image))) restored.image = listed->image;
   restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
-  restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
-                              used->skipped.empty() ? "its node does not report how" : used->skipped);
+  restored.note = fmt::format(
+      "{} is damaged, an older image was used: {}", image_text(operation.image),
+      used->skipped.empty() ? "its node does not report how the image is damaged" : used->skipped);
   return runs;
 }
 
@@ -232,12 +233,13 @@ void OperationRunner::close_expired_task(JobId id) {
   const Job* job = deps_.jobs.find(id);
   if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
   const bool away = !deps_.nodes.connected(job->node());
-  deps_.open.close(id,
-                   Error(ErrorCode::kTimedOut, fmt::format("The outcome of the {} of {} is not known yet: it "
-                                                           "waits for node {}; `describe` shows its progress",
-                                                           job->operation->verb, job->spec.name,
-                                                           away ? job->node() : job->operation->image.node)),
-                   kImageExitUnknown);
+  deps_.open.close(
+      id,
+      Error(ErrorCode::kTimedOut, fmt::format("The outcome of the {} of {} is not known yet: the operation "
+                                              "waits for node {}; `describe` shows its progress",
+                                              job->operation->verb, job->spec.name,
+                                              away ? job->node() : job->operation->image.node)),
+      kImageExitUnknown);
 }
 
 // ---- Parking in an image ----

@@ -26,9 +26,10 @@ std::string span_text(std::int64_t ms) {
 // Returns why the restore is refused unless the loss is accepted; empty: nothing is lost.
 std::string loss_of(const RestorePlan& plan, const std::string& name) {
   if (plan.lost_ms == 0 && !plan.runs) return {};
-  const std::string how = plan.runs ? "runs, and would go back to " : "has run beyond ";
-  return fmt::format("Job {} {}{}: {} of its work would be lost (restore it nevertheless with --accept-loss)",
-                     name, how, image_text(plan.image), span_text(plan.lost_ms));
+  const std::string how = plan.runs ? "runs, and would return to " : "has continued since ";
+  return fmt::format(
+      "Job {} {}{}: {} of its work would be lost (use --accept-loss to restore the job anyway)", name, how,
+      image_text(plan.image), span_text(plan.lost_ms));
 }
 
 }  // namespace
@@ -42,35 +43,36 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   };
   if (const Migration* open = deps_.migrations.open_of(id))
     return refused("migration " + migration_text(open->id) +
-                   " of it is open (`abort` or `resolve` it first)");
+                   " of the job is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
     return refused("it is " + deps_.states.of(*job) + ", not parked");
   if (job->stop_requested && !wish.by_user) return refused("it is being stopped");
   if (job->unfenced)
-    return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
-                   " --force --fenced` confirms that it does not");
+    return refused("node " + job->node() + " was removed, and may still run the job: `node rm " +
+                   job->node() + " --force --fenced` confirms that the job is not running there");
   const auto is_taken = [&](const std::string& name) { return deps_.jobs.is_name_taken(name, id); };
   if (is_ended(job->state) && (is_taken(job->spec.name) || is_taken(job->whole_name())))
-    return refused("another job that has not ended has its name");
+    return refused("another job that has not ended uses the same name");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
-      return refused("it is " + deps_.states.of(*job) + " already" +
-                     (deps_.nodes.connected(node)
-                          ? ""
-                          : ", and node " + node +
-                                " is not connected (--force confirms that it has ended permanently)"));
+      return refused(
+          "it is " + deps_.states.of(*job) + " already" +
+          (deps_.nodes.connected(node)
+               ? ""
+               : ", and node " + node +
+                     " is not connected (--force confirms that the job's instance has ended permanently)"));
     return ok();
   }
   if (const std::string away = lifecycle::silent_node(*job, deps_.view); !away.empty() && !wish.force)
     return refused("it was stopped, but may still run on node " + away +
                    ", which is not connected. --force confirms that this instance has ended permanently; if "
-                   "it appears again, it is stopped");
+                   "the instance appears again, it is stopped");
   if (job->state == JobState::kStarting) return refused("it is starting");
   if (holds_gpu(job->state) && !deps_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
                    ", where it was last known to run, is not connected. --force confirms that this instance "
-                   "has ended permanently; if it appears again, it is stopped");
+                   "has ended permanently; if the instance appears again, it is stopped");
   return ok();
 }
 

@@ -42,7 +42,7 @@ EvacuationStep queue(std::string note, TryAgain again) {
 EvacuationStep park(const Evacuation& e, bool snapshot) {
   EvacuationStep next = step(StepKind::kPark);
   next.state = EvacuationState::kParking;
-  next.note = e.not_live.empty() ? "no GPU can take the job" : e.not_live;
+  next.note = e.not_live.empty() ? "no GPU can hold the job" : e.not_live;
   next.snapshot = snapshot;
   return next;
 }
@@ -86,7 +86,7 @@ std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationVie
 EvacuationStep no_target(const Evacuation& e, const std::string& reason, bool job_runs,
                          const ClusterFacts& facts) {
   if (e.urgent && !facts.may_come_back) return park(e, job_runs || !e.failed.empty());
-  const std::string note = reason + "; it is moved once a GPU has enough free memory";
+  const std::string note = reason + "; the job is moved once a GPU has enough free memory";
   if (e.state == EvacuationState::kQueued) return wait(note);
   return enter(EvacuationState::kQueued, note);
 }
@@ -106,7 +106,7 @@ EvacuationStep no_live_target(Evacuation& e, const std::string& reason, const Cl
   // free memory.
   const std::string tried = failed_text(e);
   e.failed.clear();
-  return wait(tried + "; it is tried again");
+  return wait(tried + "; the move is tried again");
 }
 
 }  // namespace
@@ -186,10 +186,10 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
 EvacuationStep without_image(Evacuation& e, const Job& job, bool may_park, const ClusterFacts& facts) {
   // The job's memory can still be read. So a new image is taken and the job is parked in it.
   if (!e.failed.empty() && !is_ended(job.state) && may_park) return park(e, true);
-  if (facts.are_away) return wait("no node that is connected has an image of it");
+  if (facts.are_away) return wait("no connected node has an image of the job");
   return enter(EvacuationState::kLeft,
-               (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +
-                   ", and the job has no image: nothing is done");
+               (e.not_live.empty() ? "its memory must no longer be read" : e.not_live) +
+                   ", and the job has no image: no action is taken");
 }
 
 EvacuationStep after_restore_plan(Evacuation& e, const std::optional<Place>& to, const std::string& reason,
@@ -220,7 +220,7 @@ EvacuationStep after_restore(Evacuation& e, const Result<Restored>& restored, co
 EvacuationStep after_park(const Result<void>& parked) {
   if (parked)
     return enter(EvacuationState::kParked,
-                 "no GPU could take it: it resumes as soon as a GPU has enough memory");
+                 "no GPU could hold the job: it resumes as soon as a GPU has enough memory");
   return queue("not parked: " + parked.error().to_string(), TryAgain::kAtChange);
 }
 

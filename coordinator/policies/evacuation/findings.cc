@@ -135,7 +135,7 @@ std::optional<Job> doubted(const Job& job, const Finding& finding) {
   if (!add_doubt(changed.doubts, doubt)) return std::nullopt;
   if (changed.protection)
     changed.protection->error =
-        "no image is taken, since its memory must not be read any more: " + doubt.reason;
+        "no image is taken, since the job's memory must no longer be read: " + doubt.reason;
   return changed;
 }
 

@@ -215,8 +215,8 @@ std::string why_not(const Nodes& nodes, const std::vector<Candidate>& candidates
   for (const auto& [node, members] : nodes)
     counts += fmt::format("{}{} has {}", counts.empty() ? "" : ", ", node, members.size());
   std::string reason = shape.one_node
-                           ? fmt::format("No node has {} GPUs that can each take a rank", shape.ranks)
-                           : fmt::format("Fewer than {} GPUs can each take a rank", shape.ranks);
+                           ? fmt::format("No node has {} GPUs that can each hold a rank", shape.ranks)
+                           : fmt::format("Fewer than {} GPUs can each hold a rank", shape.ranks);
   if (!counts.empty()) reason += ": " + counts;
   return reason + others_text(candidates);
 }
@@ -248,7 +248,7 @@ GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView
   if (shares.empty()) plan.reason = why_not(nodes, candidates, shape);
   for (const Share& share : shares) {
     if (const std::size_t room = room_of(nodes, share.node); room < share.ranks)
-      plan.reason += fmt::format("{}{} is to take {} ranks, but only {} of its GPUs can take one",
+      plan.reason += fmt::format("{}{} must hold {} ranks, but only {} of its GPUs can hold one",
                                  plan.reason.empty() ? "" : "; ", share.node, share.ranks, room);
   }
   if (plan.reason.empty()) {

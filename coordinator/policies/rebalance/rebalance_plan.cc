@@ -346,7 +346,7 @@ std::string why_move(const PackProblem& problem, const PackPlan& plan, std::size
     if (plan.moves[later].to == from)
       names += (names.empty() ? "" : ", ") + problem.jobs[plan.moves[later].job].name;
   }
-  return "makes room at " + place + " for " + names;
+  return "frees space at " + place + " for " + names;
 }
 
 }  // namespace ckpt::coordinator

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Scanner>> Scanner::create(std::shared_ptr<const TrackKern
                                                  const ScannerOptions& options) {
   if (options.slice_bytes == 0 || options.slice_chunks == 0 || options.slices_in_flight == 0 ||
       !(options.duty > 0 && options.duty <= 1))
-    return Error(ErrorCode::kInvalidArgument, "A scanner needs slices, and a duty above 0 and up to 1");
+    return Error(ErrorCode::kInvalidArgument, "A scanner needs slices, and a duty cycle above 0 and up to 1");
   std::unique_ptr<Scanner> scanner(new Scanner(std::move(kernels), options));
   const Device& device = scanner->kernels_->device();
   ContextScope scope(device);

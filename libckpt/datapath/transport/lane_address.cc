@@ -57,7 +57,7 @@ std::vector<std::uint16_t> ports_in_turn(PortRange ports) {
 
 Error ports_taken(PortRange ports, const LaneAddress& local) {
   return {ErrorCode::kUnavailable, "All ports from " + std::to_string(ports.first) + " to " +
-                                       std::to_string(ports.last) + " are taken on " + ip_text(local) +
+                                       std::to_string(ports.last) + " are in use on " + ip_text(local) +
                                        ": give a larger range as mover.ports in agent.toml"};
 }
 

@@ -42,7 +42,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   const LaneAddress& local = lane->context_->local();
   if (local.family() != address.family())
     return Error(ErrorCode::kInvalidArgument,
-                 "The lane's address has another address family than this side's address");
+                 "The lane's address has a different address family than this side's address");
   params.sockaddr = {address.get(), address.length};
   params.local_sockaddr = {local.get(), local.length};
   CKPT_TRY(connection, lane->make_connection(params));
@@ -132,7 +132,8 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   param.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, control_frame_.data(), bytes, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Cannot greet the peer");
+  if (UCS_PTR_IS_ERR(request))
+    return ucx_error(UCS_PTR_STATUS(request), "Cannot send a greeting to the peer");
   if (request != nullptr) {
     ++outstanding_;
     control_busy_ = true;

@@ -42,7 +42,7 @@ const char* name_of(ckpt_status status) {
 Error failure(const char* call, const std::string& group, ckpt_status status) {
   return Error(ErrorCode::kAborted, "Group '" + group + "': its callback " + call + " returned " +
                                         name_of(status) + " (" + std::to_string(static_cast<int>(status)) +
-                                        "); the log of the rank may have more");
+                                        "); see the log of the rank for details");
 }
 
 std::span<const local::GroupRecord> records_of(const local::JoinGroups& order) {

@@ -125,7 +125,7 @@ Result<Socket> Socket::connect_with(const std::string& path, UniqueFd fd) {
   CKPT_TRY(who, socket.peer());
   if (!may_serve(who.uid)) {
     return Error(ErrorCode::kRefused,
-                 path + " belongs to user " + std::to_string(who.uid) + ", not to this one");
+                 path + " belongs to user " + std::to_string(who.uid) + ", not to this user");
   }
   return socket;
 }

@@ -97,8 +97,8 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   CKPT_CO_TRY(hello, wire::decode<wire::Hello>(frame.body));
   wire::HelloReply reply;
   if (hello.version != wire::kControlVersion)
-    reply.reason = "it uses version " + std::to_string(hello.version) +
-                   " of the control messages, this side uses version " +
+    reply.reason = "the connecting process uses version " + std::to_string(hello.version) +
+                   " of the control messages, the listening process uses version " +
                    std::to_string(wire::kControlVersion);
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";

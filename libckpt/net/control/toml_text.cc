@@ -53,7 +53,7 @@ Result<void> check_toml_text(std::string_view text, const std::string& source) {
   const auto refuse = [&](unsigned line) {
     return Error(ErrorCode::kInvalidArgument,
                  source + " line " + std::to_string(line) +
-                     ": characters beyond ASCII are allowed only in strings of one line and comments");
+                     ": non-ASCII characters are allowed only in comments and single-line strings");
   };
   const bool several_lines =
       text.find("\"\"\"") != std::string_view::npos || text.find("'''") != std::string_view::npos;

@@ -162,7 +162,7 @@ Result<std::size_t> PskStream::read(std::span<std::byte> to) {
   if (done == 1) return got;
   const int reason = SSL_get_error(ssl_.get(), done);
   if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE) return std::size_t{0};
-  return fail("Reading from the TLS connection");
+  return fail("Cannot read from the TLS connection");
 }
 
 // Sends records if there is too little space, and returns whether another record fits.
@@ -185,11 +185,11 @@ Result<std::size_t> PskStream::write(std::span<const std::byte> from) {
     std::size_t written = 0;
     ERR_clear_error();
     if (SSL_write_ex(ssl_.get(), from.data() + encrypted, record, &written) != 1)
-      return fail("Writing to the TLS connection");
+      return fail("Cannot write to the TLS connection");
     encrypted += written;
     since_rekey_ += written;
   }
-  if (socket_error_ != 0) return fail("Writing to the TLS connection");
+  if (socket_error_ != 0) return fail("Cannot write to the TLS connection");
   return encrypted;
 }
 
@@ -203,7 +203,7 @@ Result<void> PskStream::rekey_if_due() {
 Result<bool> PskStream::flush() {
   if (error_) return *error_;
   send_some();
-  if (socket_error_ != 0) return fail("Sending on the TLS connection");
+  if (socket_error_ != 0) return fail("Cannot send on the TLS connection");
   return waiting() == 0;
 }
 
@@ -237,12 +237,12 @@ Error PskStream::fail(const char* what) {
   send_some();  // sends OpenSSL's alert to the peer
   // The peer's alert may have arrived before the end of its stream, or after a failed send.
   if (ERR_GET_LIB(first) == ERR_LIB_SSL && ERR_GET_REASON(first) >= SSL_AD_REASON_OFFSET)
-    return broken(
-        {ErrorCode::kUnavailable, std::string(what) + " was ended by the peer: " + pop_openssl_error()});
+    return broken({ErrorCode::kUnavailable,
+                   std::string(what) + ": the peer closed the connection: " + pop_openssl_error()});
   if (socket_error_ != 0)
     return broken({ErrorCode::kUnavailable, ErrorDomain::kErrno, socket_error_, std::string(what)});
   if (socket_end_ || first == 0)
-    return broken({ErrorCode::kUnavailable, std::string(what) + ": the peer has ended it"});
+    return broken({ErrorCode::kUnavailable, std::string(what) + ": the peer closed the connection"});
   return broken({ErrorCode::kProtocol, std::string(what) + ": " + pop_openssl_error()});
 }
 

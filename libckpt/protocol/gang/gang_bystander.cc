@@ -327,7 +327,8 @@ Result<BystanderState> restore_bystander(const GangInfo& info, std::uint32_t ran
       state.phase = bystander::Fenced{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a bystander's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a bystander's journal");
   }
 }
 

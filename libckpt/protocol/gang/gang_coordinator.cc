@@ -458,7 +458,8 @@ Result<CoordinatorState> restore_coordinator(const Record& newest) {
       state.phase = coordinator::Restored{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(newest) + " in the coordinator's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(newest) + " is unexpected in the coordinator's journal");
   }
 }
 

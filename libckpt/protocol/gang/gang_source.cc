@@ -263,7 +263,7 @@ class SourceStepper : private Stepper<SourceState> {
   }
   bool on(const Restarted&) {
     if (before_barrier()) {
-      leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
+      leave(Reason(ErrorCode::kAborted, "The source's agent was restarted"));
     } else if (in<source::Barrier>()) {
       wait_for_handover();
       ask_others();
@@ -436,7 +436,8 @@ Result<SourceState> restore_source(const GangInfo& info, std::uint32_t rank, con
       state.phase = source::Fenced{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a source's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a source's journal");
   }
 }
 

@@ -289,7 +289,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool on(const Restarted&) {
     if (unpromised()) {
-      relinquish(Reason(ErrorCode::kAborted, "The target's agent was started again"));
+      relinquish(Reason(ErrorCode::kAborted, "The target's agent was restarted"));
     } else if (const auto* r = in<target::Relinquished>()) {
       act(FreeTarget{});
       state_relinquished(*r);
@@ -475,7 +475,8 @@ Result<TargetState> restore_target(const GangInfo& info, std::uint32_t rank, con
       state.phase = target::Relinquished{newest->veto, newest->reason, newest->veto};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a target's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a target's journal");
   }
 }
 

@@ -74,7 +74,7 @@ Result<CoordinatorState> restore_coordinator(const Record& newest) {
       break;
   }
   return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a coordinator's journal");
+               "Record " + std::string(to_string(newest.kind)) + " is unexpected in a coordinator's journal");
 }
 
 CoordinatorState forgotten_coordinator(HandoverInfo info, Nanos undecided_until) {

@@ -263,7 +263,7 @@ class Stepper : private HandoverStepper<CoordinatorState> {
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration) {
       if (is_closed(s_) || in<Forgotten>()) return true;
-      const Reason late(ErrorCode::kTimedOut, "The migration was not done within " +
+      const Reason late(ErrorCode::kTimedOut, "The migration did not finish within " +
                                                   std::to_string(timing_.migration_timeout_ms) + " ms");
       on(AbortRequested(true, late));
       if (in<Granted>()) act(ArmTimer(Timer::kMigration, timing_.silence_ms));

@@ -199,7 +199,8 @@ Result<JournalFile::Copy> JournalFile::copy() const {
 }
 
 Result<void> JournalFile::append(std::span<const std::byte> body, bool refers, Durability durability) {
-  if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
+  if (broken_)
+    return Error(ErrorCode::kIo, "Journal " + path_ + " had a failed write earlier: restart the process");
   const auto frame = make_frame(body, frames_, refers);
   if (frame.size() > kMaxRecordBytes)
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);

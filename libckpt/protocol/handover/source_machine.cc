@@ -495,7 +495,7 @@ Result<SourceState> restore_source(const Record& newest) {
       break;
   }
   return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a source's journal");
+               "Record " + std::string(to_string(newest.kind)) + " is unexpected in a source's journal");
 }
 
 bool is_closed(const SourceState& state) noexcept {

@@ -154,7 +154,7 @@ class Stepper : private HandoverStepper<TargetState> {
     if (!p || p->k != e.k || p->dead) return true;
     state_runs(*p);
     p->dead = true;
-    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has ended")));
+    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has exited")));
     return true;
   }
   bool on(const InstanceStopped& e) {
@@ -409,7 +409,7 @@ Result<TargetState> restore_target(const Record& newest) {
     return state;
   }
   return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a target's journal");
+               "Record " + std::string(to_string(newest.kind)) + " is unexpected in a target's journal");
 }
 
 bool is_closed(const TargetState& state) noexcept {

@@ -87,7 +87,7 @@ Body FlatBody::to_body() const {
         each_member(*this, what, [](const auto& field, auto& member) { member = field; });
         if constexpr (requires { what.side; }) {
           what.side = static_cast<Side>(side);
-          if (!is_known(what.side)) throw DecodeError(ErrorCode::kProtocol, "a side that does not exist");
+          if (!is_known(what.side)) throw DecodeError(ErrorCode::kProtocol, "unknown side");
         }
       },
       body);
@@ -231,7 +231,7 @@ Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
     return Error(ErrorCode::kProtocol, "The commit message is from a party to itself");
   if (!has_body(message.kind, message.body))
     return Error(ErrorCode::kProtocol,
-                 "Message " + std::string(name_of(message.body)) + " belongs to the other protocol");
+                 "Message " + std::string(name_of(message.body)) + " belongs to the other commit protocol");
   for (const Party& party : {message.from, message.to})
     if (party.role == Role::kCoordinator && party.rank != 0)
       return Error(ErrorCode::kProtocol, "The commit message names a rank for the coordinator");

@@ -52,7 +52,7 @@ Result<UniqueFd> lock_journal(const std::string& folder) {
   if (!fd && errno == ENOENT) return fd;
   if (!fd) return Error::from_errno("Opening " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
-    return Error(ErrorCode::kRefused, "A coordinator runs in " + folder + ": stop it first");
+    return Error(ErrorCode::kRefused, "A coordinator runs in " + folder + ": stop that coordinator first");
   return fd;
 }
 

@@ -196,7 +196,7 @@ class Collection {
     bytes.resize(count);
     CKPT_TRY(head, read_record_head(bytes));
     if (head.id != record.id || head.kind != record.kind)
-      return Error(ErrorCode::kCorrupt, "Another record is in its place");
+      return Error(ErrorCode::kCorrupt, "A different record is at this position");
     CKPT_TRYV(check_payload(head, bytes));
     return head;
   }

@@ -113,7 +113,7 @@ Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t 
   if (pack_bytes < sizeof(PackHead) + sizeof(PackTail) ||
       tail.count > (pack_bytes - sizeof(PackHead) - sizeof(PackTail)) / sizeof(IndexEntry) ||
       tail.index_offset != pack_bytes - sizeof(PackTail) - tail.count * sizeof(IndexEntry))
-    return corrupt("The pack's tail states another length");
+    return corrupt("The pack's tail states a different length");
   return tail;
 }
 
@@ -128,7 +128,7 @@ Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const
     if (entry.offset != end || !is_known(entry.kind) || !is_known(entry.packing) || entry.zero != 0 ||
         entry.stored_bytes == 0 || entry.stored_bytes > kMaxChunkBytes ||
         record_bytes(entry.stored_bytes) > tail.index_offset - end)
-      return corrupt("The pack's index has impossible records");
+      return corrupt("The pack's index has invalid records");
     end += record_bytes(entry.stored_bytes);
   }
   if (end != tail.index_offset) return corrupt("The pack's index does not cover the whole pack");

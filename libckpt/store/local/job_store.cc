@@ -228,13 +228,14 @@ Result<void> JobStore::read_at(RecordCoder& coder, const Place& place, const Con
   CKPT_TRY(count, file->read_at(place.offset, bytes));
   bytes.resize(count);
   CKPT_TRY(head, read_record_head(bytes));
-  if (head.id != id || head.kind != kind) return Error(ErrorCode::kCorrupt, "Another record is in its place");
+  if (head.id != id || head.kind != kind)
+    return Error(ErrorCode::kCorrupt, "A different record is at this position");
   return coder.open(head, bytes, out);
 }
 
 Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                                    std::span<std::byte> out) {
-  Error last(ErrorCode::kCorrupt, "The record is in no pack");
+  Error last(ErrorCode::kCorrupt, "The record was not found in any pack");
   // A collection may move the record between lookup and read, but not twice: the record's new pack is not
   // collected meanwhile.
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -174,7 +174,7 @@ Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const Grante
   const std::lock_guard lock(mutex_);
   const bool stays =
       std::any_of(grants_.begin(), grants_.end(), [&](const auto& g) { return g.get() == &granted; });
-  if (!stays) return Error(ErrorCode::kUnavailable, "This node's grant has ended");
+  if (!stays) return Error(ErrorCode::kUnavailable, "This node's grant is no longer valid");
   std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
   auto& known = sessions_[{granted.token, hello.session}];
   if (auto session = known.lock()) return session;

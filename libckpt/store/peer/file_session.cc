@@ -105,7 +105,7 @@ Result<FileReply> FileServer::Session::perform(const FileRequest& request, std::
 Result<FileServer::Session::OpenFile> FileServer::Session::find(std::uint64_t handle) const {
   const std::lock_guard lock(mutex_);
   const auto found = open_.find(handle);
-  if (found == open_.end()) return Error(ErrorCode::kInvalidArgument, "No such file is open");
+  if (found == open_.end()) return Error(ErrorCode::kInvalidArgument, "The requested file is not open");
   return found->second;
 }
 

@@ -182,7 +182,7 @@ class Refusals(ClusterTest):
             cluster.call("cordon", node, "--reason", "fan")
         causes = "1 current, 2 cordoned"
         refused = cluster.call("migrate", "job", exits=(5,)).stderr
-        self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
+        self.assertEqual(refused, f"gpumigrate: No GPU can hold job: {causes}\n")
         dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
         self.assertIn(f"  GPUs        {causes} (-v shows each)\n", dry)
         self.assertNotIn("fan", dry)

@@ -43,7 +43,7 @@ class NothingLost(ClusterTest):
         self.begin()
         older = self.cluster.json("snapshot", "job")["image"]
         newest = self.cluster.json("suspend", "job")["image"]
-        self.assertIn(f"has run beyond {older}", self.refused("restore", older))
+        self.assertIn(f"has continued since {older}", self.refused("restore", older))
         self.assertEqual(self.cluster.job("job")["state"], "parked")
         self.assertEqual(self.cluster.json("restore", "job", "--dry-run")["lost_ms"], 0)
         back = self.cluster.json("restore", "job")["restored"]

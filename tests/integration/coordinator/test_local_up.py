@@ -186,7 +186,7 @@ class LocalUp(unittest.TestCase):
         self.up("--nodes", "1")
         agent = self.processes()["node-a"]["pid"]
         os.kill(agent, signal.SIGSTOP)
-        goes_on = "processes that were signalled still end; `gpumigrate local down` ends the rest"
+        goes_on = "processes that were signalled still exit; `gpumigrate local down` stops the rest"
         self.left("local", "down", waits_for="the agents to end", goes_on=goes_on)
         self.assertTrue(self.processes()["coordinator"]["runs"])
         os.kill(agent, signal.SIGCONT)

@@ -83,7 +83,7 @@ class Gangs(ClusterTest):
     def test_ranks_of_two_nodes_meet_and_end_as_one_job(self):
         job = self.start_spread("40")
         self.assertEqual(job["gpus"], ["node-a:0", "node-a:1", "node-b:0", "node-b:1"], job)
-        self.assertIn("beside the ranks on node-a:1", self.cluster.json("describe", "train")["placed"])
+        self.assertIn("next to the ranks on node-a:1", self.cluster.json("describe", "train")["placed"])
         self.assertRegex(self.cluster.call("jobs").stdout, r"train .* node-a:0,1,node-b:0,1")
         ended = self.wait_for_end()
         self.assertEqual(ended.returncode, 0, ended)
@@ -97,11 +97,11 @@ class Gangs(ClusterTest):
         self.assertEqual(self.wait_for_end().returncode, 0)
         self.assertIn("step 4", self.cluster.call("logs", "train", "--rank", "2").stdout)
         self.cluster.call("rm", "train")
-        for options, why in ((("--ranks", "5"), "Fewer than 5 GPUs can each take a rank"),
-                             (("--ranks", "3", "--nodes", "node-a"), "node-a is to take 3 ranks, but only 2 of its GPUs can"),
+        for options, why in ((("--ranks", "5"), "Fewer than 5 GPUs can each hold a rank"),
+                             (("--ranks", "3", "--nodes", "node-a"), "node-a must hold 3 ranks, but only 2 of its GPUs can"),
                              (("--ranks", "2", "--nodes", "node-a,node-x"), "node-x"),
                              (("--ranks", "2", "--nodes", "node-a,node-a"), "twice"),
-                             (("--ranks", "2", "--gpus", "2"), "exclude each other"), (("--nodes", "node-a"), "requires --ranks")):
+                             (("--ranks", "2", "--gpus", "2"), "cannot be combined"), (("--nodes", "node-a"), "requires --ranks")):
             refused = self.cluster.run("run", "--detach", *options, "--", PYTHON, PROGRAM, "5")
             self.assertIn(refused.returncode, (5, 64), refused)
             self.assertIn(why, refused.stderr, options)
@@ -126,7 +126,7 @@ class Gangs(ClusterTest):
     def test_job_that_fits_nowhere_starts_no_rank(self):
         refused = self.cluster.run("run", "--detach", "--gpus", "3", "--", PYTHON, PROGRAM, "5")
         self.assertEqual(refused.returncode, 5, refused)
-        self.assertIn("No node has 3 GPUs that can each take a rank: node-a has 2, node-b has 2", refused.stderr)
+        self.assertIn("No node has 3 GPUs that can each hold a rank: node-a has 2, node-b has 2", refused.stderr)
         self.assertEqual(self.cluster.json("jobs"), [])
         plan = json.loads(self.cluster.run("-o", "json", "run", "--dry-run", "--gpus", "2", "--", PYTHON, PROGRAM, "5").stdout)
         self.assertEqual((len(plan["places"]), plan["to"]), (2, ", ".join(plan["places"])), plan)

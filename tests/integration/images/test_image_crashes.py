@@ -126,7 +126,7 @@ class StoppedThenRestored(CrashingTest):
         eventually(lambda: self.cluster.job("job")["state"] == "unreachable", "node-a is away")
         stopped = self.cluster.call("stop", "job", "--grace", "0s", exits=(6,))
         self.assertIn("stopping (node silent)", stopped.stdout)
-        self.assertIn("it is stopped when that node connects again", stopped.stderr)
+        self.assertIn("the job is stopped when that node reconnects", stopped.stderr)
         self.assertEqual(self.cluster.job("job")["state"], "stopping")
         refused = self.cluster.call("restore", "job", "--accept-loss", exits=(5,)).stderr
         self.assertIn("node node-a, where it was last known to run, is not connected", refused)

@@ -152,7 +152,7 @@ class PythonPackage(ClusterTest):
         self.cluster.wait_for_line("job", r"^step \d+")
         refused = self.exec_move("node-b", 256)
         self.assertEqual(refused.returncode, 5, refused.stdout)
-        self.assertIn("only a cooperative job can continue as another program", refused.stdout + refused.stderr)
+        self.assertIn("only a cooperative job can continue as a different program", refused.stdout + refused.stderr)
         self.assertEqual(self.cluster.run("migrate", "job", "--allow", "new").returncode, 64)
 
     def check_that_it_stays(self, exits, reason, *options):

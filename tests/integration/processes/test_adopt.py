@@ -146,7 +146,7 @@ class BetweenNodes(Adopting):
         result = self.cluster.run("migrate", "job", "--to", "node-b")
         self.assertEqual(result.returncode, 5, result)
         self.assertRegex(result.stdout + result.stderr, r"process \d+ \(python3[.\d]*\) has the GPU driver's /\S+ open, "
-                         f"but the driver's checkpoint closes such files only in process {self.training.pid}")
+                         f"but the driver's checkpoint closes driver files only in process {self.training.pid}")
         self.assertEqual(self.cluster.job("job")["state"], "running")
 
 

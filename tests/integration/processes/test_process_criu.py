@@ -76,7 +76,7 @@ class FailingCriu(CrashesWithCriu):
             self.wait_until_reached()
             for command, code in ((("migrate", "job", "--to", "node-b"), 5), (("drain", "node-a"), 1)):
                 said = self.cluster.run(*command, "--dry-run")
-                self.assertIn("A snapshot of the job is under way", " ".join((said.stdout + said.stderr).split()))
+                self.assertIn("A snapshot of the job is in progress", " ".join((said.stdout + said.stderr).split()))
                 self.assertEqual(said.returncode, code, said.stdout + said.stderr)
             os.write(self.ends["go"], b"\n")
             self.assertEqual(snapshot.wait(60), 0)

@@ -22,7 +22,7 @@ struct Call {
 };
 constexpr Call kCalls[] = {{"empty_call", "a call into the library that does nothing"},
                            {"barrier/idle", "ckpt_barrier, idle under a keeper"},
-                           {"barrier/no_keeper", "ckpt_barrier, outside of gpumigrate"},
+                           {"barrier/no_keeper", "ckpt_barrier, outside gpumigrate"},
                            {"driver_call/straight", "cuDriverGetVersion of the driver"},
                            {"driver_call/gated", "the same through the shim's open gate"},
                            {"tensor", "ckpt_tensor and ckpt_drop"},
@@ -71,8 +71,8 @@ Result<void> bench_calls(const BenchOptions& options, Report& report) {
   section.set_columns({{"time", "ns"}, {"processor time", "ns"}});
   CKPT_TRY(output, run_command(command_of(options), nullptr, kPatience));
   if (output.exit_code != 0)
-    return Error(ErrorCode::kAborted,
-                 "gpumigrate-bench-calls ended with " + std::to_string(output.exit_code) + ": " + output.err);
+    return Error(ErrorCode::kAborted, "gpumigrate-bench-calls exited with status " +
+                                          std::to_string(output.exit_code) + ": " + output.err);
   CKPT_TRY(runs, parse(output.out));
   for (const Call& call : kCalls) {
     const auto found = runs.find(call.benchmark);

@@ -114,7 +114,7 @@ class CodecRun {
     const Nanos decoded = thread_cpu_ns();
     if (std::memcmp(back_.data(), now_.data(), now_.size()) != 0)
       return Error(ErrorCode::kCorrupt,
-                   std::string(name_of(what_.kind)) + " was decoded to other data than was encoded");
+                   std::string(name_of(what_.kind)) + " was decoded to different data than was encoded");
     if (!keep) return ok();
     runs_.ratio.push_back(static_cast<double>(now_.size()) /
                           static_cast<double>(std::max<std::size_t>(used_, 1)));

@@ -96,9 +96,8 @@ Result<void> measure(const BenchOptions& options, Section& section) {
 Result<void> bench_links(const BenchOptions& options, Report& report) {
   Section& section = report.add_section(
       "links",
-      "A training job's memory moved between two processes over TCP at the rates of links, "
-      "codec chosen automatically, interleaved; one step changes all memory before the "
-      "pause");
+      "A training job's memory moved between two processes over TCP at several link rates, codec chosen "
+      "automatically, interleaved; one step changes all memory before the pause");
   section.set_columns({{"copying", "ms"},
                        {"plain / wire bytes", ""},
                        {"pause: final round and comparison", "ms"},

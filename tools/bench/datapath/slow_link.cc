@@ -77,7 +77,7 @@ Result<void> measure(const BenchOptions& options, Section& section) {
 Result<void> bench_slow_link(const BenchOptions& options, Report& report) {
   Section& section = report.add_section("slow_link",
                                         "Rounds of a training job's memory at a limit of 200 MiB/s with each "
-                                        "codec, interleaved; rates are of plain bytes");
+                                        "codec, interleaved; rates count uncompressed bytes");
   section.set_columns(
       {{"rate", "GB/s"}, {"of raw", ""}, {"plain / wire bytes", ""}, {"processor time", "s/GB"}});
   return measure(options, section);

@@ -145,7 +145,7 @@ Result<void> RunningCommand::pump(Nanos deadline) {
   const Nanos left = deadline - now_ns();
   if (left <= 0)
     return Error(ErrorCode::kTimedOut,
-                 text_ + " has not ended in time; its output: " + err_.substr(0, kShownBytes));
+                 text_ + " did not finish in time; its output: " + err_.substr(0, kShownBytes));
   // A closed pipe has descriptor -1, which poll() ignores.
   std::array<pollfd, 3> fds{{{out_pipe_.get(), POLLIN, 0},
                              {err_pipe_.get(), POLLIN, 0},

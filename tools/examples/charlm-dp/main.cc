@@ -28,7 +28,7 @@ Options parse_options(int argc, char** argv) {
       "--shards", options.shards,
       "Each rank updates its share of the weights: gradients are reduced and scattered, weights gathered");
   app.add_flag("--graphs", options.graphs,
-               "Gradients and their sum are a graph, which is captured again after a move");
+               "Capture the gradients and their sum as a graph, again after each move");
   parse_or_exit(app, argc, argv);
   check_training_options(options.training);
   return options;

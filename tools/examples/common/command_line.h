@@ -32,7 +32,7 @@ inline void add_common_options(Command& app, CommonOptions& options) {
   app.add_flag(
       "--without-ckpt", options.without_ckpt,
       "Runs without libckpt, on plain device memory; cannot be moved. To measure what libckpt costs");
-  app.add_flag("--print-times", options.print_times, "Adds the time of day, in seconds, to each line");
+  app.add_flag("--print-times", options.print_times, "Add the time of day, in seconds, to each line");
 }
 
 // Parses the command line, or exits: with code 0 after --help, with code 64 after a mistake.

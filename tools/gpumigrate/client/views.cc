@@ -138,7 +138,7 @@ std::string view_displaced(const std::vector<api::Displacement>& displaced, cons
                            const Layout& layout) {
   std::string out;
   for (const api::Displacement& job : displaced) {
-    const std::string how = job.to ? "moved live to " + *job.to : "parked: no other GPU can take it";
+    const std::string how = job.to ? "moved live to " + *job.to : "parked: no other GPU can hold the job";
     out += paragraph(job.name + " (" + job.job + ", priority " + std::to_string(job.priority) + ", at " +
                          job.from + ") " + tense + how,
                      layout);
@@ -250,7 +250,7 @@ std::string view_outcome(const api::Migration& migration, const Layout& layout) 
   if (report && report->total_ms) out += " in " + span_or_dash(report->total_ms);
   out += " (" + migration.id + ", " + migration.strategy + ")";
   if (migration.error) out += "; " + *migration.error;
-  if (!done && migration.runs_at) out += "; it runs at " + *migration.runs_at;
+  if (!done && migration.runs_at) out += "; the job runs at " + *migration.runs_at;
   out = paragraph(out, layout);
   return done && report ? out + view_report(*report, migration.options, layout) : out;
 }

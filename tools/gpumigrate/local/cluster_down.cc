@@ -106,10 +106,11 @@ Json status_of(const std::string& home, const LocalState& state) {
 }  // namespace
 
 int local_down(Context& context, const std::string& timeout) {
-  auto wait = Wait::begin(context,
-                          {"the cluster to end",
-                           "processes that were signalled still end; `gpumigrate local down` ends the rest"},
-                          timeout, WaitKind::kAnswer);
+  auto wait =
+      Wait::begin(context,
+                  {"the cluster to end",
+                   "processes that were signalled still exit; `gpumigrate local down` stops the rest"},
+                  timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto result = down(context, **wait);
   return result ? *result : report_wait(context, **wait, result.error());

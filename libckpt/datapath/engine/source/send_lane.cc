@@ -371,7 +371,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
       const TransferRegion& region = slot.message.chunks[i].region->get();
       if (record.region != region.id || record.generation != region.generation ||
           record.chunk != slot.message.chunks[i].chunk)
-        return Error(ErrorCode::kProtocol, "The target acknowledged other chunks than were sent");
+        return Error(ErrorCode::kProtocol, "The target acknowledged different chunks than were sent");
       if (record.gone != 0 && !slot.message.chunks[i].region->dropped())
         return Error(ErrorCode::kProtocol, "The target no longer has extent " + std::to_string(region.id));
     }

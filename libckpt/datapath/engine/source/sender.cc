@@ -313,7 +313,7 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::f
   if (answer.first.code != 0)
     return Error(ErrorCode::kCorrupt, "The target could not verify its memory: " + answer.second);
   if (answer.first.root != root)
-    return Error(ErrorCode::kProtocol, "The target verified another root than the source sent");
+    return Error(ErrorCode::kProtocol, "The target verified a different root than the source sent");
   verdict.compared_ns = answer.first.time_ns;
   return verdict;
 }

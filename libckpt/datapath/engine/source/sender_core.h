@@ -229,7 +229,7 @@ Result<void> SenderCore::until(Condition condition, Nanos timeout, const char* w
   if (timeout == 0)
     event_.wait(lock, done);
   else if (!event_.wait_for(lock, std::chrono::nanoseconds(timeout), done))
-    return Error(ErrorCode::kTimedOut, std::string(what) + ": no answer from the target's mover");
+    return Error(ErrorCode::kTimedOut, std::string(what) + " failed: the target's mover did not answer");
   if (error_) return *error_;
   return ok();
 }

@@ -228,7 +228,7 @@ Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
   }
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].staging.memory().data() == payload.data()) return i;
-  return Error(ErrorCode::kInternal, "A payload lies outside of the staging memory");
+  return Error(ErrorCode::kInternal, "A payload lies outside the staging memory");
 }
 
 Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,

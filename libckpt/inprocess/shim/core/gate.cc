@@ -115,7 +115,7 @@ Result<void> Gate::shut() noexcept {
   closed_.store(1, std::memory_order_seq_cst);
   if (asymmetric_.load(std::memory_order_seq_cst) && !expedited_membarrier() &&
       !membarrier(MEMBARRIER_CMD_GLOBAL)) {
-    return Error::from_errno("Cannot order the program's threads (membarrier)");
+    return Error::from_errno("Cannot synchronize the program's threads (membarrier)");
   }
   return ok();
 }

@@ -114,7 +114,7 @@ TEST_F(KnownGpusTest, FindingForARemovedCardCordonsNoGpu) {
   EXPECT_FALSE(finding.cordon);
   EXPECT_EQ(finding.outcome, wire::HealthOutcome::kNone);
   EXPECT_EQ(finding.source, "inventory");
-  EXPECT_THAT(finding.reason, HasSubstr("not in the node any more"));
+  EXPECT_THAT(finding.reason, HasSubstr("no longer in the node"));
   EXPECT_THAT(finding.reason, HasSubstr("GPU-old"));
 }
 

@@ -42,7 +42,7 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
   ASSERT_EQ(plan.status, 200U) << plan.body;
   EXPECT_FALSE(plan.json()["possible"].get<bool>()) << plan.body;
   EXPECT_TRUE(plan.json()["to"].is_null()) << plan.body;
-  EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
+  EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("cannot reach node-c"));
 }
 
 // The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after

@@ -237,7 +237,7 @@ TEST(Commands, EachResultHasItsExitCode) {
     const Ended ended = run(coordinator.home(), {"migrate", "train"});
     EXPECT_EQ(ended.code, code) << result;
     EXPECT_NE(ended.out.find(std::string(result) + ": train"), std::string::npos) << ended.out;
-    EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.out.find("the job runs at node-a:0"), std::string::npos) << ended.out;
   }
 }
 
@@ -287,7 +287,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_TRUE(aborted);
   EXPECT_EQ(ended.code, 2) << ended.err;
-  EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("the job runs at node-a:0"), std::string::npos) << ended.out;
 }
 
 // A lost coordinator cannot receive an abort, and a user who interrupts does not want a minute of retries.

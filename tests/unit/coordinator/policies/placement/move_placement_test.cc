@@ -56,7 +56,7 @@ TEST(MovePlacement, LackOfAGpuIsTemporaryIfNodesMayReturn) {
   const MigratePlan plan = plan_move(gpus, request_of(30), job);
   EXPECT_TRUE(plan.no_gpu);
   EXPECT_FALSE(plan.passing);
-  EXPECT_THAT(plan.reason, HasSubstr("No GPU can take train: "));
+  EXPECT_THAT(plan.reason, HasSubstr("No GPU can hold train: "));
   job.nodes_may_return = true;
   EXPECT_TRUE(plan_move(gpus, request_of(30), job).passing);
 }
