@@ -23,7 +23,7 @@ class GangMovesTest : public NodesTest {
                         "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
     ASSERT_EQ(begun.status, 201U) << begun.body;
   }
-  // Makes the agent answer. If `waits_for` is not 0, it answers once that many nodes were queried.
+  // Makes the agent answer. If `waits_for_` is not 0, it answers once that many nodes were queried.
   void answer_groups(FakeAgent& agent) {
     agent.on_other = [this, &agent](const wire::FrameHeader& header, std::span<const std::byte> body) {
       if (header.type != wire::FrameType::kAskGroups) return;
@@ -32,18 +32,18 @@ class GangMovesTest : public NodesTest {
       answer.knows_gang = true;
       const std::lock_guard lock(mutex_);
       unanswered_.emplace_back(&agent, answer);
-      if (unanswered_.size() < waits_for) return;
+      if (unanswered_.size() < waits_for_) return;
       for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
-        asked->post([asked, groups] { asked->send(groups); });
+        asked->post([to = asked, sent = groups] { to->send(sent); });
     };
   }
 
   // Makes the agents give the answers that they have kept, and all later answers at once.
   void answer_now() {
     const std::lock_guard lock(mutex_);
-    waits_for = 0;
+    waits_for_ = 0;
     for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
-      asked->post([asked, groups] { asked->send(groups); });
+      asked->post([to = asked, sent = groups] { to->send(sent); });
   }
   static json rank_of(const json& drain) {
     for (const json& entry : drain["jobs"])
@@ -51,7 +51,7 @@ class GangMovesTest : public NodesTest {
     return {};
   }
 
-  std::size_t waits_for = 0;
+  std::size_t waits_for_ = 0;
 
  private:
   std::mutex mutex_;

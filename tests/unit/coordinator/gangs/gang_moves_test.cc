@@ -18,7 +18,7 @@ using nlohmann::json;
 // Each node answers only once all nodes were queried. If they were queried one after the other, none would
 // answer in time.
 TEST_F(GangMovesTest, AllRanksAreQueriedConcurrently) {
-  waits_for = 2;
+  waits_for_ = 2;
   node("node-c").silent_prepare = true;
   start_ranks();
   const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
@@ -78,7 +78,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainGivesRanksOtherGpusThanTheJobsThatGoFirst) 
 
 // While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
 TEST_F(GangMovesTest, ADrainGivesJobsOtherGpusThanRanksInPreparation) {
-  waits_for = 3;  // more than there are ranks: the preparation lasts until answer_now()
+  waits_for_ = 3;  // more than there are ranks: the preparation lasts until answer_now()
   start_ranks();
   const auto solo =
       cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":-1})");
