@@ -218,13 +218,13 @@ void remove_images(const std::string& folder) {
 
 }  // namespace
 
-Milliseconds criu_minimum(Milliseconds usual) {
+Milliseconds least_criu_time(Milliseconds usual) {
   const long wanted = std::atol(text_of("GPUMIGRATE_CRIU_TIMEOUT").c_str());
   return wanted > 0 && wanted <= kMaxTimeout.count() ? std::chrono::seconds(wanted) : usual;
 }
 
 Milliseconds criu_timeout(std::uint64_t bytes) {
-  return std::min<Milliseconds>(time_limit(bytes, criu_minimum(kStuckAfter)), kMaxTimeout);
+  return std::min<Milliseconds>(time_limit(bytes, least_criu_time(kStuckAfter)), kMaxTimeout);
 }
 
 Task<Result<Criu>> Criu::find(std::string configured, std::string work) {

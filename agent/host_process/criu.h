@@ -35,7 +35,7 @@ struct CriuFacts {
 // s, or $GPUMIGRATE_CRIU_TIMEOUT seconds.
 [[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
 // Returns the least time that CRIU gets: `usual`, or the value of $GPUMIGRATE_CRIU_TIMEOUT.
-[[nodiscard]] Milliseconds criu_minimum(Milliseconds usual);
+[[nodiscard]] Milliseconds least_criu_time(Milliseconds usual);
 
 struct DumpOptions {
   std::string images;                      // an empty folder in memory for the images

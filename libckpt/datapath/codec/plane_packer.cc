@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#define ZSTD_STATIC_LINKING_ONLY  // declares the functions for contexts in the caller's memory, and for bare \
-                                  // frames
+// Declares the functions for contexts in the caller's memory, and for bare frames.
+#define ZSTD_STATIC_LINKING_ONLY
 #include "libckpt/datapath/codec/plane_packer.h"
 
 #include <zstd.h>

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "coordinator/daemon/coordinator.h"
 #include "libckpt/base/clock.h"
@@ -19,6 +21,36 @@ namespace {
 
 using nlohmann::json;
 
+// Counts changes, so that a test can wait for the next one.
+class Changes {
+ public:
+  void note() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    changed_.notify_all();
+  }
+  // Waits until `is_so` is true, and asks again after each change. Returns false after a minute.
+  bool wait_until(const std::function<bool()>& is_so) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (true) {
+      const std::uint64_t before = count();
+      if (is_so()) return true;
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_until(lock, deadline, [&] { return count_ != before; })) return false;
+    }
+  }
+
+ private:
+  std::uint64_t count() {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t count_ = 0;
+};
+
 class GangMoveOutcomesTest : public GangMovesTest {
  protected:
   // Starts the ranks and moves both. Returns once both sources wait at their barriers.
@@ -28,6 +60,10 @@ class GangMoveOutcomesTest : public GangMovesTest {
       agent.on_gang = [this, &agent](const wire::CommitMessage& m) { answer(agent, m); };
     }
     start_ranks();
+    cluster_.on_io([this](Coordinator& coordinator, const control::asio::any_io_executor&) {
+      coordinator.jobs().changed().subscribe([changes = changes_] { changes->note(); });
+      coordinator.migrations().changed().subscribe([changes = changes_] { changes->note(); });
+    });
     const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
     ASSERT_EQ(begun.status, 202U) << begun.body;
     migration_ = begun.json()["id"].get<std::string>();
@@ -73,14 +109,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
       EXPECT_TRUE(coordinator.migrations().claims().empty());
     });
   }
-  static bool wait_until(const std::function<bool()>& is_so) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (!is_so()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return true;
-  }
+  bool wait_until(const std::function<bool()>& is_so) { return changes_->wait_until(is_so); }
 
   std::string migration_;
 
@@ -105,8 +134,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
     if (std::holds_alternative<wire::Start>(m.body)) reply(wire::Precopied());
     if (std::holds_alternative<wire::Granted>(m.body)) {
       reply(wire::Waiting());
-      const std::lock_guard lock(mutex_);
-      at_barrier_.insert(m.to.rank);
+      note_at_barrier(m.to.rank);
     }
     if (const auto* closed = std::get_if<wire::Closed>(&m.body)) {
       if (closed->side == wire::Side::kTarget)
@@ -126,6 +154,13 @@ class GangMoveOutcomesTest : public GangMovesTest {
     const auto* closed = std::get_if<wire::Closed>(&m.body);
     if (closed != nullptr && closed->side == wire::Side::kTarget) reply(wire::Owns(closed->k));
   }
+  void note_at_barrier(std::uint32_t rank) {
+    {
+      const std::lock_guard lock(mutex_);
+      at_barrier_.insert(rank);
+    }
+    changes_->note();
+  }
   void note_order(const wire::CommitMessage& m) {
     const std::lock_guard lock(mutex_);
     order_ = m;
@@ -143,6 +178,8 @@ class GangMoveOutcomesTest : public GangMovesTest {
     return jobs_.at(rank);
   }
 
+  // The changes of the coordinator's tables and of the sources. The coordinator outlives the test's members.
+  std::shared_ptr<Changes> changes_ = std::make_shared<Changes>();
   std::mutex mutex_;  // guards the members below
   wire::CommitMessage order_;
   std::map<std::uint32_t, std::uint64_t> jobs_;  // the job of each rank
