@@ -183,7 +183,7 @@ void Execution::on_paused(local::Received received) {
 }
 
 void Execution::on_running(const local::Message& message) {
-  // a running report without a request follows a withdrawn pause
+  // The report after a withdrawn pause is ignored. It has no request, or comes in a different phase.
   if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;
   local::Running running = std::get<local::Running>(message.body);
   running.resumed_ns += parts_.state.clock_lag;

@@ -3,7 +3,8 @@
 // that the newest image is known without a clock. Numbers become durable in blocks, soon after a block is
 // begun. A restart skips more numbers than can have been assigned before they were durable. A coordinator
 // that lost its store continues from the highest number in the checkpoint stores, or from the current time in
-// microseconds. Keepers also remember numbers, which no image may have.
+// microseconds, whichever is higher. The time is needed because keepers remember the numbers of attempts to
+// stop ranks together, and a checkpoint store may not have such a number.
 // Threads: one. Ownership: the coordinator's. Errors: the store's.
 #pragma once
 

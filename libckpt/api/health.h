@@ -93,7 +93,7 @@ struct Breaker {
   bool open = false;
   std::optional<std::string> since;
   std::optional<std::string> reason;
-  std::uint32_t recent = 0;  // the number of automatic moves within the breaker's time window
+  std::uint32_t recent = 0;  // the number of evacuations that began within the breaker's window
   std::uint32_t limit = 0;
   std::int64_t window_ms = 0;
 };

@@ -65,7 +65,7 @@ struct Job {
   std::string name;
   std::string state;
   std::optional<std::string> silent_node;
-  std::optional<std::string> trouble;  // the problem of the job's GPU
+  std::optional<std::string> trouble;  // the first unhealthy GPU of the job, with its fault
   std::optional<std::string> node;  // the node of the job; null if the job is parked or runs on several nodes
   std::optional<std::uint32_t> gpu;  // the GPU of the job; null if the job is parked or has several GPUs
   std::vector<JobRank> ranks;

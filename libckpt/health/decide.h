@@ -41,8 +41,8 @@ struct ProcessFacts {
 
 struct SeenXid {
   std::uint32_t xid = 0;
-  std::int32_t victim = 0;  // a pid of `processes`; 0 if the driver reported none, or one that is not in
-                            // `processes`
+  std::int32_t victim = 0;  // a pid of `processes`; 0 if the driver reported none; -1 for a process
+                            // that is not in `processes`
   std::optional<std::uint32_t> recovery;  // the recovery action in the line: Xid 154, RST, D-RST
   std::optional<LinkVerdict> link;        // the verdict about the link; set for Xids 144-150
   std::string suspicion;                  // the suspicion, as History::suspicion returns it

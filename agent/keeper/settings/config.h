@@ -9,7 +9,7 @@
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }
 // `env` is the whole environment of the program. From the keeper the program inherits only CKPT_SOCKET and
-// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. The default of `mode` is cooperative. The other
+// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. The default of `way` is cooperative. The other
 // fields belong to the transparent mode. `preload` comes first in the program's LD_PRELOAD.
 // `gpu_memory_quota` (bytes, 0: none) is passed to the program. `init` starts the program in its own PID
 // namespace (needs root). `restore` restores the program from an image instead of starting it
@@ -17,7 +17,7 @@
 // `restore`, such as `[3, 4]`, then stay stopped. `lazy_pages` of `restore`, `{ "command": [...], "pid_file":
 // "/..." }`, brings the program's memory while the program runs (init/lazy_pages.h). `context_program` saves
 // a context before a kill (rank/saver.h). Its default is gpumigrate-context in the folder of the keeper's own
-// program. `mode` "adopted" means a process without any of the project's libraries. `adopt` names a running
+// program. `way` "adopted" means a process without any of the project's libraries. `adopt` names a running
 // process; `argv` and `env` are then the known facts about it. With `restore` an adopted process is restored
 // into a PID namespace that the keeper makes. `init` is the first process of that namespace.
 #pragma once

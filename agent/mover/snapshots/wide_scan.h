@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of memory that does not change, computed by several scans at once. A single launch uses a part
-// of a device's memory rate only (at its ends; on the software device, it uses one core). While the job runs,
-// one scan, narrow(), is used, which obeys a duty.
+// Fingerprints of memory that does not change, computed by several scans at once. A single launch does
+// not use a device's whole memory rate near its beginning and its end. On the software device, it uses one
+// core. While the job runs, one scan, narrow(), is used, which obeys a duty.
 // Threads: one at a time. Any thread may call cancel(). Ownership: the Device outlives it. Errors: the
 // driver's errors. kAborted after cancel(), and if memory of the plan was freed in the meantime (a round
 // ahead is then repeated). kCorrupt if a copy differs from the scanned chunk.

@@ -41,7 +41,7 @@ struct CheckpointStorePeer {
   std::string node;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // the maximum number of written bytes; 0 if there is no limit
+  std::uint64_t limit_bytes = 0;  // the limit on the job's size in that checkpoint store; 0 if there is none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(node, address, token, limit_bytes);
@@ -76,9 +76,9 @@ struct TakeSnapshot {
   // The number of the set that a gang's image belongs to. Only GatherRank holds the image's rank, and the
   // image is of the barrier that all ranks agreed on.
   std::uint64_t set = 0;
-  bool holds_after =
-      false;  // with `set`: the rank stays paused after its image is durable, until GatherRank arrives or the
-              // rank exits
+  // With `set`: the rank stays paused after its image is durable. GatherAct::kGoOn, a cancellation, the end of
+  // the time limit for orders, or the rank's exit ends the pause.
+  bool holds_after = false;
   bool full = false;  // with `set`: no data is reused from older images
   // Returns whether the order fits the job. Ranks with peers are only stored together, as a set.
   [[nodiscard]] bool fits(const JobSpec& stored) const noexcept {

@@ -36,11 +36,12 @@ struct StartSnapshot {  // a message with one descriptor of an encoded image::St
   std::uint32_t keep = 1;
   std::uint64_t staging_bytes = 0;  // the host memory for changed chunks; 0: half of the node's remaining
                                     // memory
-  std::uint64_t checkpoint_store_limit_bytes = 0;  // the limit on the checkpoint store's size; 0 if there is
-                                                   // none
-  std::uint32_t slowdown_permille = 0;             // the share of the GPU's time that the snapshot may take,
-                                                   // as in MigrateOptions
-  bool full = false;                               // no data is reused from the previous version
+  std::uint64_t checkpoint_store_limit_bytes =
+      0;                                // the limit on the checkpoint store's size; with a peer, on
+                                        // the size of the job's part; 0 if there is none
+  std::uint32_t slowdown_permille = 0;  // the share of the GPU's time that the snapshot may take,
+                                        // as in MigrateOptions
+  bool full = false;                    // no data is reused from the previous version
   std::uint64_t record_bytes = 0;
   CheckpointStoreAccess access;
   std::uint64_t first_version = 0;  // the least number of the image, as in TakeSnapshot

@@ -16,7 +16,8 @@ namespace ckpt::wire {
 
 // The terms of a pause. All but the last are in the order of the pause.
 enum class PauseTerm : std::uint8_t {
-  kQuiesce = 0,     // the time from barrier entry until the source's mover knows that the rank is paused
+  kQuiesce = 0,     // from barrier entry until the source's mover knows that the rank is paused; in a move
+                    // with a dump, until the agent knows it
   kContextSave,     // the driver's checkpoint
   kDump,            // the dump of the host process
   kFinal,           // the data left to send after the earlier terms

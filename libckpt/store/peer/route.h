@@ -15,7 +15,8 @@ namespace ckpt::checkpoint_store {
 
 struct Route {
   std::string folder;             // the folder, or the local name of another node's checkpoint store
-  std::uint64_t limit_bytes = 0;  // the limit on the checkpoint store's size; 0 if there is none
+  std::uint64_t limit_bytes = 0;  // the limit on the checkpoint store's size; with a peer, on the size of the
+                                  // job's part; 0 if there is none
   std::string memory;             // the folder of the memory tier; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
   std::string peer_address;  // the address of the node that has the folder; empty if the folder is on this
