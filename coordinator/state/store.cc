@@ -41,8 +41,16 @@ CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms
                                    text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS vaults (node TEXT NOT NULL, folder TEXT NOT NULL, document TEXT NOT NULL,
                                    PRIMARY KEY (node, folder));
-CREATE TABLE IF NOT EXISTS job_fences (job INTEGER NOT NULL UNIQUE, fenced INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS removed_job_fences (removal INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL UNIQUE,
+                                               fenced INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+)sql";
+
+// Moves the rows of a table of earlier builds, which had no order of removals. Each statement may be repeated.
+constexpr const char* kMoveFences = R"sql(
+CREATE TABLE IF NOT EXISTS job_fences (job INTEGER PRIMARY KEY, fenced INTEGER NOT NULL);
+INSERT OR IGNORE INTO removed_job_fences (job, fenced) SELECT job, fenced FROM job_fences ORDER BY rowid;
+DROP TABLE job_fences;
 )sql";
 
 template <class M>
@@ -86,6 +94,7 @@ Result<Store> Store::open(const std::string& path) {
   CKPT_TRYV(db.execute(kPragmas));
   CKPT_TRYV(check_version(db));
   CKPT_TRYV(db.execute(kSchema));
+  CKPT_TRYV(db.execute(kMoveFences));
   CKPT_TRYV(db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str()));
   Store store(std::move(db));
   CKPT_TRYV(store.load_job_numbers());
@@ -286,15 +295,15 @@ Result<void> Store::remove_jobs(std::span<const JobId> ids, const Fences& fences
     CKPT_TRYV(remove_job(id));
   }
   for (const auto& [job, fenced] : fences) {
-    // Each row gets the highest rowid, so the rowids show the order of the removals. In a table of an earlier
-    // build, the rowid is the job's id.
-    CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_fences (job, fenced) VALUES (?1, ?2)"));
+    // A replaced row also gets the highest number, so the numbers show the order of the removals.
+    CKPT_TRY(statement,
+             db_.prepare("INSERT OR REPLACE INTO removed_job_fences (job, fenced) VALUES (?1, ?2)"));
     statement.bind(1, static_cast<std::int64_t>(job)).bind(2, static_cast<std::int64_t>(fenced));
     CKPT_TRYV(statement.run());
   }
   if (!fences.empty()) {
-    CKPT_TRY(statement, db_.prepare("DELETE FROM job_fences WHERE rowid <= (SELECT rowid FROM job_fences "
-                                    "ORDER BY rowid DESC LIMIT 1 OFFSET ?1)"));
+    CKPT_TRY(statement, db_.prepare("DELETE FROM removed_job_fences WHERE removal <= (SELECT removal FROM "
+                                    "removed_job_fences ORDER BY removal DESC LIMIT 1 OFFSET ?1)"));
     CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(kMaxFences)).run());
   }
   return transaction.commit();
@@ -302,7 +311,7 @@ Result<void> Store::remove_jobs(std::span<const JobId> ids, const Fences& fences
 
 Result<Store::Fences> Store::fences() {
   Fences fences;
-  CKPT_TRY(statement, db_.prepare("SELECT job, fenced FROM job_fences ORDER BY rowid"));
+  CKPT_TRY(statement, db_.prepare("SELECT job, fenced FROM removed_job_fences ORDER BY removal"));
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return fences;

@@ -345,7 +345,8 @@ TEST_F(StopTest, OlderInstanceOfARemovedJobIsEndedWhenItsNodeReturns) {
   ASSERT_EQ(removed.status, 200U) << removed.body;
   ASSERT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 200U);
   cluster_.stop();
-  change_store("INSERT INTO job_fences VALUES (1, 1)");  // as if it had continued from an image elsewhere
+  change_store(
+      "INSERT INTO removed_job_fences (job, fenced) VALUES (1, 1)");  // as if it had continued from an image elsewhere
   cluster_.start();
   a_ = returning("node-a");
   told_a_.listen_at(*a_);

@@ -253,7 +253,7 @@ TEST_F(StoreTest, HighestRemovedMigrationIsStored) {
   EXPECT_EQ(store.next_migration_id().value(), 4U);
 }
 
-TEST_F(StoreTest, FencesOfAStoreThatOrdersThemByJobAreKept) {
+TEST_F(StoreTest, FencesOfAStoreThatOrdersThemByJobAreTheOldestRemovals) {
   {
     Database db = Database::open(path_).value();
     ASSERT_TRUE(
@@ -263,7 +263,9 @@ TEST_F(StoreTest, FencesOfAStoreThatOrdersThemByJobAreKept) {
   Store store = Store::open(path_).value();
   const Store::Fences added = {{3, 5}};
   ASSERT_TRUE(store.remove_jobs({}, added));
-  EXPECT_EQ(store.fences().value(), (Store::Fences{{3, 5}, {4, 2}}));
+  EXPECT_EQ(store.fences().value(), (Store::Fences{{4, 2}, {3, 5}}));
+  Store again = Store::open(path_).value();
+  EXPECT_EQ(again.fences().value(), (Store::Fences{{4, 2}, {3, 5}}));
 }
 
 TEST_F(StoreTest, StoreFileIsReadableOnlyByItsOwner) {
