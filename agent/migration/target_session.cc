@@ -325,10 +325,11 @@ Task<> TargetSession::run_orders() {
     // A keeper that does not answer proves nothing: the instance may run. The order is repeated once the
     // keeper answers.
     if (job_ && job_->unknown()) {
-      count_lost_order();
+      count_lost_order(order.k);
       if (!order_) order_ = order;
       continue;
     }
+    lost_orders_ = 0;
     spdlog::error("instance could not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
                   order.k, ran.error().to_string());
     const bool gone = !job_ || job_->ended() || !job_->keeper() || ran.error().code() == ErrorCode::kAborted;
@@ -356,7 +357,7 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has exited");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
-  if (!order.has_run && is_hopeless()) co_return co_await give_up_instance();
+  if (!order.has_run && is_hopeless(order.k)) co_return co_await give_up_instance();
   auto* report =
       report_ ? &*report_ : nullptr;  // computed outside the co_await, because g++ 12 computes both branches
                                       // there
@@ -367,18 +368,20 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   co_return ok();
 }
 
-void TargetSession::count_lost_order() {
+void TargetSession::count_lost_order(wire::Incarnation k) {
+  if (std::exchange(lost_as_, k) != k) lost_orders_ = 0;
   if (lost_orders_++ == 0) first_lost_ = std::chrono::steady_clock::now();
 }
 
-bool TargetSession::is_hopeless() const {
-  return lost_orders_ >= kMaxLostOrders && is_own() && waits_for_resume(*job_) &&
+bool TargetSession::is_hopeless(wire::Incarnation k) const {
+  return lost_as_ == k && lost_orders_ >= kMaxLostOrders && is_own() && waits_for_resume(*job_) &&
          std::chrono::steady_clock::now() - first_lost_ >= context_.config.keeper_timeout;
 }
 
 Task<Result<void>> TargetSession::give_up_instance() {
-  spdlog::error("instance ended, since its keeper was lost at each order to run: job {} id {} orders {}",
-                wire::job_text(info_.job), wire::migration_text(info_.migration), lost_orders_);
+  spdlog::error(
+      "instance is being ended, since its keeper was lost at each order to run: job {} id {} orders {}",
+      wire::job_text(info_.job), wire::migration_text(info_.migration), lost_orders_);
   gave_up_ = true;
   const std::shared_ptr<Job> job = job_;
   co_await end_for_certain(job);

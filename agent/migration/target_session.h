@@ -95,10 +95,11 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<> renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline);
   Task<> run_orders();
   Task<Result<void>> run_instance(RunOrder& order);
-  // Counts an order whose keeper was lost before the answer.
-  void count_lost_order();
-  // Checks whether orders were lost so often, and for so long, that the instance is not expected to run.
-  [[nodiscard]] bool is_hopeless() const;
+  // Counts an order to run as `k` whose keeper was lost before the answer.
+  void count_lost_order(wire::Incarnation k);
+  // Checks whether orders to run as `k` were lost so often, and for so long, that the instance is not expected
+  // to run.
+  [[nodiscard]] bool is_hopeless(wire::Incarnation k) const;
   // Terminates the instance of this migration. Returns the reason as kAborted, after the exit is proven.
   Task<Result<void>> give_up_instance();
   // Checks whether the instance is this migration's own, and not the job's only process.
@@ -129,7 +130,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::optional<RunOrder> running_;  // the order in progress
   wire::Incarnation ran_as_ = 0;     // incarnation that the instance ran as; 0 if it has not run as far as
                                      // this agent knows
-  std::uint32_t lost_orders_ = 0;    // number of lost orders since the last one that succeeded
+  std::uint32_t lost_orders_ = 0;    // number of orders that were lost one after the other
+  wire::Incarnation lost_as_ = 0;    // the incarnation that they named
   std::chrono::steady_clock::time_point first_lost_;  // time of the first of these lost orders
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
