@@ -42,7 +42,7 @@ void Metrics::observe_node() {
 
 void Metrics::observe_movers() {
   registry_.gauge("gpumigrate_agent_mover_serving",
-                  "1 while the GPU's mover is running; absent before the mover first starts.", {"gpu"},
+                  "1 while the GPU's mover serves; absent before the mover first starts.", {"gpu"},
                   [this](Series& out) {
                     for (const auto& [gpu, mover] : sources_.movers)
                       out.add({std::to_string(gpu)}, mover->serving() ? 1 : 0);

@@ -58,7 +58,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::list<std::shared_ptr<Connection>> unfinished_;  // unfinished handshakes, the oldest first
   // Separate rate limits for the log. Unknown peers may be refused any number of times; that must not hide
   // attempts by the owner of a certificate.
-  LogThrottle unknown_refused_;
+  LogThrottle unauthenticated_refused_;
   LogThrottle owners_refused_;
 };
 

@@ -3,6 +3,9 @@
 // Threads: none. Ownership: borrows the state and the timing, which outlive it. Errors: none.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 #include "libckpt/protocol/handover/coordinator_machine.h"
 
 namespace ckpt::migration {

@@ -127,7 +127,7 @@ class Follower {
       return Error(ErrorCode::kAborted, "Migration " + id_ + " continues" + shows + "it, `gpumigrate abort " +
                                             id_ + "` aborts it");
     if (interrupts_ > 1)
-      return Error(ErrorCode::kAborted, "Migration " + id_ + " was not aborted" + shows + "it");
+      return Error(ErrorCode::kAborted, "The abort of migration " + id_ + " was not accepted" + shows + "it");
     context_.note("Interrupted: aborting migration " + id_ + " (interrupt again to stop following it)");
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
                                             {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);

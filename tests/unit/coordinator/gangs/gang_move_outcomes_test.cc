@@ -29,15 +29,16 @@ class Changes {
     ++count_;
     changed_.notify_all();
   }
-  // Waits until `is_so` is true, and asks again after each change. Returns false after a minute.
+  // Waits until `is_so` is true, and asks again after each change, and after a minute for the last time.
   bool wait_until(const std::function<bool()>& is_so) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (true) {
       const std::uint64_t before = count();
       if (is_so()) return true;
       std::unique_lock lock(mutex_);
-      if (!changed_.wait_until(lock, deadline, [&] { return count_ != before; })) return false;
+      if (!changed_.wait_until(lock, deadline, [&] { return count_ != before; })) break;
     }
+    return is_so();
   }
 
  private:
@@ -63,6 +64,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
     cluster_.on_io([this](Coordinator& coordinator, const control::asio::any_io_executor&) {
       coordinator.jobs().changed().subscribe([changes = changes_] { changes->note(); });
       coordinator.migrations().changed().subscribe([changes = changes_] { changes->note(); });
+      coordinator.migrations().moved().subscribe([changes = changes_](JobId) { changes->note(); });
     });
     const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
     ASSERT_EQ(begun.status, 202U) << begun.body;
@@ -188,7 +190,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
 };
 
 TEST_F(GangMoveOutcomesTest, AnAbortAfterTheBarrierLeavesTheRanksAtTheirSources) {
-  begin_move();
+  ASSERT_NO_FATAL_FAILURE(begin_move());
   expect_no_claims();  // the rows count in place of the claims
   EXPECT_TRUE(all_rows("state", "granted")) << rows();
   const auto aborted = cluster_.post("/v1/migrations/" + migration_ + "/abort", R"({"reason":"not today"})");
@@ -207,7 +209,7 @@ TEST_F(GangMoveOutcomesTest, AnAbortAfterTheBarrierLeavesTheRanksAtTheirSources)
 }
 
 TEST_F(GangMoveOutcomesTest, ACommittedMoveShowsTheRanksAtTheirTargets) {
-  begin_move();
+  ASSERT_NO_FATAL_FAILURE(begin_move());
   commit();
   EXPECT_EQ(gpus(), json::parse(R"(["node-a:0","node-b:0"])")) << "no target runs yet";
   state("node-c", wire::Role::kTarget, 0, wire::Ran(2));
@@ -226,7 +228,7 @@ TEST_F(GangMoveOutcomesTest, ACommittedMoveShowsTheRanksAtTheirTargets) {
 
 // One source has freed its memory, and then the target of the other rank gives up. Neither side can continue.
 TEST_F(GangMoveOutcomesTest, AMoveThatNeitherSideCanContinueIsLost) {
-  begin_move();
+  ASSERT_NO_FATAL_FAILURE(begin_move());
   commit();
   state("node-a", wire::Role::kSource, 0, wire::Released());
   state("node-d", wire::Role::kTarget, 1,

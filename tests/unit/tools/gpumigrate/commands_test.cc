@@ -349,7 +349,8 @@ TEST(Commands, SecondControlCAfterARefusedAbortSaysThatTheMigrationWasNotAborted
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find("Migration m7 was not aborted; `gpumigrate watch m7` shows it"), std::string::npos)
+  EXPECT_NE(ended.err.find("The abort of migration m7 was not accepted; `gpumigrate watch m7` shows it"),
+            std::string::npos)
       << ended.err;
 }
 
