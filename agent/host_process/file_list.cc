@@ -52,7 +52,8 @@ std::set<std::string> paths_of(const NamedMemory& memory) {
   return paths;
 }
 
-// Time limits and a hook, which only tests change.
+// Checks that the program's sockets can be bound at the target. A restore that cannot bind them would fail in
+// the pause.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
   if (list.network == network_of(::getpid()) &&
       !list.network.empty()) {  // the program's sockets are in the network of this process

@@ -119,7 +119,7 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] pid_t gpu_process() const noexcept {
     return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
   }
-  // Returns the mutex that lets one ThinRank call run at a time.
+  // Returns the mutex that lets one save or placement of the job's context run at a time.
   [[nodiscard]] AsyncMutex& release_mutex() noexcept { return release_mutex_; }
   // Returns the mutex that is held while the job is resumed from a pause. After a restart, both the job's
   // migration and the search for paused jobs may resume it.

@@ -59,7 +59,7 @@ class HealthTable {
     std::size_t bytes = 0;
   };
   void on_report(const Node& node, const wire::HealthReport& report);
-  // Counts another finding of the node. Returns false if the node has reached a limit within kTakenSpan.
+  // Counts another finding of the node. Returns false if the node has reached a limit within kAcceptanceSpan.
   bool consume_quota(const std::string& node, const wire::HealthFinding& finding);
   Result<bool> store(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;

@@ -43,7 +43,7 @@ class ProtectionSchedule {
   void began(wire::JobId job, Nodes nodes, std::int64_t now_ms);
   void ended(wire::JobId job, std::int64_t now_ms, bool good);
 
-  // Returns the earliest time at which a snapshot becomes due; nullopt: there is none.
+  // Returns the earliest time after `now_ms` at which a snapshot becomes due; nullopt: there is none.
   [[nodiscard]] std::optional<std::int64_t> next_due(std::int64_t now_ms) const;
   [[nodiscard]] std::optional<std::int64_t> due_of(wire::JobId job) const;
 
