@@ -249,9 +249,9 @@ class Stepper : private HandoverStepper<CoordinatorState> {
   bool on(const ResolveRequested& e) {
     const bool may_lack_grant = in<Begun>() && judgement().unsure() && e.side == Side::kSource;
     if (!may_lack_grant && !judgement().may_resolve_at(e.side)) return false;
-    remember(Reason(ErrorCode::kAborted, std::string("The migration was resolved at the ") +
-                                             (e.side == Side::kTarget ? "target" : "source") +
-                                             " by an operator"));
+    remember(Reason(ErrorCode::kAborted, e.side == Side::kTarget
+                                             ? "The migration was resolved at the target by an operator"
+                                             : "The migration was resolved at the source by an operator"));
     if (may_lack_grant)
       abort(ReportKind::kAborted);
     else if (e.side == Side::kTarget)
