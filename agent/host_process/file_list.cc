@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/host_process/collector.h"
+#include "agent/host_process/files/fleeting_files.h"
 #include "agent/host_process/named_memory/shared_folder.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/sockets.h"
@@ -137,6 +138,7 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
   list.seed = random_seed();
   ContentReader reader(list.seed);
   describe_content(list.files, reader, !rules.for_image);
+  leave_out_fleeting(list.files);
   list.folders = folders_of(list.files);
   CKPT_TRY(bytes, dump_bytes(root));
   list.memory_bytes = bytes + list.named.bytes() + list.cached.bytes();
