@@ -306,7 +306,8 @@ struct SourceReport {
 // The target's measurements, on its own clock. The report is sent before the outcome. If host memory followed
 // the running process, the report is sent again with memory_follows_ns.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
+  // Version 8 adds the remarks.
+  static constexpr std::uint8_t kVersion = 8, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   MigrationId migration = 0;
   bool verified = false;
@@ -329,11 +330,13 @@ struct TargetReport {
   std::uint64_t memory_follows_bytes = 0;  // the process's memory that had not arrived when it continued
   std::int64_t memory_follows_ns = 0;      // the time from then until that memory had arrived; 0: not
                                            // yet, or not known
+  std::vector<std::string> remarks;        // differences between the restored program and the source's
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns,
              scan_bytes_per_second, scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns,
-             host_write_bytes_per_second, groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns);
+             host_write_bytes_per_second, groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns,
+             remarks);
   }
 };
 
