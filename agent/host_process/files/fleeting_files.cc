@@ -5,52 +5,55 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <ctime>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 
 namespace ckpt::agent::host {
 namespace {
 
-using std::chrono::milliseconds;
+constexpr std::chrono::milliseconds kBetweenGlances{20};
+constexpr std::int64_t kNsOfSecond = 1'000'000'000;
 
-constexpr milliseconds kBetweenGlances{20};
-constexpr long kMsPerSecond = 1000;
-constexpr long kNsPerMs = 1'000'000;
-
-// Returns nothing for a name that is gone. A file system that does not record when a file was made has no
-// fleeting files.
-std::optional<milliseconds> age_of_file(const std::string& path) {
+// Returns nothing for a name that is gone. A file whose age is not known counts as lasting.
+std::optional<std::chrono::nanoseconds> age_of_file(const std::string& path) {
   struct statx facts {};
-  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME, &facts) != 0) return std::nullopt;
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME, &facts) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    return kLasts;
+  }
   timespec now{};
   if ((facts.stx_mask & STATX_BTIME) == 0 || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return kLasts;
-  const milliseconds age{(now.tv_sec - facts.stx_btime.tv_sec) * kMsPerSecond +
-                         (now.tv_nsec - static_cast<long>(facts.stx_btime.tv_nsec)) / kNsPerMs};
-  return age.count() < 0 ? kLasts : age;  // a clock that was set back
-}
-
-bool is_young(const FileFact& fact) {
-  const auto age = age_of_file(fact.path);
-  return age && *age < kLasts;
+  const std::int64_t made = facts.stx_btime.tv_sec;
+  if (made > now.tv_sec || made < now.tv_sec - 1) return kLasts;  // also a clock that was set back
+  const std::chrono::nanoseconds age((now.tv_sec - made) * kNsOfSecond + now.tv_nsec -
+                                     static_cast<std::int64_t>(facts.stx_btime.tv_nsec));
+  return age.count() < 0 ? kLasts : age;
 }
 
 }  // namespace
 
-void leave_out_fleeting(std::vector<FileFact>& facts) {
-  std::vector<const FileFact*> young;
+bool leave_out_fleeting(std::vector<FileFact>& facts) {
+  std::vector<std::string> young;
   for (const FileFact& fact : facts) {
-    if (has_content(fact.use) && !fact.kernels_own && is_young(fact)) young.push_back(&fact);
+    if (has_content(fact.use) && !fact.kernels_own) young.push_back(fact.path);
   }
+  std::set<std::string> gone;
+  const auto glance = [&young, &gone] {
+    std::erase_if(young, [&gone](const std::string& path) {
+      const auto age = age_of_file(path);
+      if (!age) gone.insert(path);
+      return !age || *age >= kLasts;
+    });
+  };
   const auto until = std::chrono::steady_clock::now() + kLasts;
-  while (!young.empty() && std::chrono::steady_clock::now() < until) {
+  for (glance(); !young.empty() && std::chrono::steady_clock::now() < until; glance())
     std::this_thread::sleep_for(kBetweenGlances);
-    std::erase_if(young, [](const FileFact* fact) { return !is_young(*fact); });
-  }
-  std::erase_if(facts, [](const FileFact& fact) {
-    struct stat now {};
-    return has_content(fact.use) && ::lstat(fact.path.c_str(), &now) != 0;
-  });
+  return std::erase_if(facts, [&gone](const FileFact& fact) { return gone.contains(fact.path); }) > 0;
 }
 
 }  // namespace ckpt::agent::host

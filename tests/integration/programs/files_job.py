@@ -80,7 +80,7 @@ def set_slice(nanoseconds):
 def session_nice(value=None):
     try:
         with open("/proc/self/autogroup", "r" if value is None else "w") as file:
-            return file.read().split()[-1] if value is None else file.write(str(value))
+            return file.read().split()[-1:] if value is None else file.write(str(value))
     except OSError:
         return "not known to this kernel"
 
@@ -167,11 +167,12 @@ def temporary():
 
 
 def journal():
-    """A file beside a database: there for a tenth of a second, again and again."""
+    """A file beside a database: there for a tenth of a second, again and again, and gone for as long."""
     while True:
         with open(FILE, "w"):
             time.sleep(0.1)
             os.unlink(FILE)
+        time.sleep(0.1)
         yield
 
 

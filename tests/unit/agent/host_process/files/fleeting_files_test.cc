@@ -3,11 +3,13 @@
 #include "agent/host_process/files/fleeting_files.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cstdio>
 #include <fstream>
-#include <optional>
+#include <functional>
 #include <thread>
 
 #include "agent/host_process/file_list.h"
@@ -17,40 +19,52 @@
 namespace ckpt::agent::host {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using ::testing::Contains;
+using ::testing::Not;
+
+// Early enough for a file that must not count as lasting, even if the test is slow to start.
+constexpr auto kSoon = kLasts / 8;
 
 class FleetingFiles : public ::testing::Test {
  protected:
-  FleetingFiles() { std::ofstream(path_) << "AAAA"; }
+  FleetingFiles() { make(); }
 
-  // Checks whether the file is in the list of a program that has it open. The file is removed `removed`
-  // after the list was begun, or stays.
-  bool is_listed(std::optional<milliseconds> removed) {
-    const Child child([this] { (void)::open(path_.c_str(), O_RDONLY); });
-    std::thread remover;
-    if (removed)
-      remover = std::thread([this, removed] {
-        std::this_thread::sleep_for(*removed);
-        ::unlink(path_.c_str());
-      });
-    const auto list = collect_files(child.pid(), FileRules());
-    if (remover.joinable()) remover.join();
-    EXPECT_TRUE(list.has_value()) << list.error().message();
-    return list && std::any_of(list->files.begin(), list->files.end(),
-                               [this](const FileFact& fact) { return fact.path == path_; });
+  void make() const { std::ofstream(path_) << "AAAA"; }
+  void unlink() const { ::unlink(path_.c_str()); }
+
+  // Checks whether a list leaves the file out. `change` runs soon after the first look at the file.
+  bool is_left_out(const std::function<void()>& change) const {
+    std::vector<FileFact> facts(1);
+    facts.front().path = path_;
+    std::thread changer([&change] {
+      std::this_thread::sleep_for(kSoon);
+      change();
+    });
+    const bool says_so = leave_out_fleeting(facts);
+    changer.join();
+    EXPECT_EQ(says_so, facts.empty());
+    return facts.empty();
   }
 
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "journal";
 };
 
-TEST_F(FleetingFiles, FileThatIsRemovedSoonAfterItWasMadeIsNotListed) {
-  EXPECT_FALSE(is_listed(kLasts / 2));
+TEST_F(FleetingFiles, FileThatIsRemovedSoonAfterItWasMadeIsLeftOut) {
+  EXPECT_TRUE(is_left_out([this] { unlink(); }));
+}
+
+TEST_F(FleetingFiles, FileThatComesBackUnderItsNameIsLeftOut) {
+  EXPECT_TRUE(is_left_out([this] {
+    unlink();
+    std::this_thread::sleep_for(2 * kSoon);
+    make();
+  }));
 }
 
 TEST_F(FleetingFiles, FileThatStaysIsListed) {
-  EXPECT_TRUE(is_listed(std::nullopt));
+  EXPECT_FALSE(is_left_out([] {}));
 }
 
 TEST_F(FleetingFiles, OlderFilesAreNotAwaited) {
@@ -58,9 +72,25 @@ TEST_F(FleetingFiles, OlderFilesAreNotAwaited) {
   std::vector<FileFact> facts(1);
   facts.front().path = path_;
   const auto began = steady_clock::now();
-  leave_out_fleeting(facts);
+  EXPECT_FALSE(leave_out_fleeting(facts));
   EXPECT_LT(steady_clock::now() - began, kLasts / 2);
   EXPECT_EQ(facts.size(), 1u);
+}
+
+TEST_F(FleetingFiles, ListHasTheNameThatAnOpenFileGotMeanwhile) {
+  const Child child([this] { (void)::open(path_.c_str(), O_RDONLY); });
+  const std::string name = folder_ / "database";
+  std::thread renamer([this, &name] {
+    std::this_thread::sleep_for(kSoon);
+    (void)std::rename(path_.c_str(), name.c_str());
+  });
+  const auto list = collect_files(child.pid(), FileRules());
+  renamer.join();
+  ASSERT_TRUE(list.has_value()) << list.error().message();
+  std::vector<std::string> paths;
+  for (const FileFact& fact : list->files) paths.push_back(fact.path);
+  EXPECT_THAT(paths, Contains(name));
+  EXPECT_THAT(paths, Not(Contains(path_)));
 }
 
 }  // namespace
