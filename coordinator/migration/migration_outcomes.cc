@@ -223,7 +223,7 @@ void MigrationOutcomes::on_target_report(Migration& m, const wire::TargetReport&
   limit_remarks(m.target_report->remarks);
   deps_.table.save(m);
   for (const std::string& remark : m.target_report->remarks) {
-    if (is_first) deps_.events.add("move-remark", m.job_name + ": " + remark, m.to.node, m.job, m.id);
+    if (is_first) deps_.events.add("migration-remark", m.job_name + ": " + remark, m.to.node, m.job, m.id);
   }
   close_when_measured(m);
 }

@@ -26,6 +26,7 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxSettingsBytes = 256u << 20;
+constexpr std::size_t kMaxListText = 200;
 constexpr std::uint64_t kUsualSlackNs = 50'000;
 constexpr std::int32_t kLowestNice = -20;
 constexpr std::int32_t kHighestNice = 19;
@@ -186,12 +187,19 @@ void apply_to_process(pid_t process, const ProcessSettings& wanted) {
     report_refused("nice value of the session", process);
 }
 
+// Returns the list of processors, or its begin. The frame of a report is small.
+std::string short_text_of(const Processors& set) {
+  const std::string text = text_of_processors(set);
+  if (text.size() <= kMaxListText) return text;
+  return text.substr(0, text.rfind(',', kMaxListText)) + ", ...";
+}
+
 std::vector<std::string> remarks_on(const Rebound& rebound, const ProcessorMap& map) {
   if (rebound.threads == 0) return {};
   std::string text =
       (rebound.threads == 1 ? "1 thread was" : std::to_string(rebound.threads) + " threads were") +
-      " bound to processors that this node lacks (" + text_of_processors(map.missing()) + "); processors " +
-      text_of_processors(map.stand_ins()) + " take their place";
+      " bound to processors that this node lacks (" + short_text_of(map.missing()) + "); processors " +
+      short_text_of(map.stand_ins()) + " take their place";
   if (rebound.with_fewer > 0)
     text += ", and " + std::to_string(rebound.with_fewer) + " of these threads have fewer than before";
   return {text};

@@ -67,7 +67,7 @@ struct TaskSettings {
 
 Result<TaskSettings> settings_of(pid_t root);
 // Applies the settings to a restored tree that is stopped. Returns remarks on what is not as it was at the
-// source, at most one for each kind of setting.
+// source, at most one for each kind of setting, and each shorter than 1000 bytes.
 Result<std::vector<std::string>> apply_settings(pid_t root, const TaskSettings& settings);
 
 // Writes or reads the settings in the image's folder. The source writes them after a dump, and the target

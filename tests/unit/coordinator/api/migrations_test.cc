@@ -426,7 +426,8 @@ TEST_F(ApiTest, ReportFieldsHaveAFixedOrder) {
 
 TEST_F(ApiTest, RemarksOfTheTargetAreReportedUpToALimit) {
   two_nodes();
-  b_->remarks.assign(100, std::string(5000, 'x'));
+  b_->remarks.assign(10, std::string(100, 'x'));
+  b_->remarks[1].resize(1500, 'x');
   b_->remarks.front() = "1 thread was bound to processors that this node lacks (7)";
   start_nodes();
   run_job();
@@ -435,7 +436,7 @@ TEST_F(ApiTest, RemarksOfTheTargetAreReportedUpToALimit) {
   ASSERT_EQ(remarks.size(), 8U);
   EXPECT_EQ(remarks[0], b_->remarks.front());
   EXPECT_EQ(remarks[1].get<std::string>().size(), 1000U);
-  cluster_.wait_for_event("move-remark", 8);
+  cluster_.wait_for_event("migration-remark", 8);
 }
 
 TEST_F(ApiTest, ARefusalByTheTargetLeavesTheJobRunning) {

@@ -146,6 +146,19 @@ TEST(TaskSettings, ProcessorsThatTheTargetLacksAreReplacedAndTheRemarkNamesThem)
   EXPECT_GE(CPU_COUNT(&after), CPU_COUNT(&before));
 }
 
+TEST(TaskSettings, RemarkOnManyProcessorsFitsIntoAReport) {
+  const Child target([] {});
+  TaskSettings settings;
+  ThreadSettings& thread = settings.threads.emplace_back();
+  thread.thread = static_cast<std::uint32_t>(target.pid());
+  thread.processors.assign(kMaxProcessorWords, 0xaaaa'aaaa'aaaa'aaaa);
+  const auto remarks = apply_settings(target.pid(), settings);
+  ASSERT_TRUE(remarks.has_value());
+  ASSERT_EQ(remarks->size(), 1u);
+  EXPECT_LT(remarks->front().size(), 1000u);
+  EXPECT_THAT(remarks->front(), ::testing::HasSubstr(", ...)"));
+}
+
 TEST(TaskSettings, MalformedSettingsAreRefused) {
   const TemporaryFolder images;
   std::ofstream(images / "task-settings.img") << "nothing";
