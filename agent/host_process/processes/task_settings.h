@@ -2,9 +2,9 @@
 // Settings of threads and processes that CRIU does not save. For a thread, these are its allowed processors,
 // its I/O priority, its timer slack and its time slice. For a process, these are the content of its core
 // dumps, and the nice value of its session (autogroup, sched(7)). Only settings are recorded that differ from
-// those of a thread that this agent starts. A restored thread gets its processors, and others in place of
-// those that the target lacks (processor_map.h). If the thread had all processors of the source, it gets all
-// processors of the target.
+// those of a thread that this agent starts. A restored thread may run on those of its former processors that
+// the target also has, and on stand-ins for the others (processor_map.h). If the thread had all processors of
+// the source, it gets all processors of the target.
 // Threads: any. The functions read files under /proc (use offload()). Errors: kCorrupt for malformed bytes.
 // kIo. A setting that the target refuses is logged, and the program continues without the setting.
 // Processors that the target lacks are a remark for the move's report.
