@@ -47,7 +47,7 @@ class Refusals(ClusterTest):
         cluster.start("b", "hotset", *big, node="node-b")
         for name in "ab":
             cluster.wait_for_line(name, r"^step 1\b")
-        self.refused("migrate", "a", "--to", "node-b", contains="MiB free, needed")
+        self.refused("migrate", "a", "--to", "node-b", contains="MiB free, but the job needs")
         self.assertEqual(cluster.job("a")["incarnation"], 1)
 
     def test_standby_with_different_tensors_is_refused(self):

@@ -74,7 +74,7 @@ TEST_F(ComparedFiles, MemoryMappedForWritingMustBeTheSameFile) {
   open_in_child("shared", O_RDWR, true);
   EXPECT_EQ(why_not(), "");
   replace("shared", "AAAA");
-  EXPECT_THAT(why_not(), HasSubstr("mapped for writing: put it on a file system that both nodes mount"));
+  EXPECT_THAT(why_not(), HasSubstr("mapped the file for writing: put it on a file system that both nodes mount"));
 }
 
 TEST_F(ComparedFiles, FileMappedReadOnlyIsComparedByContent) {
