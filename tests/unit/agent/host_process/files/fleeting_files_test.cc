@@ -33,18 +33,21 @@ class FleetingFiles : public ::testing::Test {
   void make() const { std::ofstream(path_) << "AAAA"; }
   void unlink() const { ::unlink(path_.c_str()); }
 
-  // Checks whether a list leaves the file out. `change` runs soon after the first look at the file.
+  // Checks whether the file is left out of a list. `change` runs soon after the first look at the file. The
+  // list has another file that stays, so the looks go on after the file is gone.
   bool is_left_out(const std::function<void()>& change) const {
-    std::vector<FileFact> facts(1);
-    facts.front().path = path_;
+    std::ofstream(folder_ / "stays") << "AAAA";
+    std::vector<FileFact> facts(2);
+    facts.front().path = folder_ / "stays";
+    facts.back().path = path_;
     std::thread changer([&change] {
       std::this_thread::sleep_for(kSoon);
       change();
     });
     const bool says_so = leave_out_fleeting(facts);
     changer.join();
-    EXPECT_EQ(says_so, facts.empty());
-    return facts.empty();
+    EXPECT_EQ(says_so, facts.size() == 1);
+    return facts.size() == 1 && facts.front().path != path_;
   }
 
   TemporaryFolder folder_;
