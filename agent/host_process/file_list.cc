@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/host_process/collector.h"
+#include "agent/host_process/files/fleeting_files.h"
 #include "agent/host_process/named_memory/shared_folder.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/sockets.h"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxPath = 4096;
 constexpr int kMaxLooks = 4;
+constexpr int kMaxLists = 2;
 constexpr std::chrono::milliseconds kBetweenLooks{30};
 
 bool is_path(const std::string& path) {
@@ -120,6 +122,18 @@ Result<Collector> scan_until_settled(pid_t root, const FileRules& rules) {
   }
 }
 
+// Lists the files without those of a moment. If there were any, the function makes a second list. It has a
+// file's new name, and counts a file that is open without a name.
+Result<FileList> list_lasting_files(pid_t root, const FileRules& rules) {
+  for (int lists = 1;; ++lists) {
+    CKPT_TRY(collector, scan_until_settled(root, rules));
+    if (!collector.problems().empty())
+      return refusal("The program cannot be moved to another node", collector.problems());
+    FileList list = collector.release_list();
+    if (!leave_out_fleeting(list.files) || lists == kMaxLists) return list;
+  }
+}
+
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   (void)!::getrandom(&seed, sizeof seed, 0);
@@ -129,10 +143,7 @@ std::uint64_t random_seed() {
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
-  CKPT_TRY(collector, scan_until_settled(root, rules));
-  if (!collector.problems().empty())
-    return refusal("The program cannot be moved to another node", collector.problems());
-  FileList list = collector.release_list();
+  CKPT_TRY(list, list_lasting_files(root, rules));
   list.kernel = running_kernel();
   list.seed = random_seed();
   ContentReader reader(list.seed);

@@ -159,6 +159,7 @@ api::MigrationReport report_view(const Migration& m) {
     view.verified = m.target_report->verified;
     view.memory_follows_bytes = m.target_report->memory_follows_bytes;
     view.memory_follows_ms = ms_if_any(m.target_report->memory_follows_ns);
+    view.remarks = m.target_report->remarks;
   }
   if (m.result == MigrationResult::kDone && m.source_report && m.target_report) add_pause(m, view);
   if (m.gang_move != 0) add_ranks(m, view);

@@ -13,6 +13,16 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr double kMsPerSecond = 1e3;
+constexpr std::size_t kMaxRemarks = 8;
+constexpr std::size_t kMaxRemarkBytes = 1000;
+
+// Limits the texts that an agent may have stored with each move.
+void limit_remarks(std::vector<std::string>& remarks) {
+  if (remarks.size() > kMaxRemarks) remarks.resize(kMaxRemarks);
+  for (std::string& remark : remarks) {
+    if (remark.size() > kMaxRemarkBytes) remark.resize(kMaxRemarkBytes);
+  }
+}
 
 // Returns why a migration had not ended when its timeout fired, for display to users.
 std::string_view waited_for(const Migration& m) {
@@ -209,8 +219,13 @@ void MigrationOutcomes::on_source_report(Migration& m, const wire::SourceReport&
 }
 
 void MigrationOutcomes::on_target_report(Migration& m, const wire::TargetReport& report) {
+  const bool is_first = !m.target_report.has_value();
   m.target_report = report;
+  limit_remarks(m.target_report->remarks);
   deps_.table.save(m);
+  for (const std::string& remark : m.target_report->remarks) {
+    if (is_first) deps_.events.add("migration-remark", m.job_name + ": " + remark, m.to.node, m.job, m.id);
+  }
   close_when_measured(m);
 }
 

@@ -149,6 +149,7 @@ struct MigrationReport {
   std::optional<double> driver_ms;
   std::optional<std::uint64_t> memory_follows_bytes;
   std::optional<double> memory_follows_ms;
+  std::vector<std::string> remarks;
   std::uint64_t incarnation = 0;
   std::optional<double> max_downtime_ms;
   std::optional<bool> limit_kept;
@@ -179,7 +180,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("estimate_breakdown_ms", &T::estimate_breakdown_ms),
       record::field("driver_ms", &T::driver_ms),
       record::field("memory_follows_bytes", &T::memory_follows_bytes),
-      record::field("memory_follows_ms", &T::memory_follows_ms),
+      record::field("memory_follows_ms", &T::memory_follows_ms), record::field("remarks", &T::remarks),
       record::field("incarnation", &T::incarnation), record::field("max_downtime_ms", &T::max_downtime_ms),
       record::field("limit_kept", &T::limit_kept), record::field("to_barrier_ms", &T::to_barrier_ms),
       record::field("communicators", &T::communicators),

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "agent/host_process/processes/process_tree.h"
@@ -24,11 +25,11 @@
 namespace ckpt::agent::host {
 namespace {
 
-using Processors = std::vector<std::uint64_t>;
-
 constexpr std::size_t kMaxSettingsBytes = 256u << 20;
+constexpr std::size_t kMaxListText = 200;
 constexpr std::uint64_t kUsualSlackNs = 50'000;
-constexpr std::size_t kProcessorBits = 64;
+constexpr std::int32_t kLowestNice = -20;
+constexpr std::int32_t kHighestNice = 19;
 const std::string kSettingsFile = "/task-settings.img";
 
 std::string whole_text(const std::string& path) {
@@ -36,40 +37,8 @@ std::string whole_text(const std::string& path) {
   return text.has_value() ? *text : std::string();
 }
 
-void trim(Processors& processors) {
-  while (!processors.empty() && processors.back() == 0) processors.pop_back();
-}
-
-// Returns the processors on which a thread may run. 0 means the calling thread. The result is empty if the
-// thread no longer exists.
-Processors processors_of(pid_t thread) {
-  Processors mask(kMaxProcessorWords);
-  const long bytes = ::syscall(SYS_sched_getaffinity, thread, mask.size() * sizeof mask[0], mask.data());
-  mask.resize(bytes > 0 ? static_cast<std::size_t>(bytes) / sizeof mask[0] : 0);
-  trim(mask);
-  return mask;
-}
-
-// Parses the kernel's list of numbers, such as "0-3,8".
-Processors parse_list(const std::string& text) {
-  Processors all(kMaxProcessorWords);
-  const char* at = text.c_str();
-  while (*at >= '0' && *at <= '9') {
-    char* end = nullptr;
-    const unsigned long first = std::strtoul(at, &end, 10);
-    unsigned long last = first;
-    if (*end == '-') last = std::strtoul(end + 1, &end, 10);
-    for (unsigned long i = first; i <= last && i < kMaxProcessorWords * kProcessorBits; ++i)
-      all[i / kProcessorBits] |= std::uint64_t{1} << (i % kProcessorBits);
-    if (*end != ',') break;
-    at = end + 1;
-  }
-  trim(all);
-  return all;
-}
-
 Processors node_processors() {
-  return parse_list(whole_text("/sys/devices/system/cpu/online"));
+  return parse_processors(whole_text("/sys/devices/system/cpu/online"));
 }
 
 // Returns the last number of "NSpid:", which is the id in the innermost namespace. The result is 0 if the
@@ -96,6 +65,50 @@ std::uint32_t io_priority_of(pid_t thread) {
   return value > 0 && IOPRIO_PRIO_CLASS(value) != IOPRIO_CLASS_NONE ? static_cast<std::uint32_t>(value) : 0;
 }
 
+// The kernel's struct sched_attr, in the part that sched_getattr(2) always has. Headers of libc and of the
+// kernel do not agree on who declares it.
+struct Scheduling {
+  std::uint32_t size = 48;
+  std::uint32_t policy = 0;
+  std::uint64_t flags = 0;
+  std::int32_t nice = 0;
+  std::uint32_t priority = 0;
+  std::uint64_t runtime = 0;  // time slice, for policies with a nice value
+  std::uint64_t deadline = 0;
+  std::uint64_t period = 0;
+};
+static_assert(sizeof(Scheduling) == 48);
+
+std::optional<Scheduling> scheduling_of(pid_t thread) {
+  Scheduling found;
+  if (::syscall(SYS_sched_getattr, thread, &found, sizeof found, 0) != 0) return std::nullopt;
+  const bool has_slice = found.policy == SCHED_OTHER || found.policy == SCHED_BATCH;
+  if (!has_slice) return std::nullopt;
+  return found;
+}
+
+// Returns 0 for a thread whose policy has no time slice, and on a kernel that does not tell it.
+std::uint64_t slice_of(pid_t thread) {
+  const auto found = scheduling_of(thread);
+  return found ? found->runtime : 0;
+}
+
+bool set_slice(pid_t thread, std::uint64_t slice_ns) {
+  auto wanted = scheduling_of(thread);
+  if (!wanted) return true;  // the restored policy has no time slice
+  wanted->size = sizeof(Scheduling);
+  wanted->runtime = slice_ns;
+  return ::syscall(SYS_sched_setattr, thread, &*wanted, 0) == 0;
+}
+
+// Returns the nice value in a text such as "/autogroup-25 nice 7", of a process that leads its session.
+std::int32_t session_nice_of(pid_t process) {
+  if (::getsid(process) != process) return 0;
+  const std::string text = whole_text(proc_path(process, "/autogroup"));
+  const std::size_t at = text.rfind(' ');
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1);
+}
+
 std::vector<pid_t> threads_of(pid_t process) {
   std::vector<pid_t> threads;
   std::error_code gone;
@@ -113,6 +126,7 @@ struct Usual {
   Processors own = processors_of(0);
   Processors all = node_processors();
   std::uint32_t core_filter = core_filter_of(::getpid());
+  std::uint64_t slice = slice_of(0);
 };
 
 ThreadSettings settings_of_thread(pid_t thread, const Usual& usual) {
@@ -125,6 +139,8 @@ ThreadSettings settings_of_thread(pid_t thread, const Usual& usual) {
   found.io_priority = io_priority_of(thread);
   const std::uint64_t slack = slack_of(thread);
   found.timer_slack_ns = slack == kUsualSlackNs ? 0 : slack;
+  const std::uint64_t slice = slice_of(thread);
+  found.slice_ns = slice == usual.slice ? 0 : slice;
   return found;
 }
 
@@ -138,36 +154,77 @@ bool write_text(const std::string& path, const std::string& text) {
   return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-void set_processors(pid_t thread, const ThreadSettings& wanted, const Processors& here) {
-  Processors mask = wanted.all_processors ? here : wanted.processors;
-  for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= i < here.size() ? here[i] : 0;
-  trim(mask);
-  if (mask.empty()) {
-    spdlog::warn(
-        "thread {} of a moved program may run on any processor: this node has none of the processors that "
-        "the thread was bound to",
-        thread);
-    return;
-  }
-  if (::syscall(SYS_sched_setaffinity, thread, mask.size() * sizeof mask[0], mask.data()) != 0)
-    report_refused("processors", thread);
+// Counts the threads that are not on their own processors.
+struct Rebound {
+  std::size_t threads = 0;
+  std::size_t with_fewer = 0;
+};
+
+void set_processors(pid_t thread, const ThreadSettings& wanted, const ProcessorMap& map, Rebound& rebound) {
+  const Processors set = wanted.all_processors ? map.here() : map.translate(wanted.processors);
+  if (!bind_to_processors(thread, set)) return report_refused("processors", thread);
+  if (wanted.all_processors || !map.is_lacking(wanted.processors)) return;
+  ++rebound.threads;
+  if (count_processors(set) < count_processors(wanted.processors)) ++rebound.with_fewer;
 }
 
-void apply_to_thread(pid_t thread, const ThreadSettings& wanted, const Processors& here) {
-  if (!wanted.processors.empty()) set_processors(thread, wanted, here);
+void apply_to_thread(pid_t thread, const ThreadSettings& wanted, const ProcessorMap& map, Rebound& rebound) {
+  if (!wanted.processors.empty()) set_processors(thread, wanted, map, rebound);
   if (wanted.io_priority != 0 &&
       ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, static_cast<int>(wanted.io_priority)) != 0)
     report_refused("I/O priority", thread);
   if (wanted.timer_slack_ns != 0 &&
       !write_text(proc_path(thread, "/timerslack_ns"), std::to_string(wanted.timer_slack_ns)))
     report_refused("timer slack", thread);
+  if (wanted.slice_ns != 0 && !set_slice(thread, wanted.slice_ns)) report_refused("time slice", thread);
+}
+
+void apply_to_process(pid_t process, const ProcessSettings& wanted) {
+  if (!write_text(proc_path(process, "/coredump_filter"), std::to_string(wanted.core_dump_filter)))
+    report_refused("core dump filter", process);
+  if (wanted.session_nice != 0 &&
+      !write_text(proc_path(process, "/autogroup"), std::to_string(wanted.session_nice)))
+    report_refused("nice value of the session", process);
+}
+
+// Returns the list of processors, or its begin. The frame of a report is small.
+std::string short_text_of(const Processors& set) {
+  const std::string text = text_of_processors(set);
+  if (text.size() <= kMaxListText) return text;
+  return text.substr(0, text.rfind(',', kMaxListText)) + ", ...";
+}
+
+std::vector<std::string> remarks_on(const Rebound& rebound, const ProcessorMap& map) {
+  if (rebound.threads == 0) return {};
+  std::string text =
+      (rebound.threads == 1 ? "1 thread was" : std::to_string(rebound.threads) + " threads were") +
+      " bound to processors that this node lacks (" + short_text_of(map.missing()) + "); processors " +
+      short_text_of(map.stand_ins()) + " take their place";
+  if (rebound.with_fewer > 0)
+    text += ", and " + std::to_string(rebound.with_fewer) + " of these threads have fewer than before";
+  return {text};
+}
+
+// Returns the processors that threads with settings of their own name.
+Processors named_processors(const TaskSettings& settings) {
+  Processors named;
+  for (const ThreadSettings& thread : settings.threads) {
+    if (thread.all_processors) continue;
+    if (named.size() < thread.processors.size()) named.resize(thread.processors.size());
+    for (std::size_t i = 0; i < thread.processors.size(); ++i) named[i] |= thread.processors[i];
+  }
+  return named;
 }
 
 bool is_proper(const TaskSettings& settings) {
   return settings.threads.size() <= kMaxTaskSettings && settings.processes.size() <= kMaxProcesses &&
-         std::all_of(settings.threads.begin(), settings.threads.end(), [](const ThreadSettings& thread) {
-           return thread.processors.size() <= kMaxProcessorWords;
-         });
+         std::all_of(
+             settings.threads.begin(), settings.threads.end(),
+             [](const ThreadSettings& thread) { return thread.processors.size() <= kMaxProcessorWords; }) &&
+         std::all_of(settings.processes.begin(), settings.processes.end(),
+                     [](const ProcessSettings& process) {
+                       return process.session_nice >= kLowestNice && process.session_nice <= kHighestNice;
+                     });
 }
 
 }  // namespace
@@ -184,36 +241,38 @@ Result<TaskSettings> settings_of(pid_t root) {
       found.threads.push_back(std::move(settings));
     }
     const std::uint32_t filter = core_filter_of(process);
-    if (filter == usual.core_filter) continue;
+    const std::int32_t session_nice = session_nice_of(process);
+    if (filter == usual.core_filter && session_nice == 0) continue;
     ProcessSettings& settings = found.processes.emplace_back();
     settings.process = static_cast<std::uint32_t>(inner_number(proc_path(process, "/status")));
     settings.core_dump_filter = filter;
+    settings.session_nice = session_nice;
   }
   return found;
 }
 
-Result<void> apply_settings(pid_t root, const TaskSettings& settings) {
-  if (settings.threads.empty() && settings.processes.empty()) return ok();
+Result<std::vector<std::string>> apply_settings(pid_t root, const TaskSettings& settings) {
+  if (settings.threads.empty() && settings.processes.empty()) return std::vector<std::string>();
   CKPT_TRY(processes, processes_of(root));
   std::map<std::uint32_t, const ThreadSettings*> threads;
   for (const ThreadSettings& wanted : settings.threads) threads[wanted.thread] = &wanted;
-  std::map<std::uint32_t, std::uint32_t> filters;
-  for (const ProcessSettings& wanted : settings.processes) filters[wanted.process] = wanted.core_dump_filter;
-  const Processors here = node_processors();
+  std::map<std::uint32_t, const ProcessSettings*> whole;
+  for (const ProcessSettings& wanted : settings.processes) whole[wanted.process] = &wanted;
+  const Processors named = named_processors(settings);
+  const ProcessorMap map(named, named.empty() ? node_processors() : processors_allowed(root));
+  Rebound rebound;
   for (const pid_t process : processes) {
     for (const pid_t thread : threads_of(process)) {
       if (threads.empty()) break;
       const pid_t number = inner_number(status_of_thread(process, thread));
       const auto wanted = threads.find(static_cast<std::uint32_t>(number));
-      if (wanted != threads.end()) apply_to_thread(thread, *wanted->second, here);
+      if (wanted != threads.end()) apply_to_thread(thread, *wanted->second, map, rebound);
     }
-    if (filters.empty()) continue;
-    const auto filter = filters.find(static_cast<std::uint32_t>(inner_number(proc_path(process, "/status"))));
-    if (filter != filters.end() &&
-        !write_text(proc_path(process, "/coredump_filter"), std::to_string(filter->second)))
-      report_refused("core dump filter", process);
+    if (whole.empty()) continue;
+    const auto wanted = whole.find(static_cast<std::uint32_t>(inner_number(proc_path(process, "/status"))));
+    if (wanted != whole.end()) apply_to_process(process, *wanted->second);
   }
-  return ok();
+  return remarks_on(rebound, map);
 }
 
 Result<void> save_settings(pid_t root, const std::string& images) {

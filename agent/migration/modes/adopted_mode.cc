@@ -339,8 +339,13 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
     } else {
       accepted = std::move(status).error();
     }
-    if (accepted)
-      accepted = co_await apply_settings(context_, static_cast<pid_t>(job->rank_pid()), settings_);
+    if (accepted) {
+      auto remarks = co_await apply_settings(context_, static_cast<pid_t>(job->rank_pid()), settings_);
+      if (remarks)
+        remarks_ = *std::move(remarks);
+      else
+        accepted = std::move(remarks).error();
+    }
   }
   if (!accepted) {
     co_await context_.jobs.remove(job);
@@ -373,6 +378,7 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (report != nullptr && report->resume_sent_ns == 0) {
     report->context_restored_ns = report->resume_sent_ns = at.restored_ns;
     report->resumed_ns = running.resumed_ns;
+    report->remarks = remarks_;
   }
   size_ = co_await size_of_tree(context_, static_cast<pid_t>(job->rank_pid()));
   made_.retain();

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/file_list.h"
@@ -103,6 +105,9 @@ class AdoptedTarget final : public TargetMode {
   HostState image_;
   host::CheckedFiles checked_;   // files that compare() has accepted
   host::TaskSettings settings_;  // settings from the image
+
+  std::vector<std::string> remarks_;  // remarks on the restored process, for the report
+
   MadeResources made_;
   std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)
   host::TreeSize size_;      // size of the processes after they run here

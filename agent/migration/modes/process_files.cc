@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/migration/modes/process_files.h"
 
+#include <spdlog/spdlog.h>
+
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_image.h"
 
@@ -74,9 +76,13 @@ Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const 
       .caused_by(std::move(checked).error());
 }
 
-Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings) {
+Task<Result<std::vector<std::string>>> apply_settings(MigrationContext& context, pid_t root,
+                                                      const host::TaskSettings& settings) {
   const auto apply = [root, &settings] { return host::apply_settings(root, settings); };
-  co_return co_await offload(context.images, apply);
+  CKPT_CO_TRY(remarks, co_await offload(context.images, apply));
+  for (const std::string& remark : remarks)
+    spdlog::warn("moved program is not as it was: process {} remark {}", root, remark);
+  co_return remarks;
 }
 
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job) {

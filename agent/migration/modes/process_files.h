@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/file_list.h"
@@ -34,8 +36,9 @@ Task<Result<void>> save_handover(MigrationContext& context, pid_t root, const st
 Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,
                                                wire::Bytes payload);
 [[nodiscard]] host::Compared moment_of(const JobOperation& operation);
-// Applies the settings to the restored tree, before it runs.
-Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings);
+// Applies the settings to the restored tree, before it runs. Returns remarks for the move's report.
+Task<Result<std::vector<std::string>>> apply_settings(MigrationContext& context, pid_t root,
+                                                      const host::TaskSettings& settings);
 
 // Counts the obstacles to a move of the program to another node. Returns nothing if the program exited or
 // this node cannot determine the count.

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/file_list.h"
@@ -148,6 +149,9 @@ class ProcessTarget final : public TargetMode {
   std::uint64_t lazy_bytes_ = 0;  // bytes that restore() lets follow the running process
   host::CheckedFiles checked_;    // files that compare() has accepted
   host::TaskSettings settings_;   // settings from the image
+
+  std::vector<std::string> remarks_;  // remarks on the restored process, for the report
+
   MadeResources made_;
   std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>

@@ -169,7 +169,9 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await check_credentials(context_, root, operation_.spec().uid, operation_.spec().gid));
-  co_return co_await apply_settings(context_, root, settings_);
+  CKPT_CO_TRY(remarks, co_await apply_settings(context_, root, settings_));
+  remarks_ = std::move(remarks);
+  co_return ok();
 }
 
 // Deposits the memory with the keeper. From then on the memory outlives this agent.
@@ -249,6 +251,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     placed.add_to(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
+    report->remarks = remarks_;
   }
   // The process has the memory. A second holder would keep memory that the process frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)

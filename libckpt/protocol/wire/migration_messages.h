@@ -309,7 +309,8 @@ struct SourceReport {
 // The target's measurements, on its own clock. The report is sent before the outcome. If host memory followed
 // the running process, the report is sent again with memory_follows_ns.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
+  // Version 8 adds the remarks.
+  static constexpr std::uint8_t kVersion = 8, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   MigrationId migration = 0;
   bool verified = false;
@@ -333,11 +334,13 @@ struct TargetReport {
                                            // process continued
   std::int64_t memory_follows_ns = 0;      // the time from the continuation until all memory had arrived; 0
                                            // if it has not arrived yet, or if the time is not known
+  std::vector<std::string> remarks;        // the differences between the restored program and the source's
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns,
              scan_bytes_per_second, scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns,
-             host_write_bytes_per_second, groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns);
+             host_write_bytes_per_second, groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns,
+             remarks);
   }
 };
 

@@ -104,6 +104,14 @@ class OtherFiles(ClusterTest):
         self.addCleanup(agent.kill)
         eventually(lambda: all(node["state"] == "ready" for node in self.cluster.json("nodes")), "all nodes are ready")
 
+    def test_a_short_lived_file_does_not_prevent_a_move(self):
+        self.give_other_files("node-b")
+        self.cluster.start("job", PYTHON, PROGRAM, "journal", self.folder / "journal", way=())
+        self.cluster.wait_for_line("job", r"^step 5\b")
+        for _ in range(10):
+            said = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
     def test_dry_run_and_move_both_query_the_target(self):
         self.give_other_files("node-b")
         self.cluster.start("job", PYTHON, PROGRAM, "grows-a+", self.folder / "gpu.log", way=())

@@ -17,6 +17,7 @@ libc.syscall.restype = ctypes.c_long
 CREATE, SETTIME = 283, 286
 IOPRIO_SET, IOPRIO_GET = 251, 252
 SET_SLACK, GET_SLACK = 29, 30
+SET_SCHEDULING, GET_SCHEDULING = 314, 315
 ABSOLUTE = 1
 
 
@@ -62,12 +63,36 @@ def timers():
         os.eventfd_write(counter, 7)
 
 
+def scheduling():
+    """The kernel's struct sched_attr; its sixth field is the time slice."""
+    attributes = ctypes.create_string_buffer(48)
+    if libc.syscall(GET_SCHEDULING, 0, attributes, 48, 0):
+        raise SystemExit("sched_getattr")
+    return struct.unpack("IIQiIQQQ", attributes.raw)
+
+
+def set_slice(nanoseconds):
+    """Kernels that have no time slices for threads of the usual policy ignore it."""
+    _, policy, flags, nice, *_ = scheduling()
+    libc.syscall(SET_SCHEDULING, 0, struct.pack("IIQiIQQQ", 48, policy, flags, nice, 0, nanoseconds, 0, 0), 0)
+
+
+def session_nice(value=None):
+    try:
+        with open("/proc/self/autogroup", "r" if value is None else "w") as file:
+            return file.read().split()[-1:] if value is None else file.write(str(value))
+    except OSError:
+        return "not known to this kernel"
+
+
 def settings():
     processors = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {processors[-1]})
     os.nice(5)
     libc.prctl(SET_SLACK, 123456, 0, 0, 0)
     libc.syscall(IOPRIO_SET, 1, 0, (2 << 13) | 6)
+    set_slice(7_000_000)
+    session_nice(7)
     with open("/proc/self/coredump_filter", "w") as file:
         file.write("0x7")
     ids = []
@@ -84,6 +109,7 @@ def settings():
         with open("/proc/self/coredump_filter") as file:
             return {"processors": os.sched_getaffinity(0), "a thread's": os.sched_getaffinity(ids[0]), "nice": os.nice(0),
                     "I/O priority": libc.syscall(IOPRIO_GET, 1, 0), "timer slack": libc.prctl(GET_SLACK, 0, 0, 0, 0),
+                    "scheduling": scheduling(), "the session's nice value": session_nice(),
                     "core dump filter": file.read()}
     while os.sched_getaffinity(ids[0]) != {processors[0]}:
         time.sleep(0.001)
@@ -140,7 +166,18 @@ def temporary():
             os.rename(name, FILE)
 
 
+def journal():
+    """A file beside a database: there for a tenth of a second, again and again, and gone for as long."""
+    while True:
+        with open(FILE, "w"):
+            time.sleep(0.1)
+            os.unlink(FILE)
+        time.sleep(0.1)
+        yield
+
+
 KINDS = {"timers": timers, "settings": settings, "own-proc": own_proc, "other-proc": other_proc, "temporary": temporary,
+         "journal": journal,
          "grows-r": lambda: grows("r"), "grows-w": lambda: grows("w"), "grows-a+": lambda: grows("a+"),
          "flock": lambda: locked(fcntl.flock), "lockf": lambda: locked(fcntl.lockf)}
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -232,11 +232,13 @@ std::string view_report(const api::MigrationReport& report, const api::MigrateOp
                         bytes_or_dash(report.wire_bytes) + " on the wire; " +
                         (report.verified.value_or(false) ? "verified equal" : "NOT verified"),
                     layout);
-  return out +
-         field_line("rates",
+  out += field_line("rates",
                     "link " + rate_or_dash(report.link_bytes_per_second) + ", scan " +
                         rate_or_dash(report.scan_bytes_per_second) + ", codec " + report.codec.value_or("-"),
                     layout);
+  for (const std::string& remark : report.remarks)
+    out += field_line("remark", remark, layout, Tone::kWarning);
+  return out;
 }
 
 }  // namespace

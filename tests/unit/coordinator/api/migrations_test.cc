@@ -410,6 +410,7 @@ TEST_F(ApiTest, ReportFieldsHaveAFixedOrder) {
                                           "driver_ms",
                                           "memory_follows_bytes",
                                           "memory_follows_ms",
+                                          "remarks",
                                           "incarnation",
                                           "max_downtime_ms",
                                           "limit_kept",
@@ -421,6 +422,21 @@ TEST_F(ApiTest, ReportFieldsHaveAFixedOrder) {
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(report["max_downtime_ms"], 200.0);
   EXPECT_EQ(report["limit_kept"], report["downtime_ms"].get<double>() <= 200.0);
+}
+
+TEST_F(ApiTest, RemarksOfTheTargetAreReportedUpToALimit) {
+  two_nodes();
+  b_->remarks.assign(10, std::string(100, 'x'));
+  b_->remarks[1].resize(1500, 'x');
+  b_->remarks.front() = "1 thread was bound to processors that this node lacks (7)";
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  const json remarks = finished(begun["id"])["report"]["remarks"];
+  ASSERT_EQ(remarks.size(), 8U);
+  EXPECT_EQ(remarks[0], b_->remarks.front());
+  EXPECT_EQ(remarks[1].get<std::string>().size(), 1000U);
+  cluster_.wait_for_event("migration-remark", 8);
 }
 
 TEST_F(ApiTest, ARefusalByTheTargetLeavesTheJobRunning) {

@@ -332,6 +332,7 @@ void FakeAgent::as_target(const wire::CommitMessage& m) {
     report.committed_ns = 1'006'000'000;
     report.resume_sent_ns = 1'007'000'000;
     report.resumed_ns = 1'008'000'000;
+    report.remarks = remarks;
     (void)dialer_->send(report);
     answer(wire::Ran(lease->k));
   }

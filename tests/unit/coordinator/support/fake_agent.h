@@ -58,6 +58,8 @@ class FakeAgent {
   // The expected pauses, in nanoseconds, that an instance reports with its next change and all later changes.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
+  // Remarks in this agent's reports as the target of a move.
+  std::vector<std::string> remarks;
   bool ignore_stops = false;  // true if this agent answers stops without stopping an instance
   bool silent_stops = false;  // true if this agent answers stops only in answer_stops()
   std::atomic<unsigned> stops{0};

@@ -137,6 +137,14 @@ TEST(Screens, ScreensMatchTheirGoldenFiles) {
   }
 }
 
+TEST(Screens, OutcomeHasTheRemarksOfTheReport) {
+  api::Migration migration = sample_moves()[1];
+  migration.report->remarks = {"1 thread was bound to processors that this node lacks (7)"};
+  const std::string text = view_outcome(migration, layout(kUnlimited));
+  EXPECT_NE(text.find("remark"), std::string::npos) << text;
+  EXPECT_NE(text.find(migration.report->remarks.front()), std::string::npos) << text;
+}
+
 TEST(Screens, NoLineExceedsTheLayoutWidth) {
   for (const auto& [name, view] : views()) {
     for (std::size_t width = 30; width <= 220; width++) {

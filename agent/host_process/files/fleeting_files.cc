@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/files/fleeting_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenGlances{20};
+constexpr std::int64_t kNsOfSecond = 1'000'000'000;
+
+// Returns nothing for a name that is gone. A file whose age is not known counts as lasting.
+std::optional<std::chrono::nanoseconds> age_of_file(const std::string& path) {
+  struct statx facts {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME, &facts) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    return kLasts;
+  }
+  timespec now{};
+  if ((facts.stx_mask & STATX_BTIME) == 0 || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return kLasts;
+  const std::int64_t made = facts.stx_btime.tv_sec;
+  if (made > now.tv_sec || made < now.tv_sec - 1) return kLasts;  // also a clock that was set back
+  const std::chrono::nanoseconds age((now.tv_sec - made) * kNsOfSecond + now.tv_nsec -
+                                     static_cast<std::int64_t>(facts.stx_btime.tv_nsec));
+  return age.count() < 0 ? kLasts : age;
+}
+
+}  // namespace
+
+bool leave_out_fleeting(std::vector<FileFact>& facts) {
+  std::vector<std::string> young;
+  for (const FileFact& fact : facts) {
+    if (has_content(fact.use) && !fact.kernels_own) young.push_back(fact.path);
+  }
+  std::set<std::string> gone;
+  const auto glance = [&young, &gone] {
+    std::erase_if(young, [&gone](const std::string& path) {
+      const auto age = age_of_file(path);
+      if (!age) gone.insert(path);
+      return !age || *age >= kLasts;
+    });
+  };
+  const auto until = std::chrono::steady_clock::now() + kLasts;
+  for (glance(); !young.empty() && std::chrono::steady_clock::now() < until; glance())
+    std::this_thread::sleep_for(kBetweenGlances);
+  return std::erase_if(facts, [&gone](const FileFact& fact) { return gone.contains(fact.path); }) > 0;
+}
+
+}  // namespace ckpt::agent::host
