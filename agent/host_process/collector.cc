@@ -132,6 +132,7 @@ FileList Collector::release_list() {
   list.network = std::move(network_);
   list.bound = std::move(bound_);
   list.connected = std::move(connected_);
+  list.ended_connections = ended_connections_;
   list.socket_folders = std::move(socket_folders_);
   list.named = std::move(named_);
   list.cached = std::move(cached_);
@@ -393,9 +394,10 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // check_connections() reports connections
+    const bool is_connection = connections.contains(inode);
+    if (is_connection && !rules_.ends_connections) continue;  // check_connections() reports connections
     const auto address = addresses.find(inode);
-    const bool listens = address != addresses.end() && protocol.starts_with("TCP");
+    const bool listens = address != addresses.end() && protocol.starts_with("TCP") && !is_connection;
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +
             (address != addresses.end() ? " at " + address->second : "") + ", which " + rules_.no_internet);
   }
@@ -403,14 +405,17 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
 }
 
 // Checks the open TCP connections. A connection with both ends within the program travels. A connection with
-// one end outside the program does not travel.
+// one end outside the program ends, or is an obstacle.
 void Collector::check_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
     const auto tcp = connections.find(inode);
     if (tcp == connections.end()) continue;
     if (!inner.contains(inode)) {
-      problem(where + " is an open TCP connection (" + tcp->second.text() + ")");
+      ++ended_connections_;
+      if (!rules_.ends_connections)
+        problem(where + " is an open TCP connection (" + tcp->second.text() +
+                "): let the program close it, or use --connections reset, which ends it");
       continue;
     }
     BoundSocket& end = connected_.emplace_back();

@@ -67,6 +67,7 @@ class Collector {
   std::string network_;
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
+  std::uint64_t ended_connections_ = 0;
   std::vector<SocketFolder> socket_folders_;
   TreePipes pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;

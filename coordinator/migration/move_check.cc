@@ -34,6 +34,7 @@ control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool 
   check.incarnation = asked->question.incarnation;
   check.leaves_node = leaves_node;
   check.requests_needs = leaves_node && asked->takes_program_along();
+  check.connections = asked->question.spec.connections;
   auto needs = co_await calls.check_move(asked->question.from.node, std::move(check), kCheckAnswer);
   asked->needs.insert_or_assign(leaves_node, std::move(needs));
 }
@@ -76,6 +77,7 @@ control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::
     answer.acceptance = source.error();
     co_return;
   }
+  if (*source) answer.ended_connections = (*source)->ended_connections;
   answer.acceptance = co_await would_accept(calls, *asked, at);
 }
 

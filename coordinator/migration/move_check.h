@@ -35,7 +35,8 @@ struct MoveQuestion {
 struct TargetAnswer {
   Place place;
   Result<void> acceptance = ok();
-  bool is_of_source = false;  // true if the job's own node refused, or did not answer
+  bool is_of_source = false;            // true if the job's own node refused, or did not answer
+  std::uint64_t ended_connections = 0;  // the connections to other programs that the move would end
 };
 
 // Queries the targets. The answers are in the order of the targets.

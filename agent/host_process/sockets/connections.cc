@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/borrowed_socket.h"
+#include "agent/host_process/sockets/outer_connections.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -26,13 +28,24 @@ bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
 }
 
+// Returns the address of a socket in the one form that both ends have. A socket of IPv6 can have an IPv4
+// address.
+std::string one_form(const std::string& address) {
+  constexpr std::string_view kMapped = "[::ffff:";
+  const std::size_t end = address.find("]:");
+  if (!address.starts_with(kMapped) || address.find('.') == std::string::npos || end == std::string::npos)
+    return address;
+  return address.substr(kMapped.size(), end - kMapped.size()) + address.substr(end + 1);
+}
+
 }  // namespace
 
 std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>& all,
                                               const std::map<Inode, std::string>& own) {
   std::map<std::pair<std::string, std::string>, Inode> ends;
   for (const auto& [inode, connection] : all) {
-    if (own.contains(inode) && connection.established) ends[{connection.local, connection.remote}] = inode;
+    if (own.contains(inode) && connection.established)
+      ends[{one_form(connection.local), one_form(connection.remote)}] = inode;
   }
   std::map<Inode, Connection> inner;
   for (const auto& [addresses, inode] : ends) {
@@ -58,6 +71,7 @@ Result<void> ConnectionRepair::end(pid_t root) const {
   if (connections.empty()) return ok();
   return for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
     if (!connections.contains(inode) || !socket.fd) return ok();
+    admit_packets(socket.fd.get());
     if (option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR) != 1) return ok();
     if (!set_option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR, 0))
       return Error::from_errno("Cannot continue the connection of " + socket.where());
