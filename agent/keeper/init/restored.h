@@ -31,8 +31,8 @@ struct RestoreSpec {
   int pid_namespace = -1;  // descriptor of the PID namespace (holder.h); -1 if the image
                            // has its own namespace
   std::chrono::milliseconds timeout{60000};  // CRIU is killed after this time
-  // The command that runs first and starts the process that provides the program's memory. An empty command
-  // means that the memory comes with the program. With a command, the caller must be a subreaper.
+  // The command that runs first and starts the process that provides the program's memory. Without a command,
+  // all memory is restored before the program runs. With a command, the caller must be a subreaper.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;  // file that the lazy_pages command writes
 };

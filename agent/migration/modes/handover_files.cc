@@ -97,7 +97,7 @@ Result<void> check_names(const std::vector<host::OpenFile>& open) {
     if (host::names_process(file.path))
       return Error(ErrorCode::kRefused,
                    "The program has opened " + file.path +
-                       " since it was checked, a file of another process: move the job again");
+                       " since the check, and the file belongs to another process: move the job again");
   }
   return ok();
 }
@@ -142,7 +142,7 @@ Result<void> prepare_handover(const std::string& images, const host::CheckedFile
                 [&checked](const host::FileFact& fact) { return checked.same.contains(fact.path); });
   CKPT_TRY(later, host::check_files(now, cache_folders, when));
   later.same.insert(checked.same.begin(), checked.same.end());
-  return host::forget_lengths(images, later.same);
+  return host::remove_lengths(images, later.same);
 }
 
 }  // namespace ckpt::agent

@@ -236,9 +236,9 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
                              "{} during the restore: raise vm.max_map_count there",
                              needs.most_mappings, target.max_mappings));
   if (!needs.has_connections || target.restores_connections) return ok();
-  return Error(
-      ErrorCode::kRefused,
-      "The program has connections to itself, which the target's older agent cannot restore: update it");
+  return Error(ErrorCode::kRefused,
+               "The program has connections to itself, which the target's older agent cannot restore: update "
+               "that agent");
 }
 
 Task<> release_image(MigrationContext& context, HostState image) {

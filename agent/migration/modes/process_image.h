@@ -52,7 +52,7 @@ struct NamedResources {
 // Returns the rules that distinguish the job's names on this node from other names.
 [[nodiscard]] host::NameRules name_rules(const MigrationContext& context, const Job& job);
 
-// Finds the resources of the job's processes while the processes exist. The result is empty afterwards.
+// Finds the resources of the job's processes while the processes exist. After their exit the result is empty.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
 // Finds the resources, and also those that the job has by name alone. Call this function where the job
 // leaves.
@@ -60,7 +60,7 @@ Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<J
 // Saves resources and cache files into the image's folder, after a dump.
 Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
                               std::string images);
-// Removes the resources after the end of processes that do not continue here.
+// Removes the resources after the exit of processes that do not continue here.
 Task<> remove_named(MigrationContext& context, NamedResources named);
 
 // The resources that a target has created for a restored process.
@@ -71,7 +71,7 @@ class MadeResources {
   Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
   // Keeps the resources, because the process uses them.
   void retain();
-  // Removes the resources of a process that was not restored, or has ended. Cache files are removed only in
+  // Removes the resources of a process that was not restored, or has exited. Cache files are removed only in
   // the first case.
   Task<> remove(MigrationContext& context);
 
@@ -84,7 +84,7 @@ class MadeResources {
 // Takes the lock for a dump that creates links. Error kTimedOut means that another dump has held the lock for
 // too long.
 Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, const host::NamedMemory& memory);
-// Removes CRIU's links of an unused dump.
+// Removes the links that CRIU created for a dump that is not used.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 
 // Records the options of connections within the program before a dump (connections.h).
@@ -98,7 +98,7 @@ Task<Result<void>> end_connections(MigrationContext& context, std::string images
 Task<> reset_connections(MigrationContext& context, std::shared_ptr<Job> job);
 // Lets the ended connections of a restored process report a reset, before the process runs.
 Task<> report_reset_connections(MigrationContext& context, pid_t root);
-// Ends repair mode after a dump of a program that continues here.
+// Turns off repair mode after a dump of a program that continues here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
 // Checks that the target meets the requirements of a program. kRefused means that the target allows fewer
 // mappings, or is an older agent. Such an agent would close the program's connections to itself.
