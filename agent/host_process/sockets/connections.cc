@@ -57,6 +57,7 @@ std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>&
 Result<ConnectionRepair> ConnectionRepair::before(pid_t root) {
   ConnectionRepair repair;
   CKPT_TRY(connections, tcp_connections(root));
+  repair.is_recorded_ = true;
   if (connections.empty()) return repair;
   CKPT_TRYV(for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
     if (connections.contains(inode) && socket.fd)
@@ -66,11 +67,11 @@ Result<ConnectionRepair> ConnectionRepair::before(pid_t root) {
   return repair;
 }
 
-Result<void> ConnectionRepair::end(pid_t root) const {
-  CKPT_TRY(connections, tcp_connections(root));
-  if (connections.empty()) return ok();
+Result<void> ConnectionRepair::end(pid_t root, const std::map<Inode, Connection>& kept) const {
+  if (is_recorded_ && reuse_.empty()) return ok();
+  // The kernel's tables do not list a connection that has failed since the dump. So all sockets are visited.
   return for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
-    if (!connections.contains(inode) || !socket.fd) return ok();
+    if (kept.contains(inode) || !socket.fd) return ok();
     admit_packets(socket.fd.get());
     if (option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR) != 1) return ok();
     if (!set_option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR, 0))

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -36,16 +37,18 @@ int value_of(int socket, int level, int name) {
   return ::getsockopt(socket, level, name, &value, &bytes) == 0 ? value : -1;
 }
 
-// Returns the number of instructions of the socket's filter.
-socklen_t filter_length(int socket) {
+// Returns the number of instructions of the socket's filter. The result is negative for an eBPF filter, which
+// the kernel does not show.
+int filter_length(int socket) {
   socklen_t length = 0;
-  return ::getsockopt(socket, SOL_SOCKET, SO_GET_FILTER, nullptr, &length) == 0 ? length : 0;
+  return ::getsockopt(socket, SOL_SOCKET, SO_GET_FILTER, nullptr, &length) == 0 ? static_cast<int>(length)
+                                                                                : -1;
 }
 
 bool has_our_filter(int socket) {
   std::array<sock_filter, kNoPackets.size()> found{};
   auto length = static_cast<socklen_t>(found.size());
-  return filter_length(socket) == length &&
+  return filter_length(socket) == static_cast<int>(length) &&
          ::getsockopt(socket, SOL_SOCKET, SO_GET_FILTER, found.data(), &length) == 0 &&
          found[0].k == kOwnFilter;
 }
@@ -77,11 +80,15 @@ Result<void> report_reset(const BorrowedSocket& socket) {
   const auto failed = [&socket] {
     return Error::from_errno("Cannot report the reset connection of " + socket.where());
   };
+  const int reuse = value_of(fd, SOL_SOCKET, SO_REUSEADDR);  // repair mode changes this option
   (void)set_value(fd, SOL_SOCKET, SO_MARK, 0);
   if (!set_value(fd, IPPROTO_TCP, TCP_REPAIR, kRepairOn)) return failed();
   const bool is_connected = connect_in_repair(fd);
-  if (!set_value(fd, IPPROTO_TCP, TCP_REPAIR, kRepairOffInSilence) || !is_connected) return failed();
-  if (!disconnect(fd)) return failed();
+  const int reason = errno;
+  const bool is_repaired = set_value(fd, IPPROTO_TCP, TCP_REPAIR, kRepairOffInSilence);
+  (void)set_value(fd, SOL_SOCKET, SO_REUSEADDR, reuse > 0 ? 1 : 0);
+  if (!is_connected) errno = reason;
+  if (!is_connected || !is_repaired || !disconnect(fd)) return failed();
   (void)::shutdown(fd, SHUT_RDWR);  // the kernel notes it, although it returns ENOTCONN
   return ok();
 }

@@ -197,11 +197,14 @@ Task<Result<bool>> prepare_reset(MigrationContext& context, pid_t root, bool has
   co_return co_await offload(context.images, prepare);
 }
 
-Task<Result<void>> end_connections(MigrationContext& context, std::string images, bool saved) {
-  const auto end = [&images, saved]() -> Result<void> {
+Task<Result<void>> end_connections(MigrationContext& context, pid_t root,
+                                   const host::ConnectionRepair& repair, std::string images, bool saved) {
+  const auto end = [root, &repair, &images, saved]() -> Result<void> {
     CKPT_TRY(found, host::end_outer_connections(images));
     if (found.inner != 0 && !saved) return connected_to_itself();
-    return ok();
+    if (!saved) return ok();  // CRIU has changed no socket
+    CKPT_TRY(connections, host::connections_of(root));
+    return repair.end(root, connections.inner);
   };
   co_return co_await offload(context.images, end);
 }

@@ -325,7 +325,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
   if (options.ends_connections) {
-    CKPT_CO_TRYV(co_await end_connections(context_, folder.path(), options.connections));
+    CKPT_CO_TRYV(co_await end_connections(context_, root, repair_, folder.path(), options.connections));
   }
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));

@@ -193,6 +193,45 @@ TEST_P(OuterConnections, PacketsWaitUntilTheyAreAdmitted) {
   EXPECT_EQ(::poll(&readable, 1, 10'000), 1) << "the peer sends it again";
 }
 
+TEST_P(OuterConnections, FilterOfAFailedConnectionIsRemoved) {
+  const UniqueFd client = connect();
+  const UniqueFd peer = accept();
+  const Child child([] {}, client.get());
+  const auto repair = ConnectionRepair::before(child.pid());
+  ASSERT_TRUE(repair.has_value());
+  const auto found = connections_of(child.pid());
+  ASSERT_TRUE(found.has_value());
+  ASSERT_TRUE(hold_packets(child.pid(), found->outer).has_value());
+  sockaddr none{};
+  none.sa_family = AF_UNSPEC;
+  ASSERT_EQ(::connect(client.get(), &none, sizeof none), 0) << "as after a time limit";
+  EXPECT_EQ(connections_of(child.pid())->outer.size(), 0U);
+  ASSERT_TRUE(repair->end(child.pid()).has_value());
+  socklen_t instructions = 0;
+  ASSERT_EQ(::getsockopt(client.get(), SOL_SOCKET, SO_GET_FILTER, nullptr, &instructions), 0);
+  EXPECT_EQ(instructions, 0U);
+}
+
+TEST_P(OuterConnections, KeptSocketStaysInRepairMode) {
+  const UniqueFd client = connect();
+  const UniqueFd peer = accept();
+  const Child child([] {}, client.get());
+  const auto repair = ConnectionRepair::before(child.pid());
+  ASSERT_TRUE(repair.has_value());
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(client.get(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on), 0);
+  const auto in_repair = [&client] {
+    int value = -1;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(::getsockopt(client.get(), IPPROTO_TCP, TCP_REPAIR, &value, &size), 0);
+    return value;
+  };
+  ASSERT_TRUE(repair->end(child.pid(), connections_of(child.pid())->outer).has_value());
+  EXPECT_EQ(in_repair(), 1);
+  ASSERT_TRUE(repair->end(child.pid()).has_value());
+  EXPECT_EQ(in_repair(), 0);
+}
+
 TEST_P(OuterConnections, EndedSocketReportsAReset) {
   const UniqueFd ended(::socket(family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   const UniqueFd other(::socket(family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -208,6 +247,8 @@ TEST_P(OuterConnections, EndedSocketReportsAReset) {
   int left = -1;
   socklen_t size = sizeof left;
   EXPECT_EQ(::getsockopt(ended.get(), SOL_SOCKET, SO_MARK, &left, &size), 0);
+  EXPECT_EQ(left, 0);
+  EXPECT_EQ(::getsockopt(ended.get(), SOL_SOCKET, SO_REUSEADDR, &left, &size), 0);
   EXPECT_EQ(left, 0);
   EXPECT_EQ(error_of_read(other.get()), ENOTCONN);
 }
