@@ -20,6 +20,7 @@
 namespace ckpt::agent::host {
 namespace {
 
+constexpr std::uint32_t kShutdownRead = 1;
 constexpr std::uint32_t kShutdownBoth = 3;
 constexpr int kInetWords = 4;
 constexpr std::size_t kMaxFilesImage = 64u << 20;
@@ -48,18 +49,31 @@ Ends ends_of(const criu::inet_sk_entry& socket) {
   return {address_of(socket.src_addr(), socket.src_port()), address_of(socket.dst_addr(), socket.dst_port())};
 }
 
+bool is_tcp(const criu::file_entry& file) {
+  return file.has_isk() && file.isk().proto() == IPPROTO_TCP && file.isk().type() == SOCK_STREAM;
+}
+
 bool is_connection(const criu::file_entry& file) {
-  if (!file.has_isk()) return false;
-  const criu::inet_sk_entry& socket = file.isk();
-  return socket.proto() == IPPROTO_TCP && socket.type() == SOCK_STREAM && socket.dst_port() != 0;
+  return is_tcp(file) && file.isk().dst_port() != 0;
+}
+
+// Returns true for a connection that had ended before the dump. CRIU would bind its socket to the source's
+// address, which the target may lack. A socket that is bound and was never connected can still be read.
+bool has_ended_before(const criu::file_entry& file) {
+  return is_tcp(file) && !is_connection(file) && file.isk().state() == TCP_CLOSE &&
+         file.isk().src_port() != 0 && (file.isk().shutdown() & kShutdownRead) != 0;
+}
+
+void unbind(criu::inet_sk_entry& socket) {
+  socket.set_src_port(0);
+  socket.clear_ifname();
 }
 
 // Makes the socket unconnected and unbound. CRIU then creates it, and shuts it down.
 void end_connection(criu::inet_sk_entry& socket) {
   socket.set_state(TCP_CLOSE);
-  socket.set_src_port(0);
   socket.set_dst_port(0);
-  socket.clear_ifname();
+  unbind(socket);
   socket.set_shutdown(kShutdownBoth);
   socket.mutable_opts()->clear_so_filter();  // it may be of hold_packets()
   if (!socket.opts().has_so_mark()) socket.mutable_opts()->set_so_mark(kEndedMark);
@@ -87,6 +101,10 @@ Result<std::string> with_ended_connections(const std::string& files, ImageConnec
   CKPT_TRY(established, established_in(files));
   const auto change = [&established, &found](const std::string& record) -> Result<std::string> {
     CKPT_TRY(file, parse_record<criu::file_entry>(record, "files.img"));
+    if (has_ended_before(file)) {
+      unbind(*file.mutable_isk());
+      return file.SerializeAsString();
+    }
     if (!is_connection(file)) return record;
     const Ends ends = ends_of(file.isk());
     if (established.contains(ends) && established.contains({ends.second, ends.first})) {

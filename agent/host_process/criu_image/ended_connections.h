@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes an image so that its TCP connections to other programs are restored as ended. Their sockets are
-// unconnected and read the end of the stream. Connections with both ends in the image stay as they are.
+// unconnected and read the end of the stream. Connections with both ends in the image stay as they are. Sockets
+// whose connection had ended before lose the address that CRIU would bind them to.
 // Threads: any. Errors: kCorrupt for a malformed image. kIo.
 #pragma once
 

@@ -47,7 +47,8 @@ const std::uint32_t kLoopback = htonl(INADDR_LOOPBACK);
 const std::vector<std::uint32_t> kMappedLoopback = {0, 0, htonl(0xffff), kLoopback};
 
 // Returns a record of files.img. The numbers are the fields of CRIU's images/{fdinfo,sk-inet}.proto.
-std::string socket_record(std::uint32_t inode, unsigned state, const SocketEnd& own, const SocketEnd& peer) {
+std::string socket_record(std::uint32_t inode, unsigned state, const SocketEnd& own, const SocketEnd& peer,
+                          unsigned shutdown = 0) {
   std::string socket = number_field(1, inode) + number_field(2, inode) + number_field(3, AF_INET) +
                        number_field(4, SOCK_STREAM) + number_field(5, IPPROTO_TCP) + number_field(6, state) +
                        number_field(7, own.port) + number_field(8, peer.port) + number_field(9, 2) +
@@ -55,6 +56,7 @@ std::string socket_record(std::uint32_t inode, unsigned state, const SocketEnd& 
   for (const std::uint32_t word : own.address) socket += number_field(11, word);
   for (const std::uint32_t word : peer.address) socket += number_field(12, word);
   socket += bytes_field(13, "") + bytes_field(14, number_field(1, 4096));
+  if (shutdown != 0) socket += number_field(19, shutdown);
   return number_field(1, 4) + number_field(2, inode) + bytes_field(4, socket);
 }
 
@@ -96,6 +98,19 @@ TEST(EndedConnections, ConnectionsToOthersEndInTheImage) {
               std::string::npos);
     EXPECT_NE(records[i].find(number_field(19, 3)), std::string::npos) << "shut down";
   }
+}
+
+TEST(EndedConnections, SocketOfAConnectionThatHadEndedIsNotBound) {
+  constexpr unsigned kRead = 1;
+  std::string changed;
+  const std::string bound = socket_record(8, TCP_CLOSE, kServerEnd, {{0}, 0});
+  const auto found = ended_in({socket_record(7, TCP_CLOSE, kElsewhere, {{0}, 0}, kRead), bound}, changed);
+  EXPECT_TRUE(found.ended.empty()) << "it has no queue, and the program may know of its end";
+  const auto records = *records_of(changed, 8);
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_NE(records[0].find(number_field(6, TCP_CLOSE) + number_field(7, 0) + number_field(8, 0)),
+            std::string::npos);
+  EXPECT_EQ(records[1], bound) << "byte for byte";
 }
 
 TEST(EndedConnections, ConnectionsWithinTheImageStay) {
