@@ -286,6 +286,21 @@ TEST(FileList, OuterConnectionsAreCountedWhereTheyEnd) {
   EXPECT_NE(reason.find("descriptor 5 of process"), std::string::npos) << reason;
 }
 
+TEST(FileList, ConnectionThatAnotherProcessHasTooDoesNotEnd) {
+  FileRules rules;
+  rules.ends_connections = true;
+  const UniqueFd listener(connected_listener());
+  const UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(why_not([] {}, rules, accepted.get()), "") << "the test stands for the agent";
+  const Child other([] {}, accepted.get());
+  const std::string reason = why_not([] {}, rules, accepted.get());
+  EXPECT_NE(reason.find("descriptor 4 of process"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("(process " + std::to_string(other.pid()) + "), outside of the job"),
+            std::string::npos)
+      << reason;
+}
+
 TEST(FileList, ListenerThatCriuCannotSaveIsReportedWithItsPort) {
   FileRules rules;
   rules.no_internet = "CRIU 4.1 cannot save";
