@@ -21,6 +21,9 @@ struct Asked {
   std::vector<TargetAnswer> answers;
 
   [[nodiscard]] bool leaves_node(const Place& to) const { return to.node != question.from.node; }
+  [[nodiscard]] bool resets_connections() const {
+    return question.spec.connections == wire::Connections::kReset;
+  }
   [[nodiscard]] bool takes_program_along() const { return question.spec.mode != MigrationMode::kCooperative; }
 };
 
@@ -63,6 +66,13 @@ control::Task<Result<void>> would_accept(NodeCalls& calls, const Asked& asked, s
   const MoveQuestion::Target& target = asked.question.targets[at];
   if (!asked.leaves_node(target.place)) co_return ok();
   if (!target.network) co_return target.network.error();
+  // An older target would accept the program, and the source would refuse the target.
+  const bool resets = asked.takes_program_along() && asked.resets_connections();
+  if (resets && !target.resets_connections)
+    co_return Error(ErrorCode::kRefused,
+                    "The move ends connections (--connections reset), which the program would read as "
+                    "complete under the older agent of " +
+                        target.place.node + ": update it");
   if (asked.takes_program_along()) {
     CKPT_CO_TRYV(co_await check_target(calls, asked, target.place));
   }

@@ -24,7 +24,8 @@ inline constexpr std::size_t kMaxAskedTargets = 8;
 struct MoveQuestion {
   struct Target {
     Place place;
-    Result<SharedNetwork> network;  // the network shared with the job's node
+    Result<SharedNetwork> network;    // the network shared with the job's node
+    bool resets_connections = false;  // false if the target's agent is older (node.h)
   };
   wire::JobSpec spec;
   wire::Incarnation incarnation = 0;  // the incarnation as which the job runs

@@ -244,7 +244,11 @@ control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vecto
   question.spec.connections = connections;
   question.incarnation = job->incarnation;
   question.from = job->place();
-  for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
+  for (const Place& to : targets) {
+    const Node* node = deps_.nodes.find(to.node);
+    question.targets.push_back(
+        {to, network_to(*job, to.node, network), node != nullptr && node->resets_connections});
+  }
   co_return co_await ask_targets(deps_.calls, std::move(question));
 }
 

@@ -126,6 +126,7 @@ wire::MoveNeeds AdoptedSource::needs() const {
   needs.most_mappings = size_.most_mappings;
   needs.has_connections = has_connections_;
   needs.ended_connections = listed_.ended_connections;
+  needs.resets_connections = rules_.ends_connections;
   return needs;
 }
 

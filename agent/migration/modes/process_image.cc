@@ -238,6 +238,10 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
                  fmt::format("A process of the job has {} memory mappings, and the target allows a process "
                              "{} during the restore: raise vm.max_map_count there",
                              needs.most_mappings, target.max_mappings));
+  if (needs.resets_connections && !target.resets_connections)
+    return Error(ErrorCode::kRefused,
+                 "The move ends connections (--connections reset), which the program would read as complete "
+                 "under the target's older agent: update it");
   if (!needs.has_connections || target.restores_connections) return ok();
   return Error(ErrorCode::kRefused,
                "The program has connections to itself, which the target's older agent cannot restore: update "

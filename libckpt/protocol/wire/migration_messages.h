@@ -191,9 +191,10 @@ struct MoveNeeds {
   std::uint64_t most_mappings = 0;      // the number of mappings of the process with the most mappings
   bool has_connections = false;         // the program has connections to itself
   std::uint64_t ended_connections = 0;  // the number of its connections to other programs, which end
+  bool resets_connections = false;      // the move ends connections to other programs, also those made later
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, files, most_mappings, has_connections, ended_connections);
+    return a(request_id, files, most_mappings, has_connections, ended_connections, resets_connections);
   }
 };
 

@@ -37,6 +37,15 @@ TEST(CheckNeeds, ProgramWithConnectionsIsNotSentToAnOlderAgent) {
   EXPECT_TRUE(check_needs(needs, target));
 }
 
+TEST(CheckNeeds, ProgramWhoseConnectionsEndIsNotSentToAnOlderAgent) {
+  wire::MoveNeeds needs;
+  EndpointPayload target;
+  needs.resets_connections = true;
+  EXPECT_EQ(check_needs(needs, target).error().code(), ErrorCode::kRefused);
+  target.resets_connections = true;
+  EXPECT_TRUE(check_needs(needs, target));
+}
+
 wire::MigrationPlan plan_within(Nanos limit) {
   wire::MigrationPlan plan;
   plan.spec.job = 3;

@@ -152,9 +152,23 @@ TEST_F(LooksTest, EveryDryRunOfAMoveQueriesItsTarget) {
             (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
 }
 
+TEST_F(LooksTest, OlderTargetTakesNoProgramWhoseConnectionsEnd) {
+  two_nodes();
+  start_with_program();
+  const json plan =
+      cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b","connections":"reset"})")
+          .json();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["reason"].get<std::string>().find("under the older agent of node-b: update it"),
+            std::string::npos)
+      << plan;
+  EXPECT_TRUE(dry_run()["possible"].get<bool>());
+}
+
 TEST_F(LooksTest, ConnectionsAreThoseOfTheMoveAndOtherwiseThoseOfTheJob) {
   two_nodes();
   a_->open_connections = 3;
+  b_->inventory.resets_connections = true;
   start_with_program();
   const auto plan_of = [this](const char* body) {
     return cluster_.post("/v1/jobs/train/migrate", body).json();
