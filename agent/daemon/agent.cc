@@ -391,6 +391,7 @@ wire::NodeInventory Agent::inventory() const {
   out.node = config_.node;
   out.peer_address = moves_->peers().address();
   out.moves_processes = moves_processes_;
+  out.resets_connections = true;
   out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
   out.driver_version = inventory_.last().driver_version;

@@ -132,6 +132,7 @@ FileList Collector::release_list() {
   list.network = std::move(network_);
   list.bound = std::move(bound_);
   list.connected = std::move(connected_);
+  list.ended_connections = ended_.size();
   list.socket_folders = std::move(socket_folders_);
   list.named = std::move(named_);
   list.cached = std::move(cached_);
@@ -395,9 +396,10 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // check_connections() reports this socket
+    const bool is_connection = connections.contains(inode);
+    if (is_connection && !rules_.ends_connections) continue;  // check_connections() reports this socket
     const auto address = addresses.find(inode);
-    const bool listens = address != addresses.end() && protocol.starts_with("TCP");
+    const bool listens = address != addresses.end() && protocol.starts_with("TCP") && !is_connection;
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +
             (address != addresses.end() ? " at " + address->second : "") + ", which " + rules_.no_internet);
   }
@@ -405,20 +407,40 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
 }
 
 // Checks the open TCP connections. A connection with both ends within the program travels. A connection with
-// one end outside the program does not travel.
+// one end outside the program ends, or is an obstacle.
 void Collector::check_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
     const auto tcp = connections.find(inode);
     if (tcp == connections.end()) continue;
     if (!inner.contains(inode)) {
-      problem(where + " is an open TCP connection (" + tcp->second.text() + ")");
+      ended_.insert(inode);
+      if (!rules_.ends_connections)
+        problem(where + " is an open TCP connection (" + tcp->second.text() +
+                "): let the program close it, or use --connections reset, which ends it");
       continue;
     }
     BoundSocket& end = connected_.emplace_back();
     end.protocol = internet_[inode];
     end.address = tcp->second.local;
   }
+}
+
+// Checks that no other process has a connection that ends. Its end would end there, too.
+Result<void> Collector::check_ended_connections(pid_t root) {
+  if (!rules_.ends_connections || ended_.empty()) return ok();
+  CKPT_TRY(tree, processes_of(root));
+  std::set<pid_t> own = {tree.begin(), tree.end()};
+  own.insert(::getpid());  // another thread may have borrowed a descriptor
+  const std::map<Inode, Owner> owners = owners_of(ended_, "socket", own);
+  CKPT_TRY(grown, processes_of(root));
+  own.insert(grown.begin(), grown.end());  // the program may have forked in the meantime
+  for (const auto& [inode, owner] : owners) {
+    if (own.contains(owner.pid) || has_ended(owner.pid)) continue;
+    problem(sockets_[inode] + " is an open TCP connection that " + owner.name + " (process " +
+            std::to_string(owner.pid) + "), outside of the job, has open, too: let one of them close it");
+  }
+  return ok();
 }
 
 Result<void> Collector::check_sockets(pid_t root) {
@@ -430,6 +452,7 @@ Result<void> Collector::check_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());
   check_connections(connections);
+  CKPT_TRYV(check_ended_connections(root));
   std::set<Inode> outside;
   for (const auto& [inode, where] : sockets_) {
     if (const auto peer = peers.find(inode); peer != peers.end() && !sockets_.contains(peer->second))

@@ -50,6 +50,7 @@ class Collector {
   Result<void> check_internet_sockets(pid_t root);
   Result<void> note_bound_sockets(pid_t root);
   void check_connections(const std::map<Inode, Connection>& connections);
+  Result<void> check_ended_connections(pid_t root);
   Result<void> check_pipes(pid_t root);
   Result<void> check_named(pid_t root);
   void check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
@@ -67,6 +68,7 @@ class Collector {
   std::string network_;
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
+  std::set<Inode> ended_;  // connections with one end outside the program
   std::vector<SocketFolder> socket_folders_;
   TreePipes pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;

@@ -142,7 +142,10 @@ std::vector<std::string> dump_command(const std::string& program, pid_t root, co
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
   // Without --skip-in-flight, CRIU fails on a connection that the program has opened since the check. If the
   // program closed the connection, it would be lost.
-  if (options.connections) keep_connections(argv);
+  if (options.connections)
+    keep_connections(argv);
+  else if (options.ends_connections)
+    argv.emplace_back("--tcp-close");  // CRIU leaves the connections alone
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
   if (options.makes_links) argv.emplace_back("--link-remap");

@@ -45,7 +45,9 @@ struct DumpOptions {
   bool connections =
       false;  // true: saves connections within the tree (connections.h); false: an open connection fails the
               // dump
-  bool makes_links = false;  // true: CRIU creates links to files that have lost a name (named_memory.h)
+  bool ends_connections = false;  // true: restored connections have ended; `connections` saves them
+                                  // nevertheless
+  bool makes_links = false;       // true: CRIU creates links to files that have lost a name (named_memory.h)
   std::string preload;  // library to preload into CRIU (left_out_pages_library()); empty if there is none
   std::function<bool()> may_repeat;  // returns whether a dump that collided with another dump may be
                                      // repeated; without this function a repeat is allowed

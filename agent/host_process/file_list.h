@@ -45,8 +45,9 @@ struct BoundSocket {
 
 struct FileList {
   // Version 2 adds the memory, 3 the sockets, 4 named memory, named sockets and connections, 5 cache files,
-  // and 6 file identities and locks. An older source does not send the later fields.
-  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
+  // 6 file identities and locks, and 7 the connections that end. An older source does not send the later
+  // fields.
+  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   std::vector<FileFact> files;     // files by path; each file is listed once
   std::uint64_t memory_bytes = 0;  // memory of the processes in bytes, as a dump would store it
@@ -61,10 +62,11 @@ struct FileList {
   std::uint64_t seed = 0;  // random seed of the samples (content_digest.h)
   std::vector<FolderFact> folders;  // folders of the files in `files`
   std::vector<FileLock> locks;
+  std::uint64_t ended_connections = 0;  // number of connections that end (FileRules::ends_connections)
   template <class A>
   decltype(auto) fields(A& a) {
     return a(files, memory_bytes, network, bound, named, connected, socket_folders, cached, kernel, seed,
-             folders, locks);
+             folders, locks, ended_connections);
   }
 };
 
@@ -84,6 +86,8 @@ struct FileRules {
   // The reason why this node cannot move a TCP or UDP socket, including a listening one: "CRIU 4.1 cannot
   // save …". An empty string means that sockets can be moved.
   std::string no_internet;
+  // True if connections to programs outside of the tree end. Otherwise each one is an obstacle.
+  bool ends_connections = false;
   // True for an image that is stored. A program that is restored from the image finds its files in their
   // state at that time. Therefore the content of files that the program writes is not read.
   bool for_image = false;

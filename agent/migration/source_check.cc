@@ -49,8 +49,10 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
     co_return Error(ErrorCode::kNotFound,
                     "Job " + wire::job_text(request.job) + " does not run on this node");
   if (const auto held = why_held(*job)) co_return *held;
-  const auto mode = make_source_mode(
-      context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
+  wire::JobSpec spec = job->record().spec;
+  spec.connections = request.connections;
+  const auto mode =
+      make_source_mode(context, JobOperation::checked(spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
   co_await mode->release();  // releases the memory that a move would have used at its beginning
   // `jobs` shows the obstacles that this check has found.

@@ -14,6 +14,7 @@ Task<EndpointPayload> describe_endpoint(MigrationContext& context) {
   facts.reads_memory_log = true;
   facts.restores_connections = true;
   facts.starts_programs = true;
+  facts.resets_connections = true;
   facts.max_mappings = co_await offload(context.images, [] { return host::max_mappings(); });
   co_return facts;
 }

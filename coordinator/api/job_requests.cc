@@ -96,6 +96,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.options.strategy =
       body.named<wire::MigrateStrategy>("strategy").value_or(wire::MigrateStrategy::kLive);
   migrate.communicators = body.named<wire::Communicators>("communicators");
+  migrate.connections = body.named<wire::Connections>("connections");
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
   // An explicit downtime limit is binding, unless the request sets if_not_converged.
   const auto otherwise = downtime_ms ? wire::NotConverged::kAbort : wire::NotConverged::kSwitch;
@@ -128,6 +129,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   const auto gang = read_gang(body);
   submit.spec.gang.communicators =
       body.named<wire::Communicators>("communicators").value_or(wire::Communicators::kOverlap);
+  submit.spec.connections = body.named<wire::Connections>("connections").value_or(wire::Connections::kRefuse);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
   submit.spec.priority =

@@ -232,6 +232,7 @@ api::Job job_view(const WholeJob& job, const JobStates& states, const JobMoves& 
   view.protection = protection_view(first);
   view.size = job.size;
   view.communicators = record::name_of(first.spec.gang.communicators);
+  view.connections = record::name_of(first.spec.connections);
   return view;
 }
 

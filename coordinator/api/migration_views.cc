@@ -134,6 +134,7 @@ api::MigrateOptions options_view(const wire::MigrateOptions& options) {
   if (!options.new_argv.empty()) view.exec = api::Command{options.new_argv};
   view.allow = words_of(options.allowed_differences);
   view.communicators = record::name_of(options.communicators);
+  view.connections = record::name_of(options.connections);
   return view;
 }
 

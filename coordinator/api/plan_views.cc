@@ -76,6 +76,7 @@ api::RunPlan run_plan_view(const SubmitRequest& request, const RunPlan& plan) {
 api::MovePlan move_plan_view(const WholeJob& job, const JobMovePlan& plan, wire::MigrateOptions options,
                              const std::optional<ExpectedPause>& pause) {
   options.communicators = plan.communicators;
+  options.connections = plan.connections;
   api::MovePlan view;
   view.job = job_text(job.id);
   view.job_name = job.name;

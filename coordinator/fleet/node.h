@@ -38,6 +38,7 @@ struct Node {
   std::vector<wire::JobInstance> instances;  // the instances on the node, as last reported
   bool moves_processes = false;  // host processes can be dumped and restored on the node, as last reported
   std::string process_reason = "it has not reported that it can";
+  bool resets_connections = false;  // the node accepts programs whose connections end, as last reported
   std::string driver_version;
   std::string gpu_reason;  // why the node has no GPUs, or no current facts about them; at most kMaxNodeReason
                            // bytes

@@ -21,6 +21,9 @@ struct Asked {
   std::vector<TargetAnswer> answers;
 
   [[nodiscard]] bool leaves_node(const Place& to) const { return to.node != question.from.node; }
+  [[nodiscard]] bool resets_connections() const {
+    return question.spec.connections == wire::Connections::kReset;
+  }
   [[nodiscard]] bool takes_program_along() const { return question.spec.mode != MigrationMode::kCooperative; }
 };
 
@@ -34,6 +37,7 @@ control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool 
   check.incarnation = asked->question.incarnation;
   check.leaves_node = leaves_node;
   check.requests_needs = leaves_node && asked->takes_program_along();
+  check.connections = asked->question.spec.connections;
   auto needs = co_await calls.check_move(asked->question.from.node, std::move(check), kCheckAnswer);
   asked->needs.insert_or_assign(leaves_node, std::move(needs));
 }
@@ -62,6 +66,13 @@ control::Task<Result<void>> would_accept(NodeCalls& calls, const Asked& asked, s
   const MoveQuestion::Target& target = asked.question.targets[at];
   if (!asked.leaves_node(target.place)) co_return ok();
   if (!target.network) co_return target.network.error();
+  // An older target would accept the program, and the source would refuse the target.
+  const bool resets = asked.takes_program_along() && asked.resets_connections();
+  if (resets && !target.resets_connections)
+    co_return Error(ErrorCode::kRefused,
+                    "The move ends connections (--connections reset), which the program would read as "
+                    "complete under the older agent of " +
+                        target.place.node + ": update it");
   if (asked.takes_program_along()) {
     CKPT_CO_TRYV(co_await check_target(calls, asked, target.place));
   }
@@ -76,6 +87,7 @@ control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::
     answer.acceptance = source.error();
     co_return;
   }
+  if (*source) answer.ended_connections = (*source)->ended_connections;
   answer.acceptance = co_await would_accept(calls, *asked, at);
 }
 

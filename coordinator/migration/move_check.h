@@ -24,7 +24,8 @@ inline constexpr std::size_t kMaxAskedTargets = 8;
 struct MoveQuestion {
   struct Target {
     Place place;
-    Result<SharedNetwork> network;  // the network shared with the job's node
+    Result<SharedNetwork> network;    // the network shared with the job's node
+    bool resets_connections = false;  // false if the target's agent is older (node.h)
   };
   wire::JobSpec spec;
   wire::Incarnation incarnation = 0;  // the incarnation as which the job runs
@@ -35,7 +36,8 @@ struct MoveQuestion {
 struct TargetAnswer {
   Place place;
   Result<void> acceptance = ok();
-  bool is_of_source = false;  // true if the job's own node refused, or did not answer
+  bool is_of_source = false;            // true if the job's own node refused, or did not answer
+  std::uint64_t ended_connections = 0;  // the connections to other programs that the move would end
 };
 
 // Queries the targets. The answers are in the order of the targets.

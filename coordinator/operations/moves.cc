@@ -106,11 +106,16 @@ Result<std::pair<wire::MigrationPlan, SharedNetwork>> Moves::plan_of_rank(
     const Job& job, const Place& to, const MigrateRequest& request) const {
   CKPT_TRY(network, network_to(job, to.node, request.network));
   CKPT_TRY(full, make_plan(job, to, request.options));
+  full.options.connections = connections_in(job, request);
   full.network = network.name;
   // Lanes within a node read payloads from shared memory, so more addresses would not help.
   if (to.node != job.node())
     full.paths = static_cast<std::uint32_t>(std::max<std::size_t>(1, network.paths.size()));
   return std::pair(std::move(full), std::move(network));
+}
+
+wire::Connections Moves::connections_in(const Job& job, const MigrateRequest& request) {
+  return request.connections.value_or(job.spec.connections);
 }
 
 Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
@@ -174,19 +179,28 @@ control::Task<Result<MigratePlan>> Moves::dry_run(JobId id, MigrateRequest reque
     plan.warnings.push_back(warning);
   const std::string name = job->spec.name;
   std::vector<Place> targets(1, *plan.to);
-  CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), request.network));
+  const wire::Connections connections = connections_in(*job, request);
+  CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), request.network, connections));
   const TargetAnswer& answer = answers.front();
-  if (answer.acceptance) co_return plan;
+  if (answer.acceptance) {
+    if (answer.ended_connections > 0)
+      plan.warnings.push_back(
+          fmt::format("{} TCP connection{} to other programs would end at the switch (connections reset)",
+                      answer.ended_connections, answer.ended_connections == 1 ? "" : "s"));
+    co_return plan;
+  }
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + refusals_text(answers);
   if (answer.is_of_source || (request.to != "auto" && !request.to.empty())) co_return plan;
-  plan.reason += co_await others_text(id, best_of_nodes(plan.candidates, answer.place.node), request.network);
+  plan.reason += co_await others_text(id, best_of_nodes(plan.candidates, answer.place.node), request.network,
+                                      connections);
   co_return plan;
 }
 
-control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> others, std::string network) {
+control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> others, std::string network,
+                                              wire::Connections connections) {
   if (others.empty()) co_return std::string();
-  const auto answers = co_await ask(id, std::move(others), std::move(network));
+  const auto answers = co_await ask(id, std::move(others), std::move(network), connections);
   if (!answers) co_return std::string();
   for (const TargetAnswer& other : *answers) {
     if (other.acceptance) co_return fmt::format("; {0} would accept the job (--to {0})", other.place.node);
@@ -201,6 +215,7 @@ control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
   check.job = id;
   check.incarnation = job->incarnation;
   check.leaves_node = leaves_node;
+  check.connections = job->spec.connections;
   co_return co_await deps_.calls.call(job->node(), std::move(check), kCheckAnswer);
 }
 
@@ -215,11 +230,25 @@ control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vecto
                                                             std::string network) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const wire::Connections connections = job->spec.connections;
+  co_return co_await ask(id, std::move(targets), std::move(network), connections);
+}
+
+control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vector<Place> targets,
+                                                            std::string network,
+                                                            wire::Connections connections) {
+  const Job* job = deps_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   MoveQuestion question;
   question.spec = job->spec;
+  question.spec.connections = connections;
   question.incarnation = job->incarnation;
   question.from = job->place();
-  for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
+  for (const Place& to : targets) {
+    const Node* node = deps_.nodes.find(to.node);
+    question.targets.push_back(
+        {to, network_to(*job, to.node, network), node != nullptr && node->resets_connections});
+  }
   co_return co_await ask_targets(deps_.calls, std::move(question));
 }
 

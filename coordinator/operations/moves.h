@@ -30,6 +30,7 @@ struct MigrateRequest {
   std::vector<std::uint32_t> ranks;  // the ranks that move, for a job of several ranks; empty: all
   std::optional<wire::Communicators> communicators;  // when the ranks' communicators are made; nullopt: as at
                                                      // the job's start
+  std::optional<wire::Connections> connections;      // nullopt: the job's own setting
 };
 
 // Why a job cannot be moved within its node, and to another node. An empty text means that there is no
@@ -62,6 +63,8 @@ class Moves {
   // Returns the plan of one rank of several that move together, and the network that it uses.
   Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
                                                                      const MigrateRequest& request) const;
+  // Returns what the move does with connections to other programs.
+  [[nodiscard]] static wire::Connections connections_in(const Job& job, const MigrateRequest& request);
   // Returns the plan of a move, and whether the nodes of both sides would begin it. Changes nothing.
   control::Task<Result<MigratePlan>> dry_run(JobId id, MigrateRequest request);
   // Queries the nodes of both sides whether a move of the job to that place would begin. dry_run() uses this
@@ -72,6 +75,9 @@ class Moves {
   // order of the targets.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
                                                        std::string network);
+  // Makes the same check for a move with the given `connections` instead of the job's own setting.
+  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
+                                                       std::string network, wire::Connections connections);
   // Makes only the checks of check() that do not depend on the target.
   control::Task<Result<void>> check_source(JobId id, bool leaves_node);
   // Returns the obstacles to a move of this running job. The job's node is queried, and the nodes that have a
@@ -89,7 +95,8 @@ class Moves {
  private:
   control::Task<Result<std::string>> obstacles_between(JobId id, std::vector<TargetAnswer>& targets);
   // Returns the other nodes of the plan that would take the job: "; node-c would take it (--to node-c)".
-  control::Task<std::string> others_text(JobId id, std::vector<Place> others, std::string network);
+  control::Task<std::string> others_text(JobId id, std::vector<Place> others, std::string network,
+                                         wire::Connections connections);
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::string limit_warning(const Job& job, const Place& to,
                                           const wire::MigrateOptions& options) const;

@@ -25,6 +25,7 @@ struct JobMovePlan {
   bool no_gpu = false;        // no candidate is suitable
   std::vector<Candidate> candidates;
   wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
+  wire::Connections connections = wire::Connections::kRefuse;         // what is done with connections
   std::vector<std::string> warnings;                                  // the warnings of a dry run
 
   [[nodiscard]] bool is_possible() const { return !places.empty(); }

@@ -40,6 +40,7 @@ inline constexpr std::array kFields = {
     Field{"certificate", Effect::kChangesMembers},
     Field{"codec"},
     Field{"communicators"},
+    Field{"connections"},
     Field{"cwd", Effect::kStartsProgram},
     Field{"deadline_ms"},
     Field{"dry_run"},

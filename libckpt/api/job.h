@@ -87,6 +87,7 @@ struct Job {
   std::vector<std::string> gpus;  // the places of its ranks; empty if the job is parked
   std::uint64_t size = 0;         // the number of ranks that the job was started with
   std::string communicators;      // when new communicators are made: overlap or in-pause
+  std::string connections;        // TCP connections to other programs at a move: refuse or reset
 };
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -102,7 +103,8 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("gpu_memory_bytes", &T::gpu_memory_bytes), record::field("started", &T::started),
       record::field("last_downtime_ms", &T::last_downtime_ms), record::field("exit_code", &T::exit_code),
       record::field("protection", &T::protection), record::field("gpus", &T::gpus),
-      record::field("size", &T::size), record::field("communicators", &T::communicators));
+      record::field("size", &T::size), record::field("communicators", &T::communicators),
+      record::field("connections", &T::connections));
 }
 
 struct ExpectedPauses {

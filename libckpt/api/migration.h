@@ -27,6 +27,7 @@ struct MigrateOptions {
   std::optional<Command> exec;
   std::vector<std::string> allow;  // the allowed differences: any of missing, new, changed
   std::string communicators;       // when new communicators are made: overlap or in-pause
+  std::string connections;         // TCP connections to other programs: refuse or reset
 };
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -36,7 +37,8 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("max_rounds", &T::max_rounds), record::field("codec", &T::codec),
       record::field("shadow_memory_bytes", &T::shadow_memory_bytes),
       record::field("slowdown_percent", &T::slowdown_percent), record::field("exec", &T::exec),
-      record::field("allow", &T::allow), record::field("communicators", &T::communicators));
+      record::field("allow", &T::allow), record::field("communicators", &T::communicators),
+      record::field("connections", &T::connections));
 }
 
 struct MigrationProgress {

@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/borrowed_socket.h"
+#include "agent/host_process/sockets/outer_connections.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -26,13 +28,24 @@ bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
 }
 
+// Returns the address of a socket in the one form that both ends have. A socket of IPv6 can have an IPv4
+// address.
+std::string one_form(const std::string& address) {
+  constexpr std::string_view kMapped = "[::ffff:";
+  const std::size_t end = address.find("]:");
+  if (!address.starts_with(kMapped) || address.find('.') == std::string::npos || end == std::string::npos)
+    return address;
+  return address.substr(kMapped.size(), end - kMapped.size()) + address.substr(end + 1);
+}
+
 }  // namespace
 
 std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>& all,
                                               const std::map<Inode, std::string>& own) {
   std::map<std::pair<std::string, std::string>, Inode> ends;
   for (const auto& [inode, connection] : all) {
-    if (own.contains(inode) && connection.established) ends[{connection.local, connection.remote}] = inode;
+    if (own.contains(inode) && connection.established)
+      ends[{one_form(connection.local), one_form(connection.remote)}] = inode;
   }
   std::map<Inode, Connection> inner;
   for (const auto& [addresses, inode] : ends) {
@@ -44,6 +57,7 @@ std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>&
 Result<ConnectionRepair> ConnectionRepair::before(pid_t root) {
   ConnectionRepair repair;
   CKPT_TRY(connections, tcp_connections(root));
+  repair.is_recorded_ = true;
   if (connections.empty()) return repair;
   CKPT_TRYV(for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
     if (connections.contains(inode) && socket.fd)
@@ -53,11 +67,12 @@ Result<ConnectionRepair> ConnectionRepair::before(pid_t root) {
   return repair;
 }
 
-Result<void> ConnectionRepair::end(pid_t root) const {
-  CKPT_TRY(connections, tcp_connections(root));
-  if (connections.empty()) return ok();
+Result<void> ConnectionRepair::end(pid_t root, const std::map<Inode, Connection>& kept) const {
+  if (is_recorded_ && reuse_.empty()) return ok();
+  // The kernel's tables do not list a connection that has failed since the dump. So all sockets are visited.
   return for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
-    if (!connections.contains(inode) || !socket.fd) return ok();
+    if (kept.contains(inode) || !socket.fd) return ok();
+    admit_packets(socket.fd.get());
     if (option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR) != 1) return ok();
     if (!set_option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR, 0))
       return Error::from_errno("Cannot continue the connection of " + socket.where());

@@ -27,12 +27,13 @@ class ConnectionRepair {
   static Result<ConnectionRepair> before(pid_t root);
   // Checks whether there are such connections. A dump must then save them.
   [[nodiscard]] bool has_any() const noexcept { return !reuse_.empty(); }
-  // Turns off repair mode after a dump, before the processes continue. An agent that has not begun the dump
-  // may call this function, too.
-  Result<void> end(pid_t root) const;
+  // Turns off repair mode after a dump, before the processes continue, and ends hold_packets(). An agent that
+  // has not begun the dump may call this function, too. The sockets `kept` stay as they are.
+  Result<void> end(pid_t root, const std::map<Inode, Connection>& kept = {}) const;
 
  private:
   std::map<Inode, int> reuse_;  // value of SO_REUSEADDR for each socket
+  bool is_recorded_ = false;    // true after before(): no other socket can be in repair mode
 };
 
 }  // namespace ckpt::agent::host

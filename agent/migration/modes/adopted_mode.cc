@@ -96,6 +96,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, local:
   CKPT_CO_TRYV(host::check_sessions(processes));
   rules_ = rules_of_adopted(context_, *job, status, *criu_);
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
+  rules_.ends_connections = operation_.resets_connections();
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
@@ -124,6 +125,8 @@ wire::MoveNeeds AdoptedSource::needs() const {
   needs.files = files_;
   needs.most_mappings = size_.most_mappings;
   needs.has_connections = has_connections_;
+  needs.ended_connections = listed_.ended_connections;
+  needs.resets_connections = rules_.ends_connections;
   return needs;
 }
 
@@ -165,11 +168,19 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
+  options.ends_connections = rules_.ends_connections;
+  if (options.ends_connections) {
+    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
+    options.connections = saves;
+  }
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
     co_return co_await save_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
   const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
+  if (options.ends_connections) {
+    CKPT_CO_TRYV(co_await end_connections(context_, root, repair_, folder.path(), options.connections));
+  }
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRYV(host::detach_from_namespace(folder.path(), root));
@@ -209,6 +220,7 @@ Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
   if (stays_) co_return;  // the process now belongs to the target
   remove_image_folder(context_, operation_, "source");
   auto named = co_await find_all_named(context_, job);
+  if (operation_.resets_connections()) co_await reset_connections(context_, job);
   co_await job->leave();
   co_await remove_named(context_, std::move(named));
 }
@@ -392,6 +404,8 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
+    if (operation_.resets_connections())
+      co_await report_reset_connections(context_, static_cast<pid_t>(status.rank_pid));
     CKPT_CO_TRY(is_held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
                                             job->record().device_bytes, stopped_));
     if (is_held) {

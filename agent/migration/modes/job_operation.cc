@@ -48,6 +48,7 @@ JobOperation JobOperation::migration(const migration::HandoverInfo& info) {
   made.copies_ahead_ = known.options.strategy == wire::MigrateStrategy::kLive;
   if (known.options.if_not_converged == wire::NotConverged::kAbort)
     made.pause_limit_ = known.options.max_downtime_ns;
+  made.connections_ = known.options.connections;
   made.spec_ = std::move(known.spec);
   made.target_ranks_ = std::move(known.target_ranks);
   made.new_argv_ = std::move(known.options.new_argv);
@@ -60,6 +61,7 @@ JobOperation JobOperation::migration(const migration::HandoverInfo& info) {
 JobOperation JobOperation::snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation) {
   JobOperation made(Kind::kSnapshot, 0, spec.job, incarnation);
   made.pause_kind_ = pause_kind_of(spec.mode, false);
+  made.connections_ = spec.connections;
   made.spec_ = spec;
   return made;
 }
@@ -74,6 +76,7 @@ JobOperation JobOperation::checked(const wire::JobSpec& spec, wire::Incarnation 
 JobOperation JobOperation::restore(const wire::JobSpec& spec) {
   JobOperation made(Kind::kRestore, next_restore_number(), spec.job, spec.incarnation - 1);
   made.pause_kind_ = pause_kind_of(spec.mode, false);
+  made.connections_ = spec.connections;
   made.spec_ = spec;
   made.target_ranks_ = spec.ranks;
   return made;

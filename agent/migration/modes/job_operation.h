@@ -62,6 +62,8 @@ class JobOperation {
   // Returns the expected time to create communicators in the pause, or 0 if unknown. Returns nullopt if none
   // are created in the pause.
   [[nodiscard]] std::optional<Nanos> communicators() const noexcept { return communicators_; }
+  // Returns true if connections to other programs end at a move to another node.
+  [[nodiscard]] bool resets_connections() const noexcept { return connections_ == wire::Connections::kReset; }
   [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
   // Returns the index of the GPU on its node.
   [[nodiscard]] Result<std::uint32_t> source_gpu() const;
@@ -83,6 +85,7 @@ class JobOperation {
   std::vector<std::string> new_argv_;
   std::uint8_t allowed_differences_ = 0;
   std::optional<Nanos> communicators_;
+  wire::Connections connections_ = wire::Connections::kRefuse;
 };
 
 }  // namespace ckpt::agent

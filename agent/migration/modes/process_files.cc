@@ -29,6 +29,7 @@ host::FileRules rules_of_transparent(const MigrationContext& context, const Job&
   rules.cache_folders = context.config.cache_folders;
   rules.gpu_process = static_cast<pid_t>(status.session_pid);
   rules.no_internet = criu.why_no_internet();
+  rules.ends_connections = job.record().spec.connections == wire::Connections::kReset;
   return rules;
 }
 
@@ -42,6 +43,7 @@ host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job
   rules.cache_folders = context.config.cache_folders;
   rules.gpu_process = static_cast<pid_t>(status.rank_pid);
   rules.no_internet = criu.why_no_internet();
+  rules.ends_connections = job.record().spec.connections == wire::Connections::kReset;
   return rules;
 }
 

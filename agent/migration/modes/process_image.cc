@@ -2,10 +2,13 @@
 #include "agent/migration/modes/process_image.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
+#include "agent/host_process/criu_image/ended_connections.h"
+#include "agent/host_process/sockets/outer_connections.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -174,6 +177,53 @@ Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root,
   co_return ok();
 }
 
+namespace {
+
+Error connected_to_itself() {
+  return {ErrorCode::kRefused,
+          "The program has connected to itself since it was checked, so move the job again"};
+}
+
+}  // namespace
+
+Task<Result<bool>> prepare_reset(MigrationContext& context, pid_t root, bool has_connections) {
+  const auto prepare = [root, has_connections]() -> Result<bool> {
+    CKPT_TRY(found, host::connections_of(root));
+    if (found.inner.empty()) return false;  // CRIU then leaves all connections alone
+    if (!has_connections) return connected_to_itself();
+    CKPT_TRYV(host::hold_packets(root, found.outer));
+    return true;
+  };
+  co_return co_await offload(context.images, prepare);
+}
+
+Task<Result<void>> end_connections(MigrationContext& context, pid_t root,
+                                   const host::ConnectionRepair& repair, std::string images, bool saved) {
+  const auto end = [root, &repair, &images, saved]() -> Result<void> {
+    CKPT_TRY(found, host::end_outer_connections(images));
+    if (found.inner != 0 && !saved) return connected_to_itself();
+    if (!saved) return ok();  // CRIU has changed no socket
+    CKPT_TRY(connections, host::connections_of(root));
+    return repair.end(root, connections.inner);
+  };
+  co_return co_await offload(context.images, end);
+}
+
+Task<> reset_connections(MigrationContext& context, std::shared_ptr<Job> job) {
+  const auto reset = [root = static_cast<pid_t>(job->rank_pid())] { return host::reset_outer(root); };
+  const auto done = co_await offload(context.images, reset);
+  if (!done && done.error().code() != ErrorCode::kNotFound)
+    spdlog::warn("connections not reset: job {} reason {}", wire::job_text(job->id()),
+                 done.error().to_string());
+}
+
+Task<> report_reset_connections(MigrationContext& context, pid_t root) {
+  const auto report = [root] { return host::report_resets(root); };
+  const auto done = co_await offload(context.images, report);
+  if (!done)
+    spdlog::warn("reset connections read as closed: pid {} reason {}", root, done.error().to_string());
+}
+
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair) {
   const auto end = [root, &repair] { return repair.end(root); };
   co_return co_await offload(context.images, end);
@@ -188,6 +238,10 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
                  fmt::format("A process of the job has {} memory mappings, and the target allows a process "
                              "{} during the restore: raise vm.max_map_count there",
                              needs.most_mappings, target.max_mappings));
+  if (needs.resets_connections && !target.resets_connections)
+    return Error(ErrorCode::kRefused,
+                 "The move ends connections (--connections reset), which the program would read as complete "
+                 "under the target's older agent: update it");
   if (!needs.has_connections || target.restores_connections) return ok();
   return Error(ErrorCode::kRefused,
                "The program has connections to itself, which the target's older agent cannot restore: update "

@@ -89,6 +89,18 @@ Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 
 // Records the options of connections within the program before a dump (connections.h).
 Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
+// Prepares a dump that ends connections to other programs. Returns whether the dump must save connections
+// within the program. kRefused: the program has connected to itself since its check (`has_connections`).
+Task<Result<bool>> prepare_reset(MigrationContext& context, pid_t root, bool has_connections);
+// Ends the connections to other programs in the dumped image. The program's own ones must be `saved`. The
+// connections to other programs leave repair mode here, so that their peers are answered while the program may
+// still go back.
+Task<Result<void>> end_connections(MigrationContext& context, pid_t root,
+                                   const host::ConnectionRepair& repair, std::string images, bool saved);
+// Resets the connections to other programs of a dumped job that continues elsewhere.
+Task<> reset_connections(MigrationContext& context, std::shared_ptr<Job> job);
+// Lets the ended connections of a restored process report a reset, before the process runs.
+Task<> report_reset_connections(MigrationContext& context, pid_t root);
 // Turns off repair mode after a dump of a program that continues here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
 // Checks that the target meets the requirements of a program. kRefused means that the target allows fewer

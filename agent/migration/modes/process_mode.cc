@@ -141,6 +141,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   rules_ = rules_of_transparent(context_, *job, status, *criu_);
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
+  rules_.ends_connections = operation_.resets_connections();
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
@@ -247,6 +248,8 @@ wire::MoveNeeds ProcessSource::needs() const {
   needs.files = files_;
   needs.most_mappings = size_.most_mappings;
   needs.has_connections = has_connections_;
+  needs.ended_connections = listed_.ended_connections;
+  needs.resets_connections = rules_.ends_connections;
   return needs;
 }
 
@@ -311,12 +314,20 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
+  options.ends_connections = rules_.ends_connections;
+  if (options.ends_connections) {
+    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
+    options.connections = saves;
+  }
   const Nanos prepared = now_ns();
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
     co_return co_await save_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
   const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
+  if (options.ends_connections) {
+    CKPT_CO_TRYV(co_await end_connections(context_, root, repair_, folder.path(), options.connections));
+  }
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
@@ -396,6 +407,7 @@ Task<> ProcessSource::release() {
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
   remove_image_folder(context_, operation_, "source");
   auto named = co_await find_all_named(context_, job);
+  if (operation_.resets_connections()) co_await reset_connections(context_, job);
   co_await job->leave();
   co_await remove_named(context_, std::move(named));
 }

@@ -196,6 +196,7 @@ Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateReque
   plan.communicators = plan.moved.size() == gang.size
                            ? wire::Communicators::kOverlap
                            : request.communicators.value_or(gang.ranks.front()->spec.gang.communicators);
+  plan.connections = Moves::connections_in(*gang.ranks.front(), request);
   const std::vector<std::string> wanted_places = places_in(request.to);
   GangShape shape;
   shape.ranks = plan.moved.size();

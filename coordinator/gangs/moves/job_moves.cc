@@ -124,9 +124,11 @@ control::Task<Result<JobMovePlan>> JobMoves::dry_run(JobId whole, MigrateRequest
   }
   CKPT_CO_TRYV(check_of_one_rank(request));
   const wire::Communicators communicators = request.options.communicators;
+  const wire::Connections connections = Moves::connections_in(first, request);
   CKPT_CO_TRY(single, co_await deps_.moves.dry_run(whole, std::move(request)));
   JobMovePlan plan = plan_of(std::move(single));
   plan.communicators = communicators;
+  plan.connections = connections;
   co_return plan;
 }
 

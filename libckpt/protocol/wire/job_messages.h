@@ -53,6 +53,19 @@ constexpr auto names_of(record::Of<Communicators>) {
       {{Communicators::kOverlap, "overlap"}, {Communicators::kInPause, "in-pause"}});
 }
 
+// The value of --connections: what a move to another node does with TCP connections to other programs.
+enum class Connections : std::uint8_t {
+  kInvalid = 0,
+  kRefuse = 1,  // a program with such a connection is not moved
+  kReset = 2,   // they end at the switch, as after a network failure
+};
+[[nodiscard]] constexpr bool is_known(Connections connections) {
+  return connections == Connections::kRefuse || connections == Connections::kReset;
+}
+constexpr auto names_of(record::Of<Connections>) {
+  return record::names<Connections>({{Connections::kRefuse, "refuse"}, {Connections::kReset, "reset"}});
+}
+
 // The gang of a job that is one of its ranks. To agents each rank is a separate job (docs/adr/0039).
 struct GangSpec {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
@@ -74,7 +87,7 @@ struct GangSpec {
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 
 struct JobSpec {
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   JobId job = 0;
   std::string name;
   std::vector<std::string> argv;
@@ -93,10 +106,11 @@ struct JobSpec {
   std::int32_t priority = 0;  // the priority of the job; a job with a higher priority is moved or parked
                               // later
   GangSpec gang;
+  Connections connections = Connections::kRefuse;  // the setting for a move without this option
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, mode, adopt_pid,
-             adopt_start_ticks, priority, gang);
+             adopt_start_ticks, priority, gang, connections);
   }
 };
 

@@ -52,7 +52,7 @@ constexpr auto names_of(record::Of<CodecMode>) {
 inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
 
 struct MigrateOptions {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   MigrateStrategy strategy = MigrateStrategy::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
@@ -66,6 +66,7 @@ struct MigrateOptions {
   std::uint8_t allowed_differences = 0;  // the allowed differences, a combination of kAllow...; only with
                                          // new_argv
   Communicators communicators = Communicators::kOverlap;
+  Connections connections = Connections::kRefuse;
 };
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -76,7 +77,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("codec", &T::codec), record::later("shadow_memory_bytes", &T::shadow_memory_bytes),
       record::later("slowdown_permille", &T::slowdown_permille), record::later("new_argv", &T::new_argv),
       record::later("allowed_differences", &T::allowed_differences),
-      record::later("communicators", &T::communicators));
+      record::later("communicators", &T::communicators), record::later("connections", &T::connections));
 }
 
 // The `plan` of the handover's Prepare, the same bytes for both sides. Agents store it (mode 0600) while the
@@ -164,7 +165,7 @@ struct SetLimits {
 // A query: would the source begin to prepare a move of the job? Nothing is changed. The answer is Reply. If
 // MoveNeeds was requested and the source would begin, the answer is MoveNeeds.
 struct CheckMove {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckMove;
   std::uint64_t request_id = 0;
   JobId job = 0;
@@ -173,24 +174,27 @@ struct CheckMove {
   bool requests_needs =
       false;  // requests MoveNeeds; an older agent does not know this field and answers with
               // Reply
+  Connections connections = Connections::kRefuse;
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, job, incarnation, leaves_node, requests_needs);
+    return a(request_id, job, incarnation, leaves_node, requests_needs, connections);
   }
 };
 
 // The requirements of a program on another node that would take it, as the program's current node finds them
 // now. All fields are empty for a move that does not move the program's process.
 struct MoveNeeds {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMoveNeeds;
   std::uint64_t request_id = 0;
-  Bytes files;                      // the list from the source's agent, which the target's agent compares
-  std::uint64_t most_mappings = 0;  // the number of mappings of the process with the most mappings
-  bool has_connections = false;     // the program has connections to itself
+  Bytes files;                          // the list from the source's agent, which the target's agent compares
+  std::uint64_t most_mappings = 0;      // the number of mappings of the process with the most mappings
+  bool has_connections = false;         // the program has connections to itself
+  std::uint64_t ended_connections = 0;  // the number of its connections to other programs, which end
+  bool resets_connections = false;      // the move ends connections to other programs, also those made later
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, files, most_mappings, has_connections);
+    return a(request_id, files, most_mappings, has_connections, ended_connections, resets_connections);
   }
 };
 

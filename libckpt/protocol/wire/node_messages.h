@@ -198,7 +198,7 @@ struct DataNetwork {
 };
 
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   std::string node;
   std::string peer_address;  // host:port at which other agents reach this agent
   std::vector<GpuInfo> gpus;
@@ -215,10 +215,12 @@ struct NodeInventory {
                                         // without a certificate, or from an older agent
   std::string gpu_reason;  // the reason for missing GPUs or outdated facts about them; empty if there is no
                            // problem
+  // The node accepts programs whose connections end at the move (--connections reset). An older agent does not.
+  bool resets_connections = false;
   template <class A>
   decltype(auto) fields(A& a) {
     return a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels,
-             networks, certificate_ends_s, gpu_reason);
+             networks, certificate_ends_s, gpu_reason, resets_connections);
   }
 };
 

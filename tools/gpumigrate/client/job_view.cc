@@ -187,6 +187,8 @@ std::string view_job(const api::JobDetail& detail, const std::vector<api::Migrat
                      const std::vector<api::Event>& events, bool all, const Layout& layout) {
   std::string out = head_of(detail.job, layout);
   out += ranks_of(detail.job, layout) + field_line("mode", mode_of(detail), layout);
+  if (detail.job.connections == "reset")
+    out += field_line("connections", "reset: those to other programs end at a move to another node", layout);
   out += field_line("memory", memory_of(detail.job, layout, all), layout);
   out += images_of(detail, layout);
   out += field_line("command", command_of(detail), layout);

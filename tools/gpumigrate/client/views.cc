@@ -98,6 +98,7 @@ std::string options_text(const api::MigrateOptions& options) {
   if (options.slowdown_percent > 0) add("slowdown " + Json(options.slowdown_percent).dump() + "%");
   if (options.bandwidth > 0) add("bandwidth " + short_rate(options.bandwidth));
   if (options.max_rounds > 0) add("at most " + std::to_string(options.max_rounds) + " rounds");
+  if (options.connections == "reset") add("connections reset");
   return out;
 }
 

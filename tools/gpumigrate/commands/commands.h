@@ -21,6 +21,7 @@ struct RunOptions {
   int ranks = 0;  // the number of ranks; 0: `gpus` is that number
   std::string nodes;
   std::string communicators;
+  std::string connections;
   std::string gpu_memory;
   bool cooperative = false;
   std::vector<std::string> env;
@@ -50,6 +51,7 @@ struct MigrateOptions {
   std::string max_downtime;
   std::string if_not_converged;
   std::string communicators;
+  std::string connections;
   std::string bandwidth;
   std::string network;
   std::uint64_t max_rounds = 0;

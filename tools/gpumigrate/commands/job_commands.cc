@@ -90,6 +90,7 @@ Result<Json> request_of(const RunOptions& options) {
   }
   CKPT_TRYV(add_ranks(options, body));
   if (!options.communicators.empty()) body["communicators"] = options.communicators;
+  if (!options.connections.empty()) body["connections"] = options.connections;
   body["mode"] = options.cooperative ? "cooperative" : "transparent";
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;

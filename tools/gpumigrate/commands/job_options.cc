@@ -35,6 +35,12 @@ void add_run(CommandTree& tree) {
          "When moving ranks create communicators: overlap (while they compute, the default) or in-pause")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
+  run.add_option(
+         "--connections", o->connections,
+         "TCP connections to other programs at a move to another node: refuse (the move is refused, the "
+         "default) or reset (they end at the switch)")
+      .called("WHAT")
+      .one_of({"refuse", "reset"});
   run.add_option("--gpu-memory", o->gpu_memory,
                  "GPU memory to reserve, like 12GiB; a transparent job cannot allocate more")
       .called("SIZE");

@@ -117,6 +117,7 @@ Result<Json> request_of(const MigrateOptions& options) {
   }
   if (!options.if_not_converged.empty()) body["if_not_converged"] = options.if_not_converged;
   if (!options.communicators.empty()) body["communicators"] = options.communicators;
+  if (!options.connections.empty()) body["connections"] = options.connections;
   if (!options.bandwidth.empty()) {
     CKPT_TRY(value, option_value("--bandwidth", tools::parse_rate(options.bandwidth)));
     body["bandwidth"] = value;

@@ -44,6 +44,12 @@ void add_migrate(CommandTree& tree) {
                   "held) (the job's own setting)")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
+  migrate
+      .add_option("--connections", o->connections,
+                  "TCP connections to other programs: refuse (the move is refused) or reset (they end at the "
+                  "switch) (the job's own setting)")
+      .called("WHAT")
+      .one_of({"refuse", "reset"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit of the transfer rate, like 10GiB/s").called("RATE");
   migrate
       .add_option("--network", o->network,

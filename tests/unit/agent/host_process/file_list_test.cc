@@ -232,6 +232,7 @@ TEST(FileList, AnOpenTcpConnectionIsRefusedButAListenerIsAccepted) {
   });
   EXPECT_NE(reason.find("open TCP connection"), std::string::npos) << reason;
   EXPECT_NE(reason.find("-> " + there), std::string::npos) << reason;
+  EXPECT_NE(reason.find("use --connections reset"), std::string::npos) << reason;
   EXPECT_EQ(why_not([] {
               const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
               (void)!::listen(socket, 1);
@@ -270,6 +271,34 @@ TEST(FileList, InternalConnectionIsAcceptedOnlyInANewNetworkNamespace) {
 TEST(FileList, UnacceptedConnectionIsRefused) {
   const std::string reason = why_not([] { (void)connected_listener(); });
   EXPECT_NE(reason.find("is an open TCP connection"), std::string::npos) << reason;
+}
+
+TEST(FileList, OuterConnectionsAreCountedWhereTheyEnd) {
+  FileRules rules;
+  rules.ends_connections = true;
+  const FileList list = files_of([] { (void)connected_listener(); }, rules);
+  EXPECT_EQ(list.ended_connections, 1u) << "the client, whose other end was not accepted";
+  EXPECT_EQ(list.bound.size(), 1u) << "the listener";
+  EXPECT_TRUE(list.connected.empty());
+  EXPECT_TRUE(check_files(list).has_value());
+  rules.no_internet = "CRIU 4.1 cannot save";
+  const std::string reason = why_not([] { (void)connected_listener(); }, rules);
+  EXPECT_NE(reason.find("descriptor 5 of process"), std::string::npos) << reason;
+}
+
+TEST(FileList, ConnectionThatAnotherProcessHasTooDoesNotEnd) {
+  FileRules rules;
+  rules.ends_connections = true;
+  const UniqueFd listener(connected_listener());
+  const UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(why_not([] {}, rules, accepted.get()), "") << "the test stands for the agent";
+  const Child other([] {}, accepted.get());
+  const std::string reason = why_not([] {}, rules, accepted.get());
+  EXPECT_NE(reason.find("descriptor 4 of process"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("(process " + std::to_string(other.pid()) + "), outside of the job"),
+            std::string::npos)
+      << reason;
 }
 
 TEST(FileList, ListenerThatCriuCannotSaveIsReportedWithItsPort) {

@@ -37,7 +37,16 @@ TEST(CheckNeeds, ProgramWithConnectionsIsNotSentToAnOlderAgent) {
   EXPECT_TRUE(check_needs(needs, target));
 }
 
-JobOperation move_within(Nanos limit) {
+TEST(CheckNeeds, ProgramWhoseConnectionsEndIsNotSentToAnOlderAgent) {
+  wire::MoveNeeds needs;
+  EndpointPayload target;
+  needs.resets_connections = true;
+  EXPECT_EQ(check_needs(needs, target).error().code(), ErrorCode::kRefused);
+  target.resets_connections = true;
+  EXPECT_TRUE(check_needs(needs, target));
+}
+
+wire::MigrationPlan plan_within(Nanos limit) {
   wire::MigrationPlan plan;
   plan.spec.job = 3;
   plan.spec.argv = {"program"};
@@ -47,7 +56,23 @@ JobOperation move_within(Nanos limit) {
   plan.session_token.resize(wire::kSessionTokenBytes);
   plan.options.if_not_converged = wire::NotConverged::kAbort;
   plan.options.max_downtime_ns = limit;
-  return JobOperation::migration({1, 3, 5, {}, wire::encode(plan)});
+  return plan;
+}
+
+JobOperation move_within(Nanos limit) {
+  return JobOperation::migration({1, 3, 5, {}, wire::encode(plan_within(limit))});
+}
+
+TEST(Connections, MoveHasItsOwnSettingAndImagesHaveTheJobs) {
+  wire::MigrationPlan plan = plan_within(0);
+  plan.options.connections = wire::Connections::kReset;
+  EXPECT_TRUE(JobOperation::migration({1, 3, 5, {}, wire::encode(plan)}).resets_connections());
+  plan.spec.connections = wire::Connections::kReset;
+  plan.options.connections = wire::Connections::kRefuse;
+  EXPECT_FALSE(JobOperation::migration({1, 3, 5, {}, wire::encode(plan)}).resets_connections());
+  EXPECT_TRUE(JobOperation::snapshot(plan.spec, 5).resets_connections());
+  EXPECT_TRUE(JobOperation::restore(plan.spec).resets_connections());
+  EXPECT_FALSE(JobOperation::snapshot(wire::JobSpec(), 5).resets_connections());
 }
 
 TEST(CheckPause, PauseBeyondItsLimitIsAborted) {

@@ -152,6 +152,48 @@ TEST_F(LooksTest, EveryDryRunOfAMoveQueriesItsTarget) {
             (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
 }
 
+TEST_F(LooksTest, OlderTargetTakesNoProgramWhoseConnectionsEnd) {
+  two_nodes();
+  start_with_program();
+  const json plan =
+      cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b","connections":"reset"})")
+          .json();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["reason"].get<std::string>().find("under the older agent of node-b: update it"),
+            std::string::npos)
+      << plan;
+  EXPECT_TRUE(dry_run()["possible"].get<bool>());
+}
+
+TEST_F(LooksTest, ConnectionsAreThoseOfTheMoveAndOtherwiseThoseOfTheJob) {
+  two_nodes();
+  a_->open_connections = 3;
+  b_->inventory.resets_connections = true;
+  start_with_program();
+  const auto plan_of = [this](const char* body) {
+    return cluster_.post("/v1/jobs/train/migrate", body).json();
+  };
+  const json refused = dry_run();
+  EXPECT_FALSE(refused["possible"].get<bool>()) << refused;
+  EXPECT_EQ(refused["options"]["connections"], "refuse") << refused;
+  const json plan = plan_of(R"({"dry_run":true,"to":"node-b","connections":"reset"})");
+  EXPECT_EQ(plan["to"], "node-b:0") << plan;
+  EXPECT_EQ(plan["options"]["connections"], "reset") << plan;
+  EXPECT_EQ(plan["warnings"], json::array({"3 TCP connections to other programs would end at the switch "
+                                           "(connections reset)"}));
+  constexpr const char* kJob =
+      R"({"argv":["./x"],"cwd":"/tmp","node":"node-a","name":"x","mode":"transparent","connections":"reset"})";
+  ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/x").json()["connections"], "reset");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["connections"], "refuse");
+  const auto plan_of_x = [this](const char* body) {
+    return cluster_.post("/v1/jobs/x/migrate", body).json();
+  };
+  EXPECT_EQ(plan_of_x(R"({"dry_run":true,"to":"node-b"})")["to"], "node-b:0");
+  const json own = plan_of_x(R"({"dry_run":true,"to":"node-b","connections":"refuse"})");
+  EXPECT_FALSE(own["possible"].get<bool>()) << own;
+}
+
 TEST_F(LooksTest, AMoveAcceptedByItsTargetIsPossible) {
   two_nodes();
   start_with_program();
@@ -294,6 +336,7 @@ TEST_F(ApiTest, RefusesImpossibleMoves) {
   expect_error(migrate(R"({"to":"node-a"})"), 409, "refused", 5);
   expect_error(migrate(R"({"strategy":"magic"})"), 400, "usage", 64);
   expect_error(migrate(R"({"communicators":"never"})"), 400, "usage", 64);
+  expect_error(migrate(R"({"connections":"keep"})"), 400, "usage", 64);
   expect_error(migrate(R"({"communicators":"in-pause"})"), 400, "usage", 64);  // a job of one rank
   expect_error(cluster_.post("/v1/jobs/none/migrate"), 404, "not_found", 5);
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());

@@ -125,6 +125,7 @@ void check_migration(const Migration& m) {
   EXPECT_EQ(m.options.new_argv, (std::vector<std::string>{"./new", "x"}));
   EXPECT_EQ(m.options.allowed_differences, 5);
   EXPECT_EQ(m.options.communicators, wire::Communicators::kInPause);
+  EXPECT_EQ(m.options.connections, wire::Connections::kReset);
   EXPECT_EQ(m.expected_pause_ms, 57.5);
   EXPECT_EQ(m.reason + m.network + m.transport + m.error, "whyfasttlsan error");
   EXPECT_EQ(m.phase, MigrationPhase::kCommitted);

@@ -139,12 +139,14 @@ Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<cons
 void FakeAgent::check_move(const wire::CheckMove& check) {
   wire::Reply reply;
   reply.request_id = check.request_id;
-  const bool refuses = refuse_moves || (refuse_leaving && check.leaves_node);
+  const bool is_held = open_connections > 0 && check.connections != wire::Connections::kReset;
+  const bool refuses = refuse_moves || (check.leaves_node && (refuse_leaving || is_held));
   if (refuses) reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
   if (refuses || !check.requests_needs) return send(reply);
   wire::MoveNeeds needs;
   needs.request_id = check.request_id;
   needs.files = wire::Bytes(3, std::byte{7});
+  needs.ended_connections = open_connections;
   send(needs);
 }
 

@@ -63,8 +63,9 @@ class FakeAgent {
   bool ignore_stops = false;  // true if this agent answers stops without stopping an instance
   bool silent_stops = false;  // true if this agent answers stops only in answer_stops()
   std::atomic<unsigned> stops{0};
-  bool refuse_moves = false;    // true if this agent refuses every CheckMove
-  bool refuse_leaving = false;  // true if this agent refuses a CheckMove to another node
+  std::uint64_t open_connections = 0;  // connections to other programs; without reset they refuse a move
+  bool refuse_moves = false;           // true if this agent refuses every CheckMove
+  bool refuse_leaving = false;         // true if this agent refuses a CheckMove to another node
   // Whether this agent, as the target of a move, refuses the check of the move, or does not answer the check.
   bool refuse_arrivals = false;
   bool silent_arrivals = false;

@@ -142,6 +142,8 @@ TEST(Commands, InvalidValuesAreRefusedWithoutARequest) {
       {"migrate", "j1", "--live", "--stop-copy"},
       {"migrate", "j1", "--if-not-converged", "perhaps"},
       {"migrate", "j1", "--communicators", "never"},
+      {"migrate", "j1", "--connections", "keep"},
+      {"run", "--connections", "keep", "--", "x"},
       {"jobs", "-o", "yaml"},
       {"jobs", "--", "x"},
       {"run"},
@@ -178,14 +180,14 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
            "200ms",      "--bandwidth",     "1GiB/s", "--timeout",          "10m",         "--max-rounds",
            "5",          "--reason",        "r",      "--if-not-converged", "abort",       "--codec",
            "difference", "--shadow-memory", "4GiB",   "--slowdown",         "2.5%",        "--communicators",
-           "in-pause"});
+           "in-pause",   "--connections",   "reset"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(
       Json::parse(coordinator.requests().at(0).body),
       Json::parse(
           R"({"to":"node-b:0","strategy":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause","bandwidth":1073741824,
                             "max_rounds":5,"timeout_ms":600000.0,"codec":"difference","shadow_memory_bytes":4294967296,
-                            "slowdown_percent":2.5,"reason":"r"})"));
+                            "slowdown_percent":2.5,"reason":"r","connections":"reset"})"));
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/train/migrate");
   EXPECT_EQ(coordinator.requests().at(2).target, "/v1/migrations/m7/watch?since=4&timeout_ms=30000");
   EXPECT_NE(ended.out.find("moved train (j3) node-a:0 -> node-b:0"), std::string::npos) << ended.out;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP connections of a process tree to programs outside of the tree, for a move that ends them
+// (--connections reset). The source keeps them until the move is final, because the program may go back.
+// Then its ends are reset. At the target the program's sockets read that they were reset.
+// Threads: any. The functions read files under /proc (use offload()). Errors: kIo. Sockets that were closed
+// in the meantime are left out.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+
+#include "agent/host_process/sockets/sockets.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+struct TreeConnections {
+  std::map<Inode, Connection> inner;  // established connections with both ends in the tree
+  std::map<Inode, Connection> outer;  // all others, also those that are being opened or closed
+};
+Result<TreeConnections> connections_of(pid_t root);
+
+// Drops the packets of the outer connections until admit_packets(), so that peers send them again. Call this
+// before a dump that saves connections. CRIU fails if a packet changes a queue that it reads.
+Result<void> hold_packets(pid_t root, const std::map<Inode, Connection>& outer);
+// Ends hold_packets() for one socket. Other filters stay.
+void admit_packets(int socket);
+
+// Ends the outer connections of a stopped tree that does not continue here. Each peer receives a reset.
+Result<void> reset_outer(pid_t root);
+// Lets the sockets of a restored, stopped tree whose connections have ended (ended_connections.h) report
+// ECONNRESET. Without this call they read the end of the stream, as if all data had arrived.
+Result<void> report_resets(pid_t root);
+
+}  // namespace ckpt::agent::host
