@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
+#include "agent/host_process/criu_image/link_paths.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::agent::host {
@@ -48,6 +51,15 @@ std::optional<DumpLinks> DumpLinks::try_acquire(const NamedMemory& memory, const
 void DumpLinks::release() {
   if (lock_) (void)!::ftruncate(lock_.get(), 0);
   lock_.reset();
+}
+
+void remove_own_links(pid_t root, const OwnNamespaces& own) {
+  for (const std::string& folder : own.folders()) {
+    std::error_code gone;
+    for (const auto& item : std::filesystem::directory_iterator(proc_path(root, "/root" + folder), gone)) {
+      if (is_link_name(item.path().filename().string())) ::unlink(item.path().c_str());
+    }
+  }
 }
 
 }  // namespace ckpt::agent::host

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,7 +13,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -61,7 +64,35 @@ void remove_open_ones(std::map<QueueId, std::string>& queues) {
   }
 }
 
+std::string queue_text(const std::string& name, const char* note) {
+  return "POSIX message queue /" + name + " of the job" + note +
+         " would be lost in a move: let the program remove it before the move (mq_unlink)";
+}
+
+// Reads the queues of another IPC namespace. The calling thread stays in that namespace.
+std::vector<std::string> read_queues_within(pid_t root) {
+  std::vector<std::string> found;
+  const UniqueFd space(::open(proc_path(root, "/ns/ipc").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!space || ::setns(space.get(), CLONE_NEWIPC) != 0) return found;
+  const UniqueFd folder = open_queues();
+  const UniqueFd list(folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
+  const int copy = list ? ::dup(list.get()) : -1;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(copy >= 0 ? ::fdopendir(copy) : nullptr, &::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") found.push_back(queue_text(name, ""));
+  }
+  return found;
+}
+
 }  // namespace
+
+std::vector<std::string> message_queues_within(pid_t root) {
+  std::vector<std::string> found;
+  // Only a thread of its own may change its namespace.
+  std::thread([root, &found] { found = read_queues_within(root); }).join();
+  return found;
+}
 
 std::vector<std::string> message_queues_of(const NameOwner& owner) {
   std::vector<std::string> found;
@@ -69,9 +100,7 @@ std::vector<std::string> message_queues_of(const NameOwner& owner) {
   std::map<QueueId, std::string> queues = queue_candidates(owner);
   if (!queues.empty()) remove_open_ones(queues);
   for (const auto& [id, name] : queues)
-    found.push_back("POSIX message queue /" + name +
-                    " of the job (created after the job's start, and not open in any process) would be lost "
-                    "in a move: let the program remove it before the move (mq_unlink)");
+    found.push_back(queue_text(name, " (created after the job's start, and not open in any process)"));
   return found;
 }
 

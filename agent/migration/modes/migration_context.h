@@ -40,7 +40,7 @@ struct MigrationContext {
 // The payload of the target's Prepared. It contains the addresses of the target's mover, and the cost of each
 // term of a pause at the target's node. Without costs, the target does not know them.
 struct EndpointPayload {
-  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   std::vector<std::string> addresses;
   std::vector<wire::CostLine> costs;  // cost lines by PauseTerm
   bool reads_memory_log = false;      // true if the target can receive host memory before the pause
@@ -51,9 +51,12 @@ struct EndpointPayload {
                                       // (MigrateOptions::new_argv)
   std::uint64_t max_mappings = 0;     // limit of mappings for a process at the target (vm.max_map_count); 0
                                       // if unknown
+  bool restores_namespaces = false;   // true if the target restores a job's own mount namespace
+                                      // (mount_list.h)
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings);
+    return a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings,
+             restores_namespaces);
   }
 };
 

@@ -140,11 +140,12 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
                     "of its own. It can change its GPU on this node only");
   const auto root = static_cast<pid_t>(status.rank_pid);
   rules_ = rules_of_transparent(context_, *job, status, *criu_);
+  own_ = rules_.own;
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
-  named_bytes_ = files.named.bytes() + files.cached.bytes();
+  named_bytes_ = files.named.bytes() + files.cached.bytes() + host::own_memory_bytes(root, own_);
   listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
@@ -247,6 +248,7 @@ wire::MoveNeeds ProcessSource::needs() const {
   needs.files = files_;
   needs.most_mappings = size_.most_mappings;
   needs.has_connections = has_connections_;
+  needs.has_own_namespaces = own_.present;
   return needs;
 }
 
@@ -307,7 +309,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.timeout = host::criu_timeout(estimate.bytes);
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);
-  options.makes_links = named.memory.needs_links();
+  options.makes_links = own_.present || named.memory.needs_links();
+  options.own_namespaces = own_.present;
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;

@@ -179,15 +179,16 @@ struct CheckMove {
 // The things that a program needs of another node, as its own node finds them now. All fields are empty for a
 // move that does not move the program's process.
 struct MoveNeeds {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMoveNeeds;
   std::uint64_t request_id = 0;
   Bytes files;                      // the list from the source's agent, which the target's agent compares
   std::uint64_t most_mappings = 0;  // the number of mappings of the process with the most mappings
   bool has_connections = false;     // the program has connections to itself
+  bool has_own_namespaces = false;  // JobSpec::namespaces is kOwn
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, files, most_mappings, has_connections);
+    return a(request_id, files, most_mappings, has_connections, has_own_namespaces);
   }
 };
 

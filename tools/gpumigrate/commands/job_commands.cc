@@ -91,6 +91,8 @@ Result<Json> request_of(const RunOptions& options) {
   CKPT_TRYV(add_ranks(options, body));
   if (!options.communicators.empty()) body["communicators"] = options.communicators;
   body["mode"] = options.cooperative ? "cooperative" : "transparent";
+  if (!options.namespaces.empty()) body["namespaces"] = options.namespaces;
+  if (options.private_tmp) body["private_tmp"] = true;
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;
   if (options.dry_run) body["dry_run"] = true;
