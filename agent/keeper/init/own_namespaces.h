@@ -8,6 +8,12 @@
 
 namespace ckpt::keeper {
 
+// Moves the calling process into a copy of the node's mount namespace. Later mounts of the node reach the copy,
+// and mounts of the process do not reach the node. CRIU restores from such a copy: in the node's own namespace,
+// a restore that fails would leave a mount in /tmp. The function is called between fork and exec, and calls
+// only system calls. It returns false with errno set.
+[[nodiscard]] bool leave_mounts_of_node();
+
 // Moves the calling process, which is process 1 of its PID namespace, into new namespaces. With
 // `private_tmp`, /tmp is new and empty, too. Afterwards the caller opens each file again that the program
 // inherits, because CRIU cannot save a descriptor of another mount namespace. The function is called between

@@ -125,6 +125,7 @@ struct Failure {
     if (!enter_own_namespaces(config.namespaces->private_tmp)) give_up(Step::kNamespaces);
     input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     log = ::open(prepared.log_path.c_str(), kLogFlags | O_NOFOLLOW);
+    if (input < 0 || log < 0) give_up(Step::kNamespaces);
   }
   if (::chdir(config.cwd.c_str()) != 0) give_up(Step::kFolder);
   if (::dup2(input, 0) < 0 || ::dup2(log, 1) < 0 || ::dup2(log, 2) < 0) {
@@ -136,6 +137,12 @@ struct Failure {
   ::execvp(prepared.argv[0], prepared.argv.data());
   give_up(Step::kExec);
   std::abort();
+}
+
+// Checks whether the path lies in a folder of which the job has its own.
+bool hides(const Config& config, const std::string& path) {
+  if (!config.namespaces) return false;
+  return path.starts_with("/dev/shm/") || (config.namespaces->private_tmp && path.starts_with("/tmp/"));
 }
 
 // Returns the error of a failed start. The errors are distinguished as in shells. execvp searches the
@@ -166,11 +173,11 @@ Error to_error(const Failure& failure, const Config& config) {
 
 Result<RankProcess> RankProcess::start(const Config& config, const std::string& socket_path,
                                        const std::string& log_path) {
-  if (config.namespaces && config.namespaces->private_tmp && log_path.starts_with("/tmp/"))
+  if (hides(config, log_path))
     return Error(ErrorCode::kRefused,
                  "The job's log is " + log_path +
-                     ", where a job with its own /tmp cannot write: move the agent's home out of /tmp, or "
-                     "start the job without --private-tmp");
+                     ", where a job with its own /dev/shm or /tmp cannot write: move the agent's home "
+                     "elsewhere, or start the job without --private-tmp or with --namespaces none");
   CKPT_TRY(prepared, prepare(config, socket_path, log_path));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");
