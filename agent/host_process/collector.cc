@@ -261,12 +261,14 @@ void Collector::check_mount(pid_t pid, int number, const std::string& where) {
 
 // Checks the contents of the job's own mounts, which CRIU saves in the pause.
 void Collector::check_own_memory(pid_t root) {
-  own_mounts_ = mounts_of(root);
+  for (const Mount& mount : mounts_seen_by(proc_path(root, ""))) own_mounts_.insert(mount.id);
+  for (std::string& text : why_not_own(root, rules_.own)) problem(std::move(text));
   const std::uint64_t bytes = own_memory_bytes(root, rules_.own);
   if (bytes <= kMaxOwnMemory) return;
   problem("the job has " + std::to_string(bytes >> 20) + " MiB of files in " + rules_.own.folders().front() +
-          (rules_.own.private_tmp ? " and /tmp" : "") + ", which may have at most " +
-          std::to_string(kMaxOwnMemory >> 20) + " MiB: let the program remove some before the move");
+          (rules_.own.private_tmp ? " and /tmp" : "") +
+          " and of System V shared memory, which may have at most " + std::to_string(kMaxOwnMemory >> 20) +
+          " MiB: let the program remove some before the move");
 }
 
 // Checks one open or mapped file. The path `opened_as` also reaches a file that was unlinked.

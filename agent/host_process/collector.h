@@ -61,7 +61,7 @@ class Collector {
 
   const FileRules& rules_;
   NameOwner owner_;
-  std::set<int> own_mounts_;       // ids of the job's mounts, if it has its own
+  std::set<int> own_mounts_;       // ids of the job's mounts, if it has its own (mount_table.h)
   std::set<int> mapped_system_v_;  // ids of the System V shared memory that is mapped
   std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;

@@ -2,7 +2,8 @@
 // The mounts of a job's own mount namespace in CRIU's image (docs/adr/0056). The image lists the mounts that
 // the job has alone, and each mount of the source's node. CRIU takes the latter from the same path of the
 // target. The target changes this list to its own mounts. A mount whose path the target lacks is left out. A
-// mount that only the target has is added, so that the restored job sees the whole tree of its node.
+// mount that only the target has is added, so that the restored job sees the whole tree of its node. An image
+// with other mounts is refused.
 // Threads: any. Errors: kCorrupt for a malformed image. kIo.
 #pragma once
 
@@ -17,10 +18,12 @@ namespace ckpt::agent::host {
 
 struct NodeMount {
   std::string path;
-  std::uint32_t flags = 0;  // MS_RDONLY and the like
+  std::uint32_t flags = 0;     // MS_RDONLY and the like
+  std::uint32_t group = 0;     // Mount::group (mount_table.h)
+  bool is_unbindable = false;  // no other namespace can have the mount
 };
 
-// Returns this node's mounts, parents before children. Mounts that cannot be reached now are left out.
+// Returns this node's mounts, parents before children. Mounts that no path reaches are left out.
 [[nodiscard]] std::vector<NodeMount> mounts_of_node();
 
 // Changes the list of the folder `images`, before the restore from the folder. The folders in `own` are those

@@ -28,7 +28,8 @@ class DumpLinks {
   UniqueFd lock_;
 };
 
-// Removes the links that a dump has made directly in the folders that the job has alone. They need no lock.
+// Removes the links that a dump has made in the folders that the job has alone. They need no lock. A link that
+// stayed would make each later dump fail.
 void remove_own_links(pid_t root, const OwnNamespaces& own);
 
 }  // namespace ckpt::agent::host

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,8 +12,8 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 
+#include "agent/host_process/processes/own_namespaces.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
@@ -69,11 +68,9 @@ std::string queue_text(const std::string& name, const char* note) {
          " would be lost in a move: let the program remove it before the move (mq_unlink)";
 }
 
-// Reads the queues of another IPC namespace. The calling thread stays in that namespace.
-std::vector<std::string> read_queues_within(pid_t root) {
+// Returns a text for each queue of the calling thread's IPC namespace.
+std::vector<std::string> read_queues() {
   std::vector<std::string> found;
-  const UniqueFd space(::open(proc_path(root, "/ns/ipc").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!space || ::setns(space.get(), CLONE_NEWIPC) != 0) return found;
   const UniqueFd folder = open_queues();
   const UniqueFd list(folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
   const int copy = list ? ::dup(list.get()) : -1;
@@ -89,8 +86,9 @@ std::vector<std::string> read_queues_within(pid_t root) {
 
 std::vector<std::string> message_queues_within(pid_t root) {
   std::vector<std::string> found;
-  // Only a thread of its own may change its namespace.
-  std::thread([root, &found] { found = read_queues_within(root); }).join();
+  const bool is_known = within_ipc_of(root, [&found] { found = read_queues(); });
+  if (!is_known && !has_ended(root))
+    found.emplace_back("the job's POSIX message queues cannot be read: move the job again");
   return found;
 }
 

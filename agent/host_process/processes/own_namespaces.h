@@ -8,9 +8,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <set>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "agent/host_process/processes/mount_table.h"
 
 namespace ckpt::agent::host {
 
@@ -23,11 +25,23 @@ struct OwnNamespaces {
   [[nodiscard]] bool contains(const std::string& path) const;
 };
 
-// Returns the bytes of memory that the files in the folders use.
+// Returns the bytes of memory that the files in the folders use, and the job's System V shared memory. The
+// function starts a thread.
 [[nodiscard]] std::uint64_t own_memory_bytes(pid_t root, const OwnNamespaces& own);
 
-// Returns the ids of the mounts in the mount namespace of `pid`.
-[[nodiscard]] std::set<int> mounts_of(pid_t pid);
+// Calls `look` in a thread of its own within the IPC namespace of `root`. Returns false if the thread could not
+// enter the namespace.
+bool within_ipc_of(pid_t root, const std::function<void()>& look);
+
+// Returns a text for each namespace and each mount with which the job `root` cannot move. Namespaces that are
+// the node's were not made: an older agent or keeper has started the job. A mount that only the job has would
+// have to be packed or mounted again.
+[[nodiscard]] std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own);
+// Returns the paths of mounts that are neither the node's nor the job's folders.
+[[nodiscard]] std::vector<std::string> strange_mounts(const std::vector<Mount>& of_job,
+                                                      const std::vector<Mount>& of_node,
+                                                      const OwnNamespaces& own);
+
 // Returns the id of the mount through which process `pid` has opened its descriptor `number`. The result is
 // -1 if the descriptor is closed.
 [[nodiscard]] int mount_of_descriptor(pid_t pid, int number);

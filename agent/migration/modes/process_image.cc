@@ -174,6 +174,7 @@ Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, cons
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
   const auto remove = [root = static_cast<pid_t>(job->rank_pid()), own = own_namespaces(*job)] {
     host::remove_own_links(root, own);
+    if (own.present) return true;  // the names of its memory are others' on this node
     const auto memory = host::named_memory_of(root);
     if (memory) host::remove_links(*memory);
     return true;

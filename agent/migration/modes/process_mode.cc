@@ -145,7 +145,9 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
-  named_bytes_ = files.named.bytes() + files.cached.bytes() + host::own_memory_bytes(root, own_);
+  const auto own_bytes = [root, this] { return host::own_memory_bytes(root, own_); };
+  named_bytes_ = files.named.bytes() + files.cached.bytes();
+  named_bytes_ += co_await offload(context_.images, own_bytes);
   listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
@@ -54,10 +56,15 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kRefused,
                     "This node's driver cannot restore a context: " + facts.missing_support());
-  if (operation_.spec().private_tmp && context_.config.home.starts_with("/tmp/"))
-    co_return Error(ErrorCode::kRefused,
-                    "The agent's home " + context_.config.home +
-                        " is in /tmp, and the job has its own /tmp, where it could not write its log");
+  const auto find_jobs = [folder = context_.config.jobs_folder()] {
+    std::error_code unknown;
+    return std::filesystem::weakly_canonical(folder, unknown).string();
+  };
+  const std::string jobs = co_await offload(context_.images, find_jobs);
+  if (own_namespaces(operation_.spec()).contains(jobs))
+    co_return Error(ErrorCode::kRefused, "The agent's folder " + jobs +
+                                             " is in a folder of which the job has its own, so that the job "
+                                             "could not write its log: move the agent's home elsewhere");
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   restores_lazily_ = co_await criu.restores_lazily(context_.config.home);

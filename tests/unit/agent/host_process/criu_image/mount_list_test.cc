@@ -2,6 +2,7 @@
 #include "agent/host_process/criu_image/mount_list.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <algorithm>
 #include <set>
@@ -51,13 +52,49 @@ std::size_t count_of(const std::string& text, const std::string& word) {
 
 const std::string kList = kHeader + kShm + kProc + kPts + kRoot;
 
+const NodeMount kNodesRoot = {"/", MS_RELATIME, 1};
+const NodeMount kNodesPts = {"/dev/pts", MS_RELATIME, 20};
+
 TEST(MountList, SameNodeChangesNothing) {
-  const std::vector<NodeMount> node = {{"/"}, {"/proc"}, {"/dev/pts"}, {"/dev/shm"}};
-  EXPECT_EQ(changed(kList, node), from_hex(kList));
+  EXPECT_EQ(changed(kList, {kNodesRoot, {"/proc"}, kNodesPts, {"/dev/shm"}}), from_hex(kList));
 }
 
 TEST(MountList, MountThatTheTargetLacksIsLeftOut) {
-  EXPECT_EQ(changed(kList, {{"/"}}, {"/dev/pts"}), from_hex(kHeader + kShm + kProc + kRoot));
+  EXPECT_EQ(changed(kList, {kNodesRoot}, {"/dev/pts"}), from_hex(kHeader + kShm + kProc + kRoot));
+}
+
+TEST(MountList, MountThatNoPathReachesIsLeftOut) {
+  std::string list = from_hex(kHeader + kPts + kRoot);
+  for (int i = 0; i < 2; ++i) list.replace(list.find("/dev/pts"), 8, "/dev/shm");
+  EXPECT_EQ(changed(list, {kNodesRoot, {"/dev/shm"}}), from_hex(kHeader + kRoot));
+}
+
+// CRIU: "Failed to copy sharing from source".
+TEST(MountList, MountGetsLaterMountsOnlyWhereTheTargetPassesThemOn) {
+  const std::string slave = from_hex("288080a001"), alone = from_hex("2880808001");
+  EXPECT_EQ(count_of(from_hex(kList), slave), 2U);
+  const std::string list = changed(kList, {{"/", MS_RELATIME, 0}, {"/dev/pts", MS_RELATIME, 7}});
+  EXPECT_EQ(count_of(list, slave), 1U);
+  EXPECT_EQ(count_of(list, alone), 1U);
+  EXPECT_EQ(count_of(list, from_hex("5807880100")), 1U);
+}
+
+TEST(MountList, MountThatIsReadOnlyHereStaysReadOnly) {
+  const std::string list =
+      changed(kHeader + kPts + kRoot, {kNodesRoot, {"/dev/pts", MS_RDONLY | MS_RELATIME}});
+  EXPECT_EQ(count_of(list, from_hex("2881808001")), 1U);
+}
+
+TEST(MountList, OtherMountsAreRefused) {
+  const auto exists = [](const std::string&) { return true; };
+  const std::string good = from_hex(kHeader + kShm + kRoot);
+  for (const char* path : {"/dev/abc", "/../x/yz", "//dev/ab", "/dev/ab/", "dev/shm/"}) {
+    std::string list = good;
+    list.replace(list.find("/dev/shm"), 8, path);
+    const auto result = with_mounts(list, {kNodesRoot}, kOwn, exists);
+    ASSERT_FALSE(result) << path;
+    EXPECT_EQ(result.error().code(), ErrorCode::kCorrupt);
+  }
 }
 
 TEST(MountList, MountThatOnlyTheTargetHasIsAdded) {
@@ -74,10 +111,9 @@ TEST(MountList, MountThatOnlyTheTargetHasIsAdded) {
 
 TEST(MountList, MountOfAnotherPathIsTakenFromItsOwnPath) {
   std::string list = from_hex(kHeader + kPts + kRoot);
-  const std::size_t source = list.rfind("/dev/pts");
-  list.replace(source, 8, "/dev/abc");
-  const auto exists = [](const std::string& path) { return path != "/dev/abc"; };
-  const auto result = with_mounts(list, {{"/"}}, kOwn, exists);
+  list.replace(list.rfind("/dev/pts"), 8, "/dev/abc");
+  const auto exists = [](const std::string&) { return true; };
+  const auto result = with_mounts(list, {kNodesRoot, kNodesPts}, kOwn, exists);
   ASSERT_TRUE(result);
   EXPECT_EQ(*result, from_hex(kHeader + kPts + kRoot));
 }
